@@ -1,0 +1,1 @@
+"""heedful: your own text into working BERT and Transformer models, on your own machine."""

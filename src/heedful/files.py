@@ -1,0 +1,177 @@
+"""Reading what may be broken or hostile, and writing so that nothing is ever half there.
+
+Only JSON, text and safetensors are read; never a pickle.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_JSON_BYTES = 64 * 2**20
+MAX_HEADER_BYTES = 100 * 2**20
+MANIFEST = "manifest.json"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file of at most 64 MiB.
+
+    Raises:
+        UserError: the file is missing, too large, not UTF-8, not JSON, or not an object.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_JSON_BYTES:
+            raise UserError(f"{path}: {size:,} bytes of JSON; at most {MAX_JSON_BYTES:,} are read")
+        value = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise UserError(f"{path}: not JSON at {where}: {error.msg}") from None
+    except RecursionError:
+        raise UserError(f"{path}: JSON nested too deeply") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object, readable by a person, non-finite numbers refused."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_tensors(path: Path) -> "dict[str, Tensor]":
+    """Read a safetensors file after checking its frame against its size.
+
+    Raises:
+        UserError: the file is missing, truncated, or not a safetensors file.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    _check_safetensors(path)
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: damaged safetensors file: {error}") from None
+
+
+def _check_safetensors(path: Path) -> None:
+    """Refuse a header that does not fit the file before any memory is taken for it."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            start = stream.read(8)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    if start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK"):
+        raise UserError(f"{path}: holds a pickle, not safetensors; pickles are never loaded")
+    if len(start) < 8:
+        raise UserError(f"{path}: {size} bytes, too short for a safetensors file")
+    (header,) = struct.unpack("<Q", start)
+    if header > MAX_HEADER_BYTES or header + 8 > size:
+        raise UserError(
+            f"{path}: its header claims {header:,} bytes of a file of {size:,}; "
+            "the file is truncated or not a safetensors file"
+        )
+
+
+def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
+    """Write tensors as a safetensors file that the reference libraries read too."""
+    from safetensors.torch import save_file
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    save_file(plain, path, metadata={"format": "pt"})
+
+
+@contextmanager
+def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a temporary folder that takes the place of ``path`` whole, or not at all.
+
+    Everything written in it is synced to the disk before the rename, so that a killed process or
+    a lost machine leaves either the old state or the new one. An error removes it.
+
+    Raises:
+        UserError: ``path`` exists and ``overwrite`` is false, or the disk is full.
+    """
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists; choose another folder or give --overwrite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        yield partial
+        _sync_tree(partial)
+        old = path.with_name(f".{path.name}.{os.getpid()}.old")
+        if path.exists():
+            path.rename(old)
+        partial.rename(path)
+        _sync(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path) -> None:
+    """Write the sizes and hashes of a folder's files, last, as the mark that it is complete."""
+    files = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    write_json(folder / MANIFEST, {"files": files})
+
+
+def check_manifest(folder: Path) -> None:
+    """Check every file of a folder against its manifest.
+
+    Raises:
+        UserError: the manifest or a file is missing, or a size or a hash differs.
+    """
+    files = read_json(folder / MANIFEST).get("files")
+    if not isinstance(files, dict):
+        raise UserError(f"{folder / MANIFEST}: no 'files' in it")
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(f"{path}: missing")
+        if path.stat().st_size != expected["bytes"]:
+            raise UserError(f"{path}: {path.stat().st_size} bytes, expected {expected['bytes']}")
+        if sha256(path) != expected["sha256"]:
+            raise UserError(f"{path}: damaged (its SHA-256 is not the one in {MANIFEST})")
