@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one line that says what was given, where, and what is allowed."""
+"""What a user can mend: one line that says what was given, where, and what is allowed."""
 
 import difflib
 from collections.abc import Iterable

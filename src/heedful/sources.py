@@ -12,7 +12,7 @@ from heedful.errors import UserError, did_you_mean
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPackage:
-    """A model that comes as a package from the registry, known by the hashes its authors publish."""
+    """A model in a package from the registry, known by the hashes its authors publish."""
 
     distribution: str
     """Name of the distribution on the registry."""

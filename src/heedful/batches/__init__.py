@@ -1,0 +1,1 @@
+"""Records to tensors: readers, a store on disk, length buckets, collation."""

@@ -1,0 +1,1 @@
+"""Run folders and training checkpoints: atomic, verified, never a pickle."""

@@ -1,0 +1,1 @@
+"""Tensors to tensors; layers know numbers, never configs."""

@@ -1,0 +1,1 @@
+"""Layers composed into models, and the reference's folders read and written."""

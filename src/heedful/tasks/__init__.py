@@ -1,0 +1,1 @@
+"""One file per task, each with the same functions."""

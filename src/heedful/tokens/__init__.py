@@ -1,0 +1,1 @@
+"""Text to ids with exact character offsets."""

@@ -1,0 +1,1 @@
+"""The loop as a generator of steps, and what it needs."""
