@@ -61,4 +61,4 @@ lock: ## renew requirements.lock from pyproject.toml
 
 clean: ## remove .venv and everything that was built or cached
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

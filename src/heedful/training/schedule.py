@@ -1,0 +1,227 @@
+"""Learning-rate schedules: pure functions from a step to a share of the highest learning rate.
+
+Step 0 is the first optimizer step; a warm-up starts it at a share of 0. The six curves and the
+constructors below give the numbers of the reference library at every step, those beyond the end
+included, so that a recipe found elsewhere means the same here.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from heedful.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LambdaLR
+
+
+class Curve(Protocol):
+    """A schedule: the share of the highest learning rate to use at a step."""
+
+    def __call__(self, step: int, *, warmup_steps: int, total_steps: int) -> float:
+        """Return the share at ``step`` of ``total_steps``, after ``warmup_steps``."""
+
+
+def constant(step: int, *, warmup_steps: int, total_steps: int) -> float:
+    """Always 1: no warm-up, no decay."""
+    return 1.0
+
+
+def constant_with_warmup(step: int, *, warmup_steps: int, total_steps: int) -> float:
+    """Rise to 1, then stay there."""
+    return step / warmup_steps if step < warmup_steps else 1.0
+
+
+def linear(step: int, *, warmup_steps: int, total_steps: int) -> float:
+    """Rise to 1, then fall to 0 in a straight line: BERT's own schedule (Devlin et al. 2019)."""
+    if step < warmup_steps:
+        return step / warmup_steps
+    return max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))
+
+
+def cosine(step: int, *, warmup_steps: int, total_steps: int, cycles: float = 0.5) -> float:
+    """Rise to 1, then follow ``cycles`` waves of a cosine; half a wave ends at 0.
+
+    Beyond the end the wave goes on, so the share rises again.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    return _wave(2.0 * cycles * _progress(step, warmup_steps, total_steps))
+
+
+def cosine_with_restarts(
+    step: int, *, warmup_steps: int, total_steps: int, cycles: int = 1
+) -> float:
+    """Rise to 1, then fall to 0 along half a cosine ``cycles`` times (Loshchilov, Hutter 2017).
+
+    With one cycle it is :func:`cosine`, except that it stays at 0 beyond the end.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    progress = _progress(step, warmup_steps, total_steps)
+    return _wave(cycles * progress % 1.0) if progress < 1.0 else 0.0
+
+
+def polynomial(
+    step: int, *, warmup_steps: int, total_steps: int, end: float = 0.0, power: float = 1.0
+) -> float:
+    """Rise to 1, then fall to ``end`` as a polynomial of degree ``power``; 1 is a straight line."""
+    if step < warmup_steps:
+        return step / warmup_steps
+    if step >= total_steps:
+        return end
+    left = 1.0 - _progress(step, warmup_steps, total_steps)
+    return (1.0 - end) * math.pow(left, power) + end
+
+
+def _progress(step: int, warmup_steps: int, total_steps: int) -> float:
+    """Return the share of the way from the end of the warm-up to the end."""
+    return (step - warmup_steps) / max(1, total_steps - warmup_steps)
+
+
+def _wave(half_turns: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * half_turns))
+
+
+SCHEDULES: dict[str, Curve] = {
+    "constant": constant,
+    "constant-with-warmup": constant_with_warmup,
+    "linear": linear,
+    "cosine": cosine,
+    "cosine-with-restarts": cosine_with_restarts,
+    "polynomial": polynomial,
+}
+
+
+def warmup_steps(warmup: float, total_steps: int) -> int:
+    """Return the number of warm-up steps.
+
+    Args:
+        warmup: a share of all steps if below 1 (rounded up, as the reference does), else a whole
+            number of steps.
+        total_steps: steps of the whole run.
+
+    Raises:
+        UserError: ``warmup`` is negative, not finite, or neither a share nor a whole number.
+    """
+    if 0 <= warmup < 1:
+        return math.ceil(total_steps * warmup)
+    if warmup >= 1 and float(warmup).is_integer():
+        return int(warmup)
+    raise UserError(f"warm-up {warmup}: give a share from 0 to below 1, or a whole number of steps")
+
+
+def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], float]:
+    """Return the schedule of a run: optimizer steps done to a share of the learning rate.
+
+    Args:
+        name: one of :data:`SCHEDULES`.
+        total_steps: steps of the whole run.
+        warmup: see :func:`warmup_steps`; ``constant`` has none.
+
+    Raises:
+        UserError: no such schedule, or no such warm-up.
+    """
+    if name not in SCHEDULES:
+        raise unknown_name("schedule", name, SCHEDULES)
+    rise = warmup_steps(warmup, total_steps)
+    return partial(SCHEDULES[name], warmup_steps=rise, total_steps=total_steps)
+
+
+def get_constant_schedule(optimizer: "Optimizer", last_epoch: int = -1) -> "LambdaLR":
+    """Keep the optimizer's learning rate as it is.
+
+    This and the constructors below take the reference's arguments under the reference's names, and
+    return a torch scheduler to be stepped after each optimizer step.
+
+    Args:
+        optimizer: the optimizer whose groups' learning rates are the highest ones.
+        last_epoch: the last step done, when going on from a stored optimizer; -1 at the start.
+    """
+    return _lambda_lr(optimizer, partial(constant, warmup_steps=0, total_steps=0), last_epoch)
+
+
+def get_constant_schedule_with_warmup(
+    optimizer: "Optimizer", num_warmup_steps: int, last_epoch: int = -1
+) -> "LambdaLR":
+    """Raise the learning rate from 0 in ``num_warmup_steps`` steps, then keep it."""
+    curve = partial(constant_with_warmup, warmup_steps=num_warmup_steps, total_steps=0)
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def get_linear_schedule_with_warmup(
+    optimizer: "Optimizer", num_warmup_steps: int, num_training_steps: int, last_epoch: int = -1
+) -> "LambdaLR":
+    """Raise the learning rate from 0, then lower it to 0 in a straight line."""
+    curve = partial(linear, warmup_steps=num_warmup_steps, total_steps=num_training_steps)
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def get_cosine_schedule_with_warmup(
+    optimizer: "Optimizer",
+    num_warmup_steps: int,
+    num_training_steps: int,
+    num_cycles: float = 0.5,
+    last_epoch: int = -1,
+) -> "LambdaLR":
+    """Raise the learning rate from 0, then let it follow ``num_cycles`` waves of a cosine."""
+    curve = partial(
+        cosine,
+        warmup_steps=num_warmup_steps,
+        total_steps=num_training_steps,
+        cycles=num_cycles,
+    )
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def get_cosine_with_hard_restarts_schedule_with_warmup(
+    optimizer: "Optimizer",
+    num_warmup_steps: int,
+    num_training_steps: int,
+    num_cycles: int = 1,
+    last_epoch: int = -1,
+) -> "LambdaLR":
+    """Raise the learning rate from 0, then lower it to 0 along a cosine ``num_cycles`` times."""
+    curve = partial(
+        cosine_with_restarts,
+        warmup_steps=num_warmup_steps,
+        total_steps=num_training_steps,
+        cycles=num_cycles,
+    )
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def get_polynomial_decay_schedule_with_warmup(
+    optimizer: "Optimizer",
+    num_warmup_steps: int,
+    num_training_steps: int,
+    lr_end: float = 1e-7,
+    power: float = 1.0,
+    last_epoch: int = -1,
+) -> "LambdaLR":
+    """Raise the learning rate from 0, then lower it to ``lr_end`` as a polynomial.
+
+    Raises:
+        UserError: ``lr_end`` is not below the optimizer's learning rate.
+    """
+    rate = optimizer.defaults["lr"]
+    if not lr_end < rate:
+        raise UserError(f"lr_end {lr_end} must be below the optimizer's learning rate {rate}")
+    curve = partial(
+        polynomial,
+        warmup_steps=num_warmup_steps,
+        total_steps=num_training_steps,
+        end=lr_end / rate,
+        power=power,
+    )
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def _lambda_lr(
+    optimizer: "Optimizer", curve: Callable[[int], float], last_epoch: int
+) -> "LambdaLR":
+    from torch.optim.lr_scheduler import LambdaLR
+
+    return LambdaLR(optimizer, curve, last_epoch)
