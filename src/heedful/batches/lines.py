@@ -1,0 +1,111 @@
+"""Bytes to numbered lines of text, one at a time and never more than a bound, from files and stdin.
+
+Everything that can be wrong with a file before its format matters is said here: it is missing, a
+folder, not readable, not gzip though it is named so, damaged, not UTF-8, binary, or one endless
+line.
+"""
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from heedful.errors import UserError, did_you_mean
+
+MAX_LINE_BYTES = 16 * 2**20
+"""The longest line that is read: far above any text a model takes, far below any memory."""
+
+STDIN = Path("-")
+
+_NOT_UTF8_HINTS = {
+    b"\xff\xfe": "; it looks like UTF-16: save it as UTF-8",
+    b"\xfe\xff": "; it looks like UTF-16: save it as UTF-8",
+    b"\x1f\x8b": "; it looks like gzip: its name must end in .gz",
+}
+
+
+def source_name(path: Path) -> str:
+    """Return how a file is named in messages."""
+    return "standard input" if path == STDIN else str(path)
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a data file before anything is read.
+
+    Raises:
+        UserError: there is no such file (the nearest name beside it is given), it is a folder, or
+            the system does not let us look.
+    """
+    if path == STDIN:
+        return
+    try:
+        if path.is_dir():
+            raise UserError(f"{path}: a folder; give a file")
+        if path.exists():
+            return
+        if not path.parent.is_dir():
+            raise UserError(f"{path}: no such file (there is no folder {str(path.parent)!r})")
+        siblings = [sibling.name for sibling in islice(path.parent.iterdir(), 10_000)]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    raise UserError(f"{path}: no such file{did_you_mean(path.name, siblings)}")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file, or of stdin for ``-``, with their line ends.
+
+    Only ``\n`` ends a line, so that no other character of the text is taken for a line end. A byte
+    order mark at the start is dropped; a name that ends in ``.gz`` is inflated as it is read.
+
+    Raises:
+        UserError: with file, line and byte, for whatever this module's head lists.
+    """
+    source = source_name(path)
+    number = 0
+    try:
+        with _open(path) as stream:
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    raise UserError(
+                        f"{source}, line {number}: longer than {MAX_LINE_BYTES:,} bytes"
+                    )
+                try:
+                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    hint = _NOT_UTF8_HINTS.get(raw[:2], "") if number == 1 else ""
+                    found = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
+                    raise UserError(f"{source}, line {number}: not UTF-8 ({found}{hint})") from None
+                if "\0" in line:
+                    place = raw.index(b"\0") + 1
+                    raise UserError(
+                        f"{source}, line {number}: byte {place} is NUL; this is not a text file"
+                    )
+                yield line
+    except EOFError:
+        raise UserError(f"{source}: gzip data cut short after line {number}") from None
+    except zlib.error:
+        raise UserError(f"{source}: gzip data damaged after line {number}") from None
+    except gzip.BadGzipFile as error:
+        what = "not gzip data, though its name ends in .gz" if not number else "gzip data damaged"
+        raise UserError(f"{source}: {what} ({error})") from None
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    if path == STDIN:
+        yield sys.stdin.buffer
+    elif path.suffix.lower() == ".gz":
+        # The outer buffer reads lines in C; GzipFile's own `readline` goes through Python.
+        with gzip.open(path) as inflated, io.BufferedReader(inflated, 2**17) as stream:
+            yield stream
+    else:
+        with path.open("rb") as stream:
+            yield stream

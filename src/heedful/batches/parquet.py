@@ -1,0 +1,51 @@
+"""Rows of Parquet files, by record batches, so that a file larger than memory can be read."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from heedful.errors import UserError
+
+_BATCH_ROWS = 256
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names of a Parquet file's columns, in order.
+
+    Raises:
+        UserError: the file is not Parquet, or damaged.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            return [str(name) for name in file.schema_arrow.names]
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
+    """Yield the values of the named columns, row by row.
+
+    Raises:
+        UserError: the file is damaged; what was read before it has been yielded.
+    """
+    row = 0
+    try:
+        # A dictionary stays one in memory, so that a small file in which one long text stands a
+        # million times does not become a million texts.
+        with pq.ParquetFile(path, read_dictionary=list(names)) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names)):
+                columns = [batch.column(name) for name in names]
+                for cells in zip(*columns, strict=True):
+                    row += 1
+                    yield [cell.as_py() for cell in cells]
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, row {row}: not UTF-8 at byte {error.start + 1}") from None
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    reason = str(error).strip().partition("\n")[0]
+    return UserError(f"{path}: not a Parquet file, or damaged: {reason}")
