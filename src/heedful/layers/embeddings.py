@@ -1,0 +1,63 @@
+"""Token ids to vectors: the sum of three tables (Devlin et al. 2019, figure 2), normalised.
+
+Shapes: B batch, S length, D model width.
+"""
+
+from torch import Tensor, nn
+
+from heedful.layers.dropout import Dropout
+
+
+class Embeddings(nn.Module):
+    """The sum of word, token type and position embeddings, layer normalisation, dropout.
+
+    Args:
+        vocab_size: number of words.
+        num_types: number of token types.
+        num_positions: number of positions.
+        width: D.
+        pad_id: the word whose vector starts as zeros and gets no gradient.
+        eps: added to the variance by the layer normalisation.
+        dropout: probability with which a value is dropped in training.
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        num_types: int,
+        num_positions: int,
+        width: int,
+        pad_id: int | None,
+        eps: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
+        self.position_embeddings = nn.Embedding(num_positions, width)
+        self.token_type_embeddings = nn.Embedding(num_types, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, words: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+    ) -> Tensor:
+        """Return shape (B, S, D).
+
+        Args:
+            words: ids, shape (B, S), or vectors in their place, shape (B, S, D).
+            token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None.
+        """
+        length = words.shape[1]
+        vectors = self.word_embeddings(words) if words.ndim == 2 else words
+        if token_type_ids is None:
+            types = self.token_type_embeddings.weight[0]  # (D,)
+        else:
+            types = self.token_type_embeddings(token_type_ids)
+        if position_ids is None:
+            positions = self.position_embeddings.weight[:length]  # (S, D)
+        else:
+            positions = self.position_embeddings(position_ids)
+        dropped: Tensor = self.dropout(self.LayerNorm(vectors + types + positions))
+        return dropped

@@ -1,0 +1,88 @@
+"""Losses as (sum, count), so that accumulating over batches, steps and ranks stays exact.
+
+The mean is ``sum / count``; it equals the mean reduction of torch's function of the same name.
+Half-precision scores are summed in float32.
+
+Shapes: B batch, C classes or outputs, ... any dimensions.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+IGNORED = -100
+"""The label that counts for nothing, as in torch."""
+
+
+def cross_entropy(
+    logits: Tensor, labels: Tensor, *, class_weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cross entropy of one right class.
+
+    Args:
+        logits: shape (..., C).
+        labels: classes 0 to C - 1, or -100 to leave one out. Shape (...).
+        class_weights: how much each class counts. Shape (C,).
+
+    Returns:
+        The sum over the labels, and how many there are; with weights, the sum of theirs.
+    """
+    scores, labels = _wide(logits).flatten(0, -2), labels.flatten().long()  # (N, C), (N,)
+    weights = None if class_weights is None else class_weights.to(scores)
+    total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
+    counted = labels != IGNORED
+    if weights is None:
+        return total, counted.sum()
+    return total, (weights[labels.clamp(min=0)] * counted).sum()
+
+
+def mse(predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared error.
+
+    Args:
+        predictions: any shape.
+        targets: the same shape.
+
+    Returns:
+        The sum over the numbers, and how many there are.
+    """
+    predictions = _wide(predictions)
+    total = F.mse_loss(predictions, targets.to(predictions), reduction="sum")
+    return total, _number_of(targets)
+
+
+def binary_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    class_weights: Tensor | None = None,
+    positive_weights: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Cross entropy of independent yes-or-no answers.
+
+    Args:
+        logits: shape (..., C).
+        labels: 0, 1, or a probability between. Shape (..., C).
+        class_weights: how much each output counts. Shape (C,).
+        positive_weights: how much more a yes counts than a no. Shape (C,).
+
+    Returns:
+        The sum over the outputs, and how many there are (weights do not change that, as in torch).
+    """
+    logits = _wide(logits)
+    total = F.binary_cross_entropy_with_logits(
+        logits,
+        labels.to(logits),
+        None if class_weights is None else class_weights.to(logits),
+        pos_weight=None if positive_weights is None else positive_weights.to(logits),
+        reduction="sum",
+    )
+    return total, _number_of(labels)
+
+
+def _wide(values: Tensor) -> Tensor:
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+
+
+def _number_of(values: Tensor) -> Tensor:
+    return torch.tensor(values.numel(), device=values.device)

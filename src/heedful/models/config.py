@@ -1,0 +1,214 @@
+"""What a BERT is made of, under the reference's key names."""
+
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.files import read_json
+from heedful.layers.feedforward import ACTIVATIONS
+
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+
+FIXED: dict[str, Any] = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "cross_attention_hidden_size": None,
+    "chunk_size_feed_forward": 0,
+    "pruned_heads": {},
+    "tie_word_embeddings": True,
+}
+"""Keys of a ``config.json`` for which only one value is supported."""
+
+IGNORED = frozenset(
+    {
+        # Where the file comes from, and what it was used for.
+        *("_name_or_path", "architectures", "transformers_version", "finetuning_task"),
+        *("task_specific_params", "language", "name", "tokenizer_class", "prefix"),
+        # How it was run: here an argument of the call, or the caller's choice.
+        *("torch_dtype", "dtype", "torchscript", "use_bfloat16", "use_cache"),
+        *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
+        *("return_dict", "attn_implementation", "_attn_implementation"),
+        *("_attn_implementation_autoset", "tf_legacy_loss"),
+        # Ids of special tokens, which the tokenizer's files decide.
+        *("bos_token_id", "eos_token_id", "eos_token_ids", "sep_token_id", "cls_token_id"),
+        *("mask_token_id", "decoder_start_token_id"),
+        # A pooler that no released model has.
+        *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+        *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
+        # Search for generated text, which old files repeat for every kind of model.
+        *("bad_words_ids", "begin_suppress_tokens", "do_sample", "diversity_penalty"),
+        *("early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
+        *("forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length"),
+        *("min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams"),
+        *("num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty"),
+        *("return_dict_in_generate", "suppress_tokens", "temperature", "top_k", "top_p"),
+        "typical_p",
+    }
+)
+"""Keys of a ``config.json`` that do not change what an encoder computes."""
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BertConfig:
+    """The sizes and options of a BERT. The defaults are those of BERT base, uncased.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    vocab_size: int = 30522
+    """Number of pieces in the vocabulary."""
+    hidden_size: int = 768
+    """Width of the model; a multiple of ``num_attention_heads``."""
+    num_hidden_layers: int = 12
+    """Number of blocks."""
+    num_attention_heads: int = 12
+    """Number of attention heads in a block."""
+    intermediate_size: int = 3072
+    """Width inside the feed-forward half of a block."""
+    hidden_act: str = "gelu"
+    """Activation of the feed-forward half."""
+    hidden_dropout_prob: float = 0.1
+    """Dropout of the embeddings and of what each half of a block adds."""
+    attention_probs_dropout_prob: float = 0.1
+    """Dropout of the attention weights."""
+    classifier_dropout: float | None = None
+    """Dropout before a classifier; None takes ``hidden_dropout_prob``."""
+    max_position_embeddings: int = 512
+    """Longest sequence, in tokens."""
+    type_vocab_size: int = 2
+    """Number of token types."""
+    initializer_range: float = 0.02
+    """Standard deviation of fresh weights."""
+    layer_norm_eps: float = 1e-12
+    """Added to the variance by layer normalisation."""
+    pad_token_id: int | None = 0
+    """Id of the padding piece, whose vector is not trained; None if there is none."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the type of the labels."""
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            self._require(name, int, low=1)
+        self._require("num_labels", int, low=0)
+        for name in ("initializer_range", "layer_norm_eps"):
+            self._require(name, float, low=0)
+        for name in _PROBABILITIES:
+            if name != "classifier_dropout" or self.classifier_dropout is not None:
+                self._require(name, float, low=0, below=1)
+        if self.pad_token_id is not None:
+            self._require("pad_token_id", int, low=0, below=self.vocab_size)
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise unknown_name("hidden_act", str(self.hidden_act), ACTIVATIONS)
+        if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
+            raise unknown_name("problem_type", str(self.problem_type), PROBLEM_TYPES)
+        self._complete_labels()
+
+    def _require(self, name: str, kind: type, *, low: float, below: float = math.inf) -> None:
+        value = getattr(self, name)
+        right = isinstance(value, int if kind is int else int | float)
+        if not right or isinstance(value, bool) or not low <= value < below:
+            what = "an integer" if kind is int else "a number"
+            limit = "" if below == math.inf else f" and below {below}"
+            raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
+
+    def _complete_labels(self) -> None:
+        labels = self.id2label
+        if not labels:
+            labels = {number: f"LABEL_{number}" for number in range(self.num_labels or 2)}
+        if sorted(labels) != list(range(len(labels))):
+            raise UserError(
+                f"id2label has the ids {sorted(labels)}; they must be 0 to {len(labels) - 1}"
+            )
+        if len(set(labels.values())) != len(labels):
+            raise UserError(f"id2label names an output twice: {list(labels.values())}")
+        if self.num_labels not in (0, len(labels)):
+            raise UserError(f"num_labels is {self.num_labels}, but id2label has {len(labels)}")
+        # The last step of construction: the two fields say the same from here on.
+        object.__setattr__(self, "id2label", {number: labels[number] for number in sorted(labels)})
+        object.__setattr__(self, "num_labels", len(labels))
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, of ``FIXED``, or of ``IGNORED``.
+            where: what an error calls the place that the values come from.
+        """
+        known = {field.name for field in fields(cls)}
+        for key, value in values.items():
+            if key in FIXED and value != FIXED[key]:
+                raise UserError(f"{where}: {key} is {value!r}; only {FIXED[key]!r} is supported")
+            if key not in known and key not in FIXED and key not in IGNORED and key != "label2id":
+                near = did_you_mean(key, {*known, *FIXED})
+                raise UserError(
+                    f"{where}: unknown key {key!r}{near}; delete it there if it does not change "
+                    "what the model computes"
+                )
+        chosen = {key: value for key, value in values.items() if key in known}
+        labels = _read_labels(values.get("id2label"), values.get("label2id"), where)
+        try:
+            return cls(**{**chosen, "id2label": labels})
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["num_labels"]  # the reference counts id2label
+        values["id2label"] = {str(number): label for number, label in self.id2label.items()}
+        return {"model_type": "bert", **values, "label2id": self.label2id}
+
+
+def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:
+    """Make one map of the two that a file may hold, which must agree."""
+    try:
+        labels = {int(number): str(label) for number, label in (by_id or {}).items()}
+        inverse = {int(number): str(label) for label, number in (by_label or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise UserError(
+            f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
+        ) from None
+    if labels and inverse and labels != inverse:
+        raise UserError(f"{where}: id2label and label2id differ: {labels} and {by_label}")
+    return labels or inverse

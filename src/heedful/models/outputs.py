@@ -1,0 +1,68 @@
+"""What a model returns: small dataclasses that also read like the reference's outputs.
+
+Shapes: B batch, H heads, S length, D model width, C classes or outputs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from torch import Tensor
+
+
+class Output:
+    """Access by attribute, key, index and slice: ``out.loss``, ``out["loss"]``, ``out[0]``.
+
+    Keys, indices and slices pass over what is None, as in the reference. So does iteration, which
+    gives keys; unpack values with ``out[:2]`` or ``out.to_tuple()``.
+    """
+
+    def keys(self) -> list[str]:
+        """Return the names of the values that are there, in order."""
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return [name for name in names if getattr(self, name) is not None]
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Return the values that are there, in order."""
+        return tuple(getattr(self, name) for name in self.keys())
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if not isinstance(key, str):
+            return self.to_tuple()[key]
+        if key not in self.keys():
+            raise KeyError(f"{key!r} is not in this output; it has {', '.join(self.keys())}")
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertModelOutput(Output):
+    """What ``BertModel`` returns."""
+
+    last_hidden_state: Tensor
+    """Shape (B, S, D)."""
+    pooler_output: Tensor | None = None
+    """The first token after a dense layer and tanh. Shape (B, D)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceClassifierOutput(Output):
+    """What ``BertForSequenceClassification`` returns."""
+
+    loss: Tensor | None = None
+    """The mean over the labels, if labels were given. Shape ()."""
+    logits: Tensor
+    """Shape (B, C)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""

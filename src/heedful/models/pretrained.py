@@ -1,0 +1,272 @@
+"""Fresh weights, and the reference's model folders read and written.
+
+A folder holds ``config.json`` and ``model.safetensors`` with the reference's names.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from heedful import files, sources
+from heedful.errors import UserError
+from heedful.models.config import BertConfig
+
+logger = logging.getLogger(__name__)
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+"""Constants that old files hold among the weights."""
+
+ENCODER = ("embeddings.", "encoder.")
+"""What every checkpoint of a BERT must have; a pooler or a head may start fresh."""
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadReport:
+    """How the weights of a file and of a model met."""
+
+    fresh: list[str]
+    """Weights of the model that the file has not: they have just been drawn."""
+    unused: list[str]
+    """Weights of the file that the model has not."""
+
+
+def initialise(module: nn.Module, std: float) -> None:
+    """Draw fresh weights as the reference does (Devlin et al. 2019, without the truncation).
+
+    Args:
+        module: its linear layers, embeddings and normalisations are set.
+        std: standard deviation of the weights.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.normal_(part.weight, std=std)
+        if isinstance(part, nn.Linear):
+            nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            with torch.no_grad():
+                part.weight[part.padding_idx].zero_()
+        elif isinstance(part, nn.LayerNorm):
+            nn.init.ones_(part.weight)
+            nn.init.zeros_(part.bias)
+
+
+def num_parameters(model: nn.Module) -> int:
+    """Return how many numbers a model's parameters hold."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def from_pretrained(
+    cls: type[Model],
+    name: str | os.PathLike[str],
+    *,
+    num_labels: int | None = None,
+    id2label: Mapping[int, str] | None = None,
+    problem_type: str | None = None,
+    hidden_dropout_prob: float | None = None,
+    attention_probs_dropout_prob: float | None = None,
+    classifier_dropout: float | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> Model:
+    """Read a model in evaluation mode, with float32 weights; what is None stays as the folder says.
+
+    A head that the folder has no weights for starts fresh, and a warning of the logger
+    ``heedful.models.pretrained`` names its weights. Weights that this model has no place for,
+    such as another head's, are named at level INFO.
+
+    Args:
+        cls: the kind of model.
+        name: see ``heedful.sources.resolve``.
+        num_labels: number of outputs of a classifier.
+        id2label: name of each output.
+        problem_type: one of ``config.PROBLEM_TYPES``.
+        hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
+        attention_probs_dropout_prob: dropout of the attention weights.
+        classifier_dropout: dropout before a classifier.
+        revision: commit, tag or branch of a hub name.
+        allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+
+    Raises:
+        UserError: there is no such model, its configuration is not supported, or its weights do
+            not fit it.
+    """
+    folder = sources.resolve(name, revision)
+    config = BertConfig.read(folder / CONFIG)
+    changes: dict[str, Any] = {
+        "problem_type": problem_type,
+        "hidden_dropout_prob": hidden_dropout_prob,
+        "attention_probs_dropout_prob": attention_probs_dropout_prob,
+        "classifier_dropout": classifier_dropout,
+    }
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if id2label is not None or num_labels not in (None, config.num_labels):
+        changes |= {"num_labels": num_labels or 0, "id2label": dict(id2label or {})}
+    with torch.device("meta"):  # no time or memory for weights that are read next
+        model = cls(replace(config, **changes))
+    model = model.to_empty(device="cpu")
+    report = load_weights(model, folder, allow_pickle=allow_pickle)
+    if report.fresh:
+        logger.warning("%s: fresh weights, to be trained: %s", name, ", ".join(report.fresh))
+    if report.unused:
+        logger.info("%s: weights not used: %s", name, ", ".join(report.unused))
+    return model.eval()
+
+
+def save_pretrained(
+    model: nn.Module, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> None:
+    """Write ``config.json`` and ``model.safetensors``; other files of the folder are left alone.
+
+    Raises:
+        UserError: the folder holds one of the two already and ``overwrite`` is false.
+    """
+    folder = Path(folder)
+    if not folder.exists():
+        with files.new_folder(folder) as new:
+            _write(model, new)
+        return
+    there = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
+    if there and not overwrite:
+        raise UserError(f"{folder} has a {there[0]}; choose another folder or give overwrite=True")
+    staged = folder / ".saving"
+    with files.new_folder(staged, overwrite=True) as new:
+        _write(model, new)
+    for file in staged.iterdir():
+        file.replace(folder / file.name)
+    staged.rmdir()
+
+
+def _write(model: nn.Module, folder: Path) -> None:
+    config = {"architectures": [type(model).__name__], **_config(model).to_dict()}
+    files.write_json(folder / CONFIG, config)
+    files.write_tensors(folder / WEIGHTS, model.state_dict())
+
+
+def load_weights(model: nn.Module, folder: Path, *, allow_pickle: bool = False) -> LoadReport:
+    """Set every parameter of a model from a folder's weights, or draw it where that is right.
+
+    Names may lack the prefix ``bert.`` or have it, and may be the old ``gamma`` and ``beta``.
+
+    Args:
+        model: a model of ``heedful.models``; its parameters may be uninitialised.
+        folder: holds the weights.
+        allow_pickle: see ``from_pretrained``.
+
+    Raises:
+        UserError: an encoder weight or a part of a head is missing, the file has an encoder weight
+            that the model has not, or a shape or a type is wrong.
+    """
+    given = _plain_names(_read(folder, allow_pickle), folder)
+    parameters = {_plain_name(name): value for name, value in model.named_parameters()}
+    missing = [name for name in parameters if name not in given]
+    surplus = [name for name in given if name not in parameters]
+
+    present_heads = {_head(name) for name in given if name in parameters}
+    wrong = [name for name in missing if _head(name) in present_heads or name.startswith(ENCODER)]
+    if wrong:
+        raise UserError(f"{folder}: weights are missing: {_some(wrong)}")
+    wrong = [name for name in surplus if name.startswith(ENCODER)]
+    if wrong:
+        raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {_some(wrong)}")
+    for name, parameter in parameters.items():
+        if name in given:
+            _check_fit(name, given[name], parameter, folder)
+
+    for part_name, part in model.named_modules():
+        owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
+        if any(_plain_name(name) in missing for name in owned):
+            initialise(part, _config(model).initializer_range)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if name in given:
+                parameter.copy_(given[name])
+    return LoadReport(fresh=missing, unused=surplus)
+
+
+def _config(model: nn.Module) -> BertConfig:
+    assert isinstance(model.config, BertConfig)
+    return model.config
+
+
+def _head(name: str) -> str:
+    return name.split(".", 1)[0]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def _check_fit(name: str, given: Tensor, parameter: Tensor, folder: Path) -> None:
+    if given.shape != parameter.shape:
+        raise UserError(
+            f"{folder}: {name} has shape {tuple(given.shape)}; "
+            f"the model expects {tuple(parameter.shape)}"
+        )
+    if not given.is_floating_point():
+        raise UserError(f"{folder}: {name} has type {given.dtype}; weights are floating point")
+
+
+def _plain_name(name: str) -> str:
+    """Return the name without the prefix of a model with a head, and in today's words."""
+    name = name.removeprefix("bert.")
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(old):
+            name = name.removesuffix(old) + new
+    return name
+
+
+def _plain_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
+    plain: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        key = _plain_name(name)
+        if key in plain:
+            raise UserError(f"{folder}: {key} is there twice, under two names")
+        if key not in BUFFERS:
+            plain[key] = tensor
+    return plain
+
+
+def _read(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    if (folder / WEIGHTS).is_file():
+        return files.read_tensors(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _read_shards(folder)
+    if not (folder / PICKLE).is_file():
+        raise UserError(f"{folder}: no weights there; expected {WEIGHTS}")
+    if not allow_pickle:
+        raise UserError(
+            f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
+            f"it is read; get {WEIGHTS}, or give allow_pickle=True if you trust where it is from"
+        )
+    # Reads nothing but tensors; safe since torch 2.6, which heedful requires (CVE-2025-32434).
+    tensors: dict[str, Tensor] = torch.load(folder / PICKLE, map_location="cpu", weights_only=True)
+    return tensors
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    where = files.read_json(folder / INDEX).get("weight_map")
+    if not isinstance(where, dict):
+        raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(where.values())):
+        if Path(shard).name != shard:
+            raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
+        tensors |= files.read_tensors(folder / shard)
+    lost = sorted(where.keys() - tensors.keys())
+    if lost:
+        raise UserError(f"{folder}: the shards lack {_some(lost)}")
+    return tensors
