@@ -1,0 +1,80 @@
+"""Examples to padded tensors.
+
+Shapes: B items of the batch, T its longest length, C classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.batches.examples import Example
+
+LabelKind = Literal["class", "classes", "value"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Batch:
+    """What a model's door takes, on the CPU."""
+
+    input_ids: Tensor
+    """(B, T) int64."""
+    attention_mask: Tensor | None
+    """(B, T) bool, True = a token, not padding; None when nothing is padded."""
+    token_type_ids: Tensor | None
+    """(B, T) int64, 1 from the second text on; None when no item has a second text."""
+    labels: Tensor | None
+    """By the kind of label: class (B,) int64, classes (B, C) float32 of 0 and 1, value (B,)
+    float32."""
+
+
+def collate(
+    examples: Sequence[Example],
+    *,
+    pad_id: int,
+    labels: LabelKind | None = None,
+    num_labels: int = 0,
+) -> Batch:
+    """Pad examples to the longest of them.
+
+    Args:
+        examples: at least one.
+        pad_id: token id of the padding.
+        labels: what the examples' labels are; None leaves them out.
+        num_labels: number of classes, for ``classes``.
+    """
+    lengths = np.array([len(example.ids) for example in examples])
+    places = np.arange(lengths.max())  # (T,)
+    real = places < lengths[:, None]  # (B, T)
+    ids = np.full(real.shape, pad_id, dtype=np.int64)
+    ids[real] = np.concatenate([example.ids for example in examples])
+    return Batch(
+        input_ids=torch.from_numpy(ids),
+        attention_mask=None if real.all() else torch.from_numpy(real),
+        token_type_ids=_token_types(examples, real),
+        labels=None if labels is None else _labels(examples, labels, num_labels),
+    )
+
+
+def _token_types(examples: Sequence[Example], real: NDArray[np.bool_]) -> Tensor | None:
+    if all(example.split is None for example in examples):
+        return None
+    width = real.shape[1]
+    splits = [width if example.split is None else example.split for example in examples]
+    second = real & (np.arange(width) >= np.array(splits)[:, None])  # (B, T)
+    return torch.from_numpy(second.astype(np.int64))
+
+
+def _labels(examples: Sequence[Example], kind: LabelKind, num_labels: int) -> Tensor:
+    rows = [example.labels for example in examples]
+    if kind == "classes":
+        hot = torch.zeros(len(rows), num_labels)  # (B, C)
+        items = [item for item, row in enumerate(rows) for _ in row]
+        hot[items, [int(label) for row in rows for label in row]] = 1.0
+        return hot
+    values = [value for (value,) in rows]
+    return torch.tensor(values, dtype=torch.int64 if kind == "class" else torch.float32)

@@ -1,0 +1,19 @@
+"""What a model is trained on or asked: one encoded text, or pair, with its labels as numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Example:
+    """One encoded text or pair."""
+
+    ids: NDArray[np.int32]
+    """(T,) Token ids with the special tokens in their places, unpadded."""
+    split: int | None = None
+    """Where the second text's tokens start, with the special tokens that close it; the token type
+    is 0 before it and 1 from there. None for a single text."""
+    labels: tuple[float, ...] = ()
+    """A class, several classes, or a value: `heedful.batches.collate` is told which."""

@@ -1,0 +1,132 @@
+"""Examples in a file on disk, encoded once and read through the page cache.
+
+The file is Arrow's IPC format, memory-mapped: an example is a view into the file, found in constant
+time, and what a run holds in memory does not grow with its data but for four bytes an example.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from heedful.batches.examples import Example
+from heedful.errors import UserError
+
+_BLOCK_ROWS = 1024
+_NO_SPLIT = -1
+_SCHEMA = pa.schema(
+    [
+        pa.field("ids", pa.large_list(pa.int32()), nullable=False),
+        pa.field("split", pa.int32(), nullable=False),
+        pa.field("labels", pa.large_list(pa.float64()), nullable=False),
+    ]
+)
+
+
+def write_store(path: Path, examples: Iterable[Example]) -> None:
+    """Write examples to a file, a block at a time; it appears whole or not at all.
+
+    Raises:
+        UserError: the file cannot be written, as when the disk is full.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    stream = iter(examples)
+    try:
+        with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+            while block := list(islice(stream, _BLOCK_ROWS)):
+                writer.write_batch(_to_arrow(block))
+        partial.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _to_arrow(block: Sequence[Example]) -> pa.RecordBatch:
+    splits = [_NO_SPLIT if example.split is None else example.split for example in block]
+    columns = [
+        _lists([example.ids for example in block], np.int32),
+        pa.array(splits, pa.int32()),
+        _lists([np.asarray(example.labels) for example in block], np.float64),
+    ]
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def _lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> pa.Array:
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return pa.LargeListArray.from_arrays(offsets, np.concatenate(rows).astype(dtype, copy=False))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Views into the file: row ``r`` of a list is ``values[offsets[r] : offsets[r + 1]]``."""
+
+    ids: NDArray[np.int32]
+    id_offsets: NDArray[np.int64]
+    splits: NDArray[np.int32]
+    labels: NDArray[np.float64]
+    label_offsets: NDArray[np.int64]
+
+
+class Store:
+    """A file of examples, opened for reading.
+
+    Attributes:
+        lengths: (N,) the number of tokens of each example.
+
+    Raises:
+        UserError: the file is missing, damaged, or not one that `write_store` wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            batches = [reader.get_batch(block) for block in range(reader.num_record_batches)]
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{path}: not a file of examples, or damaged: {reason}") from None
+        if not reader.schema.equals(_SCHEMA):
+            raise UserError(f"{path}: not a file of examples")
+        self._blocks = [_to_numpy(batch) for batch in batches]
+        sizes = [np.diff(block.id_offsets).astype(np.int32) for block in self._blocks]
+        self.lengths: NDArray[np.int32] = np.concatenate([np.empty(0, np.int32), *sizes])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Example:
+        if not 0 <= index < len(self):
+            raise IndexError(f"example {index} of {len(self)}")
+        number, row = divmod(index, _BLOCK_ROWS)
+        block = self._blocks[number]
+        split = int(block.splits[row])
+        labels = block.labels[block.label_offsets[row] : block.label_offsets[row + 1]]
+        return Example(
+            ids=block.ids[block.id_offsets[row] : block.id_offsets[row + 1]],
+            split=None if split == _NO_SPLIT else split,
+            labels=tuple(labels.tolist()),
+        )
+
+    def __iter__(self) -> Iterator[Example]:
+        return map(self.__getitem__, range(len(self)))
+
+    @property
+    def labels(self) -> NDArray[np.float64]:
+        """The labels of all examples, one after another."""
+        return np.concatenate([np.empty(0), *(block.labels for block in self._blocks)])
+
+
+def _to_numpy(batch: pa.RecordBatch) -> _Block:
+    ids, splits, labels = batch.columns
+    return _Block(
+        ids=ids.values.to_numpy(),
+        id_offsets=ids.offsets.to_numpy(),
+        splits=splits.to_numpy(),
+        labels=labels.values.to_numpy(),
+        label_offsets=labels.offsets.to_numpy(),
+    )

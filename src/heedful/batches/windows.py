@@ -1,0 +1,136 @@
+"""Texts longer than a model takes: windows that cover them, their head, or their head and tail.
+
+Pure functions on token ids without special tokens. Nothing is cut in silence: each result says how
+many tokens there were and how many are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from heedful.errors import UserError
+
+Rule = Literal["window", "head", "head-tail"]
+"""What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
+``head`` its first tokens, ``head-tail`` its first and last."""
+
+_HEAD_SHARE = 128 / 510
+"""Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1: of 510 tokens
+the first 128 and the last 382."""
+
+Ids = Sequence[int]
+Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted(Generic[Piece]):
+    """A text, or a pair, as pieces that each fit."""
+
+    pieces: list[Piece]
+    tokens_total: int
+    """Tokens there were."""
+    tokens_used: int
+    """Tokens that stand in at least one piece."""
+
+
+def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
+    """Cut ids into windows that together hold every token; the last one ends at the end.
+
+    Args:
+        ids: the tokens.
+        limit: the most tokens of a window.
+        stride: tokens that neighbouring windows share, except that the last may share more.
+
+    Raises:
+        UserError: ``stride`` is not from 0 to ``limit - 1``, or ``limit`` is below 1.
+    """
+    _check(limit, stride)
+    last = max(len(ids) - limit, 0)
+    starts = [*range(0, last, limit - stride), last]
+    return [ids[start : start + limit] for start in starts]
+
+
+def fit_text(ids: Ids, *, limit: int, rule: Rule, stride: int = 0) -> Fitted[Ids]:
+    """Fit one text into pieces of at most ``limit`` tokens.
+
+    Raises:
+        UserError: see `windows`.
+    """
+    _check(limit, stride)
+    if rule == "window":
+        return Fitted(
+            pieces=windows(ids, limit, stride), tokens_total=len(ids), tokens_used=len(ids)
+        )
+    piece = _shorten(ids, limit, rule)
+    return Fitted(pieces=[piece], tokens_total=len(ids), tokens_used=len(piece))
+
+
+def fit_pair(
+    first: Ids,
+    second: Ids,
+    *,
+    limit: int,
+    rule: Rule,
+    stride: int = 0,
+    cut: Literal["longer", "first", "second"] = "longer",
+) -> Fitted[tuple[Ids, Ids]]:
+    """Fit a pair into pieces of at most ``limit`` tokens, both texts together.
+
+    Args:
+        first: tokens of the first text.
+        second: tokens of the second text.
+        limit: the most tokens of a piece.
+        rule: what is done with a pair that is too long. ``window`` keeps one text whole beside
+            every window of the other.
+        stride: tokens that neighbouring windows share; where little room is left for windows, at
+            most half of one.
+        cut: the text that is cut. With ``longer``, ``head`` and ``head-tail`` shorten both texts
+            once they are equally long, as the reference tokenizers do.
+
+    Raises:
+        UserError: the text that is kept whole leaves no room for the other, or see `windows`.
+    """
+    _check(limit, stride)
+    total = len(first) + len(second)
+    if total <= limit:
+        return Fitted(pieces=[(first, second)], tokens_total=total, tokens_used=total)
+    if cut == "longer" and rule != "window":
+        first_room, second_room = _longest_first(len(first), len(second), limit)
+        pair = (_shorten(first, first_room, rule), _shorten(second, second_room, rule))
+        return Fitted(pieces=[pair], tokens_total=total, tokens_used=limit)
+    cut_first = cut == "first" or (cut == "longer" and len(first) > len(second))
+    text, kept = (first, second) if cut_first else (second, first)
+    room = limit - len(kept)
+    if room < 1:
+        raise UserError(
+            f"the {'second' if cut_first else 'first'} text of a pair has {len(kept)} tokens and "
+            f"would be kept whole, but a pair has room for {limit}: shorten both (head, head-tail)"
+        )
+    fitted = fit_text(text, limit=room, rule=rule, stride=min(stride, room // 2))
+    return Fitted(
+        pieces=[(piece, kept) if cut_first else (kept, piece) for piece in fitted.pieces],
+        tokens_total=total,
+        tokens_used=fitted.tokens_used + len(kept),
+    )
+
+
+def _check(limit: int, stride: int) -> None:
+    if limit < 1:
+        raise UserError(f"maximum length leaves room for {limit} tokens of text; at least 1 needed")
+    if not 0 <= stride < limit:
+        raise UserError(
+            f"stride {stride}: neighbouring windows of {limit} tokens share 0 to {limit - 1}"
+        )
+
+
+def _shorten(ids: Ids, limit: int, rule: Rule) -> Ids:
+    if len(ids) <= limit:
+        return ids
+    head = limit if rule == "head" else round(limit * _HEAD_SHARE)
+    return [*ids[:head], *ids[len(ids) - limit + head :]]
+
+
+def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:
+    """Share ``limit`` tokens between two lengths that exceed it, taking from the longer first."""
+    shorter = min(first, second, limit // 2)  # an odd token stays with the longer, else the second
+    return (limit - shorter, shorter) if first > second else (shorter, limit - shorter)
