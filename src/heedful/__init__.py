@@ -1,1 +1,49 @@
 """heedful: your own text into working BERT and Transformer models, on your own machine."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> module. Looked up at first use, so that importing heedful costs nothing and the
+# command line's help needs no torch.
+_HOMES = {
+    "BertConfig": "heedful.models",
+    "BertForSequenceClassification": "heedful.models",
+    "BertModel": "heedful.models",
+    "BertTokenizer": "heedful.tokens",
+    "Prediction": "heedful.predictor",
+    "Predictor": "heedful.predictor",
+    "UserError": "heedful.errors",
+    "get_constant_schedule": "heedful.training.schedule",
+    "get_constant_schedule_with_warmup": "heedful.training.schedule",
+    "get_cosine_schedule_with_warmup": "heedful.training.schedule",
+    "get_cosine_with_hard_restarts_schedule_with_warmup": "heedful.training.schedule",
+    "get_linear_schedule_with_warmup": "heedful.training.schedule",
+    "get_polynomial_decay_schedule_with_warmup": "heedful.training.schedule",
+    "load": "heedful.predictor",
+}
+__all__ = ["__version__", *_HOMES]
+
+if TYPE_CHECKING:
+    from heedful.errors import UserError as UserError
+    from heedful.models import BertConfig as BertConfig
+    from heedful.models import BertForSequenceClassification as BertForSequenceClassification
+    from heedful.models import BertModel as BertModel
+    from heedful.predictor import Prediction as Prediction
+    from heedful.predictor import Predictor as Predictor
+    from heedful.predictor import load as load
+    from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.training.schedule import get_constant_schedule as get_constant_schedule
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -92,10 +92,14 @@ def _check_safetensors(path: Path) -> None:
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     """Write tensors as a safetensors file that the reference libraries read too."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(plain, path, metadata={"format": "pt"})
+    try:
+        save_file(plain, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"{path}: could not be written: {error}") from None
 
 
 @contextmanager
@@ -116,7 +120,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
-        _sync_tree(partial)
+        sync_tree(partial)
         old = path.with_name(f".{path.name}.{os.getpid()}.old")
         if path.exists():
             path.rename(old)
@@ -128,8 +132,9 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         raise
 
 
-def _sync_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
+def sync_tree(folder: Path, *, deep: bool = True) -> None:
+    """Make the disk hold a folder's names, and with ``deep`` all that is in it."""
+    for path in sorted(folder.rglob("*"), reverse=True) if deep else []:
         _sync(path)
     _sync(folder)
 

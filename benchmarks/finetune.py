@@ -1,0 +1,186 @@
+"""Fine-tuning MiniLM on AG News: heedful, and loops over the reference library.
+
+Each arm takes 500 steps of 8 texts from the pool at the same learning rate and schedule, then is
+scored on the same 2,000 texts of the official test set by the same code in fp32.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import LABELS, ag_news
+from benchmarks.race import Lap, race, run_laps, total
+
+STEPS, BATCH, LAPS, RATE, MAX_LENGTH = 500, 8, 10, 5e-5, 256
+TEST_TEXTS = 2000
+
+
+def _score(folder: Path) -> float:
+    """Score a saved model, whoever trained it, with one and the same code."""
+    from heedful import BertForSequenceClassification, BertTokenizer, Predictor
+    from heedful.checkpoints.runs import RunRecord
+    from heedful.settings import PredictSettings
+
+    record = RunRecord(
+        task="classify",
+        labels=LABELS,
+        multi_label=False,
+        max_length=MAX_LENGTH,
+        settings={},
+        data=[],
+        versions={},
+    )
+    model = BertForSequenceClassification.from_pretrained(folder)
+    tokenizer = BertTokenizer.from_pretrained("minilm")
+    predictor = Predictor(model, tokenizer, record, PredictSettings(precision="fp32"))
+    records = ag_news("test")[::3][:TEST_TEXTS]
+    answers = predictor.predict(item.text for item in records)
+    right = sum(a.label == (r.labels or ("",))[0] for a, r in zip(answers, records, strict=True))
+    return right / len(records)
+
+
+def heedful_arm() -> Iterator[Lap]:
+    """Heedful's own loop, as the command line runs it, but for the clock around it."""
+    import torch
+
+    from heedful.batches import collate, plan_epoch
+    from heedful.tasks import classify
+    from heedful.tokens import BertTokenizer
+    from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+    from heedful.training.loop import Position, Work, train
+    from heedful.training.optimize import adamw
+    from heedful.training.schedule import schedule
+
+    keep_big_buffers()
+    torch.manual_seed(0)
+    tokenizer = BertTokenizer.from_pretrained("minilm")
+    model = classify.build("minilm", LABELS, multi_label=False, dropout=None, revision=None)
+    examples = list(
+        classify.encode(
+            ag_news("train_pool"),
+            tokenizer,
+            LABELS,
+            multi_label=False,
+            max_length=MAX_LENGTH,
+            long_text="head",
+        )
+    )
+    lengths = [len(example.ids) for example in examples]
+    device = choose_device("cpu")
+    work = Work(
+        model=model,
+        optimizer=adamw(model, learning_rate=RATE),
+        plan=lambda epoch: plan_epoch(
+            lengths, batch_size=BATCH, batch_tokens=8192, seed=0, epoch=epoch
+        ),
+        fetch=lambda rows: classify.to_batch([examples[i] for i in rows], tokenizer),
+        loss=lambda m, b: classify.loss(m, b, multi_label=False, weights=None),
+        count=lambda b: classify.loss_count(b, multi_label=False, weights=None),
+        factor=schedule("linear", total_steps=STEPS, warmup=0.1),
+    )
+    precision = choose_precision("auto", device)
+    steps = train(work, Position(), total_steps=STEPS, precision=precision)
+    yield {"ready": str(precision.dtype)}
+    for _ in range(LAPS):
+        started, tokens = time.perf_counter(), 0
+        for _ in range(STEPS // LAPS):
+            tokens += next(steps).tokens
+        yield {"seconds": time.perf_counter() - started, "tokens": tokens}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(Path(folder) / "model")
+        yield {"accuracy": _score(Path(folder) / "model")}
+
+
+def _reference_arm(*, bf16: bool, by_length: bool) -> Iterator[Lap]:
+    """Loop over the reference library as tutorials write it."""
+    import torch
+    from transformers import (
+        BertForSequenceClassification,
+        BertTokenizerFast,
+        get_linear_schedule_with_warmup,
+    )
+
+    from heedful.sources import resolve
+
+    torch.manual_seed(0)
+    folder = resolve("minilm")
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder, num_labels=len(LABELS))
+    records = ag_news("train_pool")
+    order = torch.randperm(len(records)).tolist()[: STEPS * BATCH]
+    encoded = tokenizer(
+        [records[i].text for i in order], truncation=True, max_length=MAX_LENGTH
+    )["input_ids"]
+    labels = [LABELS.index((records[i].labels or ("",))[0]) for i in order]
+    rows = sorted(range(len(order)), key=lambda i: len(encoded[i])) if by_length else range(len(order))
+    batches = [list(rows[i : i + BATCH]) for i in range(0, len(order), BATCH)]
+    if by_length:
+        batches = [batches[i] for i in torch.randperm(len(batches)).tolist()]
+    undecayed = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for n, p in named if not n.endswith(undecayed)], "weight_decay": 0.01},
+            {"params": [p for n, p in named if n.endswith(undecayed)], "weight_decay": 0.0},
+        ],
+        lr=RATE,
+    )
+    schedule = get_linear_schedule_with_warmup(optimizer, STEPS // 10, STEPS)
+    model.train()
+    yield {"ready": "bf16" if bf16 else "fp32"}
+    todo = iter(batches)
+    for _ in range(LAPS):
+        started, tokens = time.perf_counter(), 0
+        for _ in range(STEPS // LAPS):
+            chosen = next(todo)
+            batch: Any = tokenizer.pad(
+                {"input_ids": [encoded[i] for i in chosen]}, return_tensors="pt"
+            )
+            target = torch.tensor([labels[i] for i in chosen])
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+                loss = model(**batch, labels=target).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            tokens += sum(len(encoded[i]) for i in chosen)
+        yield {"seconds": time.perf_counter() - started, "tokens": tokens}
+    with tempfile.TemporaryDirectory() as saved:
+        model.save_pretrained(saved)
+        yield {"accuracy": _score(Path(saved))}
+
+
+ARMS = {
+    "heedful": heedful_arm,
+    "plain": lambda: _reference_arm(bf16=False, by_length=False),
+    "bf16-sorted": lambda: _reference_arm(bf16=True, by_length=True),
+}
+
+
+def run() -> list[dict[str, object]]:
+    """Race the arms and return a row for each peer."""
+    laps = race("benchmarks.finetune", list(ARMS))
+    rates = {name: total(runs, "tokens") / total(runs, "seconds") for name, runs in laps.items()}
+    accuracy = {name: runs[-1]["accuracy"] for name, runs in laps.items()}
+    peers = {
+        "plain": "transformers 4.57.6 loop, fp32, batches of 8 as they come",
+        "bf16-sorted": "transformers 4.57.6 loop, bf16, length-sorted batches of 8",
+    }
+    return [
+        {
+            "name": f"fine-tuning MiniLM on AG News, against {text}",
+            "ours": rates["heedful"],
+            "peer": rates[name],
+            "ratio": rates["heedful"] / rates[name],
+            "unit": "tokens/s",
+            "quality": f"accuracy {accuracy['heedful']:.3f} / {accuracy[name]:.3f}",
+        }
+        for name, text in peers.items()
+    ]
+
+
+if __name__ == "__main__":
+    run_laps(ARMS)

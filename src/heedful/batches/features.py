@@ -1,0 +1,67 @@
+"""Texts to examples: encoded, fitted to what a model takes, special tokens in their places."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from heedful.batches.examples import Example
+from heedful.batches.windows import Fitted, Rule, fit_pair, fit_text
+from heedful.errors import UserError
+from heedful.tokens import BertTokenizer
+
+Text = str | tuple[str, str]
+"""One text, or a pair."""
+
+# Texts tokenized at once: enough to make the cost of a call vanish, few enough to stay small.
+_TOGETHER = 1024
+_WINDOW_SHARE = 4
+"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
+
+
+def features(
+    texts: Iterable[Text], tokenizer: BertTokenizer, *, max_length: int, rule: Rule
+) -> Iterator[Fitted[Example]]:
+    """Encode each text, or pair, into one example, or several where it is read in windows.
+
+    Args:
+        texts: single texts or pairs, all of one kind.
+        tokenizer: the model's tokenizer.
+        max_length: the most tokens of an example, special tokens included.
+        rule: what is done with a text that is too long.
+
+    Raises:
+        UserError: single texts and pairs are mixed, or a pair leaves no room for a window.
+    """
+    source = iter(texts)
+    while chunk := list(islice(source, _TOGETHER)):
+        firsts = [text if isinstance(text, str) else text[0] for text in chunk]
+        seconds = [text[1] for text in chunk if not isinstance(text, str)]
+        if seconds and len(seconds) < len(firsts):
+            raise UserError("give either single texts or pairs of texts, not both at once")
+        encoded = tokenizer.encode_batch(firsts)
+        room = max_length - tokenizer.num_special_tokens(pair=bool(seconds))
+        stride = room // _WINDOW_SHARE
+        if not seconds:
+            for ids in encoded:
+                fitted = fit_text(ids, limit=room, rule=rule, stride=stride)
+                yield _examples(fitted, [_single(piece, tokenizer) for piece in fitted.pieces])
+            continue
+        for first, second in zip(encoded, tokenizer.encode_batch(seconds), strict=True):
+            pair = fit_pair(first, second, limit=room, rule=rule, stride=stride)
+            yield _examples(pair, [_pair(*piece, tokenizer) for piece in pair.pieces])
+
+
+def _examples(fitted: Fitted[object], examples: list[Example]) -> Fitted[Example]:
+    return Fitted(pieces=examples, tokens_total=fitted.tokens_total, tokens_used=fitted.tokens_used)
+
+
+def _single(ids: Sequence[int], tokenizer: BertTokenizer) -> Example:
+    whole = [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+    return Example(ids=np.array(whole, dtype=np.int32))
+
+
+def _pair(first: Sequence[int], second: Sequence[int], tokenizer: BertTokenizer) -> Example:
+    separator = tokenizer.sep_token_id
+    whole = [tokenizer.cls_token_id, *first, separator, *second, separator]
+    return Example(ids=np.array(whole, dtype=np.int32), split=len(first) + 2)

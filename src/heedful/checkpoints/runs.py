@@ -1,0 +1,118 @@
+"""Run folders: a model that can be used, with everything that decides its answers."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from heedful import files
+from heedful.errors import UserError
+
+RECORD = "heedful.json"
+METRICS = "metrics.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """The contents of ``heedful.json``."""
+
+    task: str
+    """Name of the task, such as ``classify``."""
+    labels: list[str]
+    """Labels in the order of the model's outputs."""
+    multi_label: bool
+    """Whether an item may have several labels or none."""
+    max_length: int
+    """Tokens the model is given at once, special tokens included."""
+    settings: dict[str, Any]
+    """The settings of the command that trained it."""
+    data: list[dict[str, Any]]
+    """File, bytes and SHA-256 of each training file."""
+    versions: dict[str, str]
+    """Versions of heedful, torch and Python."""
+
+
+def write_record(run: Path, record: RunRecord) -> None:
+    """Write ``heedful.json``."""
+    files.write_json(run / RECORD, asdict(record))
+
+
+def read_record(run: Path) -> RunRecord:
+    """Read ``heedful.json``.
+
+    Raises:
+        UserError: the folder is not a run, or its record is damaged or of another version.
+    """
+    path = run / RECORD
+    if not run.is_dir():
+        raise UserError(f"{run}: no such run folder")
+    if not path.is_file():
+        raise UserError(f"{run}: not a heedful run (no {RECORD} in it)")
+    raw = files.read_json(path)
+    names = {field.name for field in fields(RunRecord)}
+    if set(raw) != names:
+        odd = sorted(set(raw) ^ names)[0]
+        raise UserError(f"{path}: key {odd!r} is missing or unknown")
+    return RunRecord(**raw)
+
+
+def is_finished(run: Path) -> bool:
+    """Tell whether a run holds a finished model: its manifest is written last."""
+    return (run / files.MANIFEST).is_file()
+
+
+@contextmanager
+def finished(run: Path) -> Iterator[Path]:
+    """Give a temporary folder whose files are moved into the run at the end, the manifest last.
+
+    The run keeps its checkpoints and its metrics; a process killed on the way leaves a run without
+    a manifest, which ``--resume`` finishes.
+    """
+    partial = run / f".finished.{os.getpid()}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        files.write_manifest(partial)
+        files.sync_tree(partial)
+        names = sorted(path.name for path in partial.iterdir())
+        names.remove(files.MANIFEST)
+        for name in [*names, files.MANIFEST]:
+            (partial / name).replace(run / name)
+        files.sync_tree(run, deep=False)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def clear_partial(run: Path) -> None:
+    """Delete what a killed process left half written in a run."""
+    for path in run.glob(".*.partial"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def append_metrics(run: Path, row: Mapping[str, object]) -> None:
+    """Add one line to ``metrics.jsonl``."""
+    with (run / METRICS).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def cut_metrics(run: Path, step: int) -> None:
+    """Drop the lines of steps after ``step``: a resumed run writes them again."""
+    path = run / METRICS
+    if not path.is_file():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:  # the line a killed process was writing
+            continue
+        if row.get("step", 0) <= step:
+            kept.append(line if line.endswith("\n") else line + "\n")
+    partial = run / f".{METRICS}.partial"
+    partial.write_text("".join(kept), encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,279 @@
+"""The ``heedful`` command: verbs and options to functions; what they do is in ``commands``.
+
+Nothing here imports torch before a command needs it, so that help is there at once. The settings'
+dataclasses give the options, and their docstrings the help; those that need no torch stand here.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Toml
+
+from heedful import __version__
+from heedful.errors import UserError
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    PredictSettings,
+    TrainSettings,
+)
+
+if TYPE_CHECKING:
+    from heedful.predictor import Predictor
+
+EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
+
+Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
+Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
+COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
+
+app = App(
+    name="heedful",
+    version=__version__,
+    help="Turn your own text into working BERT models, on your own machine.",
+    help_epilogue="""
+Start here: [bold]heedful demo[/bold], then
+[bold]heedful train classify --train tickets.csv --out runs/tickets[/bold].
+""",
+    help_format="rich",
+    default_parameter=Parameter(consume_multiple=True, negative_iterable=""),
+)
+train = App(name="train", help="Train a model on your own files and leave a run folder.")
+app.command(train)
+
+
+@train.command(name="classify")
+def train_classify(
+    *,
+    data: Annotated[ClassifySettings, Parameter(name="*", group="Data and model")],
+    columns: Columns = COLUMNS,
+    training: Annotated[TrainSettings, Parameter(name="*", group="Training")] = TRAINING,
+    out: Path,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Sort texts, or pairs of texts, into labels.
+
+    The file has a column of texts and a column of labels:
+
+        heedful train classify --train tickets.csv --text message --label team --out runs/tickets
+
+    Parameters
+    ----------
+    out
+        Run folder to make.
+    resume
+        Go on with the run in --out from its newest checkpoint, with the same result as if it had
+        never stopped.
+    overwrite
+        Replace the run in --out.
+    """
+    from heedful.commands import train as command
+
+    outcome = command.train_classify(
+        data, columns, training, out, resume=resume, overwrite=overwrite, say=_say
+    )
+    if outcome is None:
+        return
+    rate = outcome.tokens / max(outcome.seconds, 1e-9)
+    best = f", best at step {outcome.best_step:,}" if outcome.best_step is not None else ""
+    why = f" ({outcome.stopped})" if outcome.stopped else ""
+    _say(
+        f"{outcome.step:,} steps in {outcome.seconds:.0f} s{why}, {rate:,.0f} tokens/s{best}; "
+        f"the model is in {out}"
+    )
+    if outcome.scores:
+        from heedful.metrics import per_class_table
+
+        _print_table(per_class_table(outcome.scores))
+    _say(f'try: heedful predict {out} "a text"   or: heedful evaluate {out} --data FILE')
+
+
+@app.command
+def evaluate(
+    run: Path,
+    *,
+    data: list[Path],
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    picture: Path | None = None,
+) -> None:
+    """Score a run on labelled files: JSON on standard output and in RUN/metrics.json.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    data
+        Labelled files.
+    picture
+        Also draw the confusion matrix, to a .png or .svg file.
+    """
+    from heedful.commands import evaluate as command
+    from heedful.metrics import confusion_table, per_class_table, save_confusion_picture
+
+    predictor = _predictor(run, predicting)
+    scores = command.evaluate(run, data, columns, predictor)
+    _print_table(per_class_table(scores))
+    if "confusion" in scores:
+        _print_table(confusion_table(scores))
+    if picture is not None:
+        save_confusion_picture(scores, picture)
+        _say(f"confusion matrix drawn to {picture}")
+    print(json.dumps(scores, ensure_ascii=False))
+
+
+@app.command
+def predict(
+    run: Path,
+    *texts: str,
+    input: Path | None = None,
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    all_scores: Annotated[bool, Parameter(negative="")] = False,
+    plain: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Answer for texts given here, in a file, or on standard input: one JSON object a line.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    texts
+        Texts to answer for; without any, --input or standard input is read.
+    input
+        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+    all_scores
+        Give the probability of every label.
+    plain
+        Print the label alone.
+    """
+    from heedful.commands import predict as command
+
+    items = command.texts_of(texts, input, columns)
+    predictor = _predictor(run, predicting)
+    for prediction in predictor.predict(items):
+        print(command.line_of(prediction, all_scores=all_scores, plain=plain), flush=not texts)
+
+
+@app.command
+def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) -> None:
+    """Show a text as the model gets it: one JSON object a text, with pieces, ids and offsets.
+
+    Parameters
+    ----------
+    texts
+        Texts; without any, standard input is read, one a line.
+    model
+        Model whose vocabulary to use: a folder, a run, an installed model or a hub name.
+    revision
+        Commit, tag or branch of a hub name.
+    """
+    from heedful.tokens import BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained(model, revision=revision)
+    for text in texts or (line.rstrip("\r\n") for line in sys.stdin):
+        row = tokenizer(text, return_offsets_mapping=True)
+        pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
+        offsets = [list(span) for span in row["offset_mapping"]]
+        line = {"pieces": pieces, "ids": row["input_ids"], "offsets": offsets}
+        print(json.dumps(line, ensure_ascii=False))
+
+
+@app.command
+def doctor() -> None:
+    """Tell what this machine can do: cores, number formats, GPU, versions, installed models."""
+    from heedful.doctor import examine
+
+    print(json.dumps(examine(), indent=2, ensure_ascii=False))
+
+
+@app.command
+def demo(*, out: Path = Path("runs/demo"), data: Path = Path("examples/support_tickets")) -> None:
+    """Watch a pre-trained BERT learn to sort support tickets, in about a minute.
+
+    Parameters
+    ----------
+    out
+        Run folder to make; a demo that stands there is replaced.
+    data
+        Folder with train.csv and test.csv.
+    """
+    from heedful.commands.demo import run_demo
+
+    run_demo(out, data, say=_say, show=_print_table)
+
+
+def _predictor(run: Path, settings: PredictSettings) -> "Predictor":
+    from heedful.predictor import Predictor
+
+    return Predictor.load(run, settings)
+
+
+def _say(line: str) -> None:
+    """Tell the user something, beside the results on standard output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_table(table: Any) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False).print(table)
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 2 the user's mistake, 130 stopped by the user."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    sys.exit(run([argument for argument in arguments if argument != "--debug"], debug=debug))
+
+
+def run(arguments: list[str], *, debug: bool = False) -> int:
+    """Run one command line and return its exit code.
+
+    Args:
+        arguments: the words after ``heedful``; ``--config FILE.toml`` gives defaults for options.
+        debug: show the traceback of an error that is otherwise one line.
+    """
+    try:
+        arguments = _with_config(arguments)
+        app(arguments, exit_on_error=False, print_error=False)
+    except KeyboardInterrupt as stop:
+        _say(str(stop) or "stopped")
+        return EXIT_STOPPED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep Python from complaining when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (CycloptsError, UserError, OSError) as error:
+        if debug:
+            raise
+        _say("heedful: " + " ".join(_message(error).split()))
+        return EXIT_USER_ERROR
+    return 0
+
+
+def _message(error: BaseException) -> str:
+    """Return an error's line; the parser wraps those our settings raise."""
+    while isinstance(error, CycloptsError) and isinstance(error.__cause__, UserError):
+        error = error.__cause__
+    return str(error)
+
+
+def _with_config(arguments: list[str]) -> list[str]:
+    """Take ``--config FILE`` out of the arguments and use the file for what they do not say."""
+    app.config = ()
+    if "--config" not in arguments:
+        return arguments
+    at = arguments.index("--config")
+    if at + 1 == len(arguments):
+        raise UserError("--config needs a TOML file")
+    path = Path(arguments[at + 1])
+    if not path.is_file():
+        raise UserError(f"--config {path}: no such file")
+    app.config = (Toml(path, use_commands_as_keys=False),)
+    return arguments[:at] + arguments[at + 2 :]

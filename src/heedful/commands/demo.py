@@ -1,0 +1,58 @@
+"""``heedful demo``: a pre-trained BERT learns to sort support tickets."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from heedful.commands.evaluate import evaluate
+from heedful.commands.train import train_classify
+from heedful.errors import UserError
+from heedful.explain.attention import save_attention_picture
+from heedful.metrics import confusion_table, per_class_table
+from heedful.predictor import Predictor
+from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+
+NEW_TICKETS = [
+    "Hi, I was charged twice for October, could you send one payment back?",
+    "the app just shows a white screen since this morning's update",
+    "Parcel says delivered but there is nothing at my door",
+    "do you have the blue one in size 42 and what would shipping to Norway be",
+    "I can't sign in any more, the code never reaches my phone",
+    "These headphones broke after a week. How do I send them back?",
+]
+TRAINING = TrainSettings(epochs=6, batch_size=16, learning_rate=1e-4)
+
+
+def run_demo(
+    out: Path, data: Path, *, say: Callable[[str], None], show: Callable[[Any], None]
+) -> dict[str, Any]:
+    """Train, evaluate, answer a few new tickets and draw a picture, telling each step.
+
+    Raises:
+        UserError: the data is not there.
+    """
+    if not (data / "train.csv").is_file():
+        raise UserError(f"{data}: no train.csv; run the demo from the project's folder, or give --data")
+    columns = ColumnSettings()
+    say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
+    started = time.monotonic()
+    settings = ClassifySettings(train=[data / "train.csv"])
+    train_classify(settings, columns, TRAINING, out, overwrite=out.exists(), say=say)
+    say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
+
+    say(f"2. Scores on {data / 'test.csv'}, which it has not seen")
+    predictor = Predictor.load(out)
+    scores = evaluate(out, [data / "test.csv"], columns, predictor)
+    show(per_class_table(scores))
+    show(confusion_table(scores))
+
+    say("3. New tickets")
+    for ticket, answer in zip(NEW_TICKETS, predictor.predict(NEW_TICKETS), strict=True):
+        say(f"   {answer.label:<10} {answer.score:.2f}  {ticket}")
+
+    picture = out / "attention.png"
+    save_attention_picture(predictor, NEW_TICKETS[0], picture)
+    say(f"4. Where it looks in the first ticket: {picture}")
+    say(f'Next: heedful predict {out} "your own text", or train on your own CSV (--help tells how)')
+    return scores

@@ -1,0 +1,188 @@
+"""Settings of the commands: one sentence each, which is also the help of the command line."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from heedful.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.batches import Columns
+
+LongText = Literal["window", "head", "head-tail"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+Schedule = Literal[
+    "constant",
+    "constant-with-warmup",
+    "linear",
+    "cosine",
+    "cosine-with-restarts",
+    "polynomial",
+]
+
+
+def in_range(name: str, value: float, low: float, high: float, *, what: str) -> None:
+    """Refuse a number outside ``[low, high]``, naming its option."""
+    if not low <= value <= high:  # also false for NaN
+        option = "--" + name.replace("_", "-")
+        raise UserError(f"{option} {value}: must be {what}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainSettings:
+    """How to train, the same for every task."""
+
+    epochs: int = 3
+    """Passes over the training data."""
+    steps: int | None = None
+    """Optimizer steps; when given, it decides instead of --epochs."""
+    max_minutes: float | None = None
+    """Stop after this many minutes and keep what was learnt."""
+    batch_size: int = 32
+    """Items per optimizer step, over all devices."""
+    batch_tokens: int = 8192
+    """Tokens computed at once; a larger batch is accumulated, with the same result."""
+    learning_rate: float = 5e-5
+    """Highest learning rate of the schedule."""
+    schedule: Schedule = "linear"
+    """Course of the learning rate after the warm-up."""
+    warmup: float = 0.1
+    """Warm-up: a share of all steps if below 1, else a number of steps."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay; never on biases and normalisation."""
+    clip: float = 1.0
+    """Largest norm of a step's gradient; 0 leaves gradients as they are."""
+    precision: Precision = "auto"
+    """Format of matrix products; auto takes bf16 where the machine computes it in hardware."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    gradient_checkpointing: bool = False
+    """Recompute each block in the backward pass: slower, in far less memory."""
+    seed: int = 0
+    """Decides the new weights, the order of the data and the dropout."""
+    evaluate_every: int | None = None
+    """Steps between evaluations on --dev; default: once an epoch."""
+    metric: str | None = None
+    """Metric that picks the best step; default: the task's first."""
+    patience: int | None = None
+    """Stop after this many evaluations without a gain."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints to keep while training, beside the best ones."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files, to RUN/tensorboard."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        count, some = "a whole number of at least 1", "a number above 0"
+        tiny = math.ulp(0.0)
+        for name in ("epochs", "batch_size", "batch_tokens", "checkpoint_every"):
+            in_range(name, getattr(self, name), 1, math.inf, what=count)
+        for name in ("steps", "evaluate_every", "patience"):
+            if (value := getattr(self, name)) is not None:
+                in_range(name, value, 1, math.inf, what=count)
+        if self.max_minutes is not None:
+            in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
+        in_range("learning_rate", self.learning_rate, tiny, 10, what="above 0 and at most 10")
+        in_range("warmup", self.warmup, 0, 1e12, what="a share below 1 or a number of steps")
+        in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
+        in_range("clip", self.clip, 0, 1e12, what="0 or above")
+        in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
+        in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColumnSettings:
+    """Where the texts and the labels stand in the files."""
+
+    text: str = "text"
+    """Column of the text, by its name or its number from 1; several with commas are joined."""
+    text_pair: str | None = None
+    """Column of a second text, for decisions on pairs."""
+    label: str = "label"
+    """Column of the label."""
+    header: bool = True
+    """Whether the first line names the columns."""
+    label_separator: str | None = None
+    """Character between the labels of one item; giving it allows several labels an item."""
+    format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
+    """Format of the files, where their names do not tell."""
+
+    def columns(self, *, labelled: bool = True) -> "Columns":
+        """Return the columns as the readers want them."""
+        from heedful.batches import Columns  # this module stays free of heavy imports
+
+        return Columns(
+            text=self.text,
+            text_pair=self.text_pair,
+            label=self.label if labelled else None,
+            header=self.header,
+            label_separator=self.label_separator,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifySettings:
+    """What a classification run learns from, and what it starts with."""
+
+    train: list[Path]
+    """Training files: .csv, .tsv, .jsonl or .parquet, also with .gz."""
+    dev: list[Path] | None = None
+    """Files to evaluate on while training; the best step is kept."""
+    model: str = "minilm"
+    """Model to start from: a folder, a run, an installed model or a hub name."""
+    revision: str | None = None
+    """Commit, tag or branch of a hub name."""
+    labels: str | None = None
+    """Labels in the order of the model's outputs, with commas; default: sorted."""
+    class_weights: str | None = None
+    """Weights of the classes in the loss: balanced, or label=weight with commas."""
+    max_length: int | None = None
+    """Tokens the model is given at once; default: all it has positions for."""
+    long_text: LongText = "head"
+    """What to learn from a longer text: every window of it, its head, or its head and tail."""
+    dropout: float | None = None
+    """Dropout probability; default: the model's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        if self.dropout is not None:
+            in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictSettings:
+    """How answers are computed; none of it changes what was learnt."""
+
+    precision: Precision = "auto"
+    """Format of the computation; auto takes bf16 where the machine computes it in hardware."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    long_text: LongText = "window"
+    """A text longer than --max-length: read in windows and averaged, or its head, or head-tail."""
+    max_length: int | None = None
+    """Tokens the model is given at once; default: as in training."""
+    batch_size: int = 256
+    """Texts computed at once, at most."""
+    batch_tokens: int = 8192
+    """Tokens computed at once, at most."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        for name in ("batch_size", "batch_tokens"):
+            in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")

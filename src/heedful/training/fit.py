@@ -1,0 +1,301 @@
+"""A whole run: the loop with evaluation, the best step, checkpoints, resuming and stopping."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.checkpoints import runs, steps
+from heedful.checkpoints.runs import RunRecord
+from heedful.errors import UserError
+from heedful.settings import TrainSettings
+from heedful.training import optimize, random_state
+from heedful.training.device import Precision
+from heedful.training.interrupt import stop_on_signal
+from heedful.training.loop import Position, Step, Work, train
+from heedful.training.progress import training_bar
+
+# Settings that may differ when a run goes on: they do not change what is learnt.
+FREE_SETTINGS = frozenset(
+    {"max_minutes", "checkpoint_every", "keep_checkpoints", "tensorboard", "resume", "overwrite"}
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What a task hands over to be trained."""
+
+    work: Work
+    record: RunRecord
+    total_steps: int
+    steps_per_epoch: int
+    precision: Precision
+    score: Callable[[], dict[str, Any]] | None
+    """Evaluate the model as it is on the development data."""
+    metric: str
+    """Key of the score that picks the best step; higher is better."""
+    save: Callable[[Path], None]
+    """Write the model and its tokenizer into a folder."""
+    say: Callable[[str], None]
+    """Tell the user something."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    step: int
+    best_step: int | None
+    scores: dict[str, Any]
+    seconds: float
+    tokens: int
+    stopped: str | None
+    """Why it ended before its last step, if it did."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The user stopped the run; its checkpoint is saved and the message says how to go on."""
+
+
+def open_run(run: Path, record: RunRecord, *, resume: bool, overwrite: bool) -> bool:
+    """Make a run folder ready to train in.
+
+    Returns:
+        False where ``resume`` finds the run finished, so that there is nothing to do.
+
+    Raises:
+        UserError: something stands in the folder and neither flag says what to do with it, or the
+            run there was started with other settings or data.
+    """
+    if resume and overwrite:
+        raise UserError("--resume goes on with a run and --overwrite starts anew: give one of them")
+    if run.is_file():
+        raise UserError(f"--out {run} is a file; give a folder")
+    is_run = (run / runs.RECORD).is_file()
+    if overwrite and is_run:
+        shutil.rmtree(run)
+    elif run.is_dir() and any(run.iterdir()):
+        if not is_run:
+            raise UserError(f"--out {run} holds other files; choose another folder")
+        if not resume:
+            state = "a finished" if runs.is_finished(run) else "an unfinished"
+            raise UserError(
+                f"--out {run} holds {state} run; give --resume to go on with it, "
+                "--overwrite to start anew, or another folder"
+            )
+        _same_run(run, runs.read_record(run), record)
+        if runs.is_finished(run):
+            return False
+    run.mkdir(parents=True, exist_ok=True)
+    runs.clear_partial(run)
+    steps.clear_partial(run)
+    if not (run / runs.RECORD).is_file():
+        runs.write_record(run, record)
+    return True
+
+
+def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
+    """Refuse to go on with a run under other settings or data: the result would be neither's."""
+    for key in sorted(old.settings.keys() | new.settings.keys()):
+        before, now = old.settings.get(key), new.settings.get(key)
+        if key not in FREE_SETTINGS and before != now:
+            option = "--" + key.replace("_", "-")
+            raise UserError(f"{run} was started with {option} {before}, now it is {now}")
+    if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
+        raise UserError(f"{run} was started on other training data: its files have changed")
+
+
+def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
+    """Train to the end, from the newest whole checkpoint of the run if there is one.
+
+    Raises:
+        UserError: the loss is not finite; the last good checkpoint is kept and named.
+        Stopped: the user asked to stop; a checkpoint is saved.
+    """
+    started, tokens, stopped = time.monotonic(), 0, None
+    scaler = torch.amp.GradScaler() if job.precision.dtype is torch.float16 else None
+    state = _restore(job, run, scaler)
+    position = Position(step=state.step, epoch=state.epoch, index=state.index)
+    evaluate_every = settings.evaluate_every or job.steps_per_epoch
+    scores: dict[str, Any] = {}
+    with ExitStack() as stack:
+        show = stack.enter_context(training_bar(job.total_steps, position.step))
+        request = stack.enter_context(stop_on_signal())
+        log = stack.enter_context(_metrics_log(run, settings.tensorboard))
+        loop = train(
+            job.work,
+            position,
+            total_steps=job.total_steps,
+            precision=job.precision,
+            scaler=scaler,
+            clip=settings.clip,
+        )
+        # A run killed after early stopping, before its end was written, has nothing left to train.
+        exhausted = settings.patience and state.evaluations_without_gain >= settings.patience
+        for step in [] if exhausted else _named_errors(loop, run):
+            tokens += step.tokens
+            show(step)
+            log(step.step, _step_row(step))
+            last = step.step == job.total_steps
+            late = settings.max_minutes and time.monotonic() - started > settings.max_minutes * 60
+            if late and not last:
+                last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
+            improved = False
+            if job.score and (step.step % evaluate_every == 0 or last):
+                scores = job.score()
+                improved, state = _track(state, scores, job.metric, step.step)
+                log(step.step, {"dev": {k: v for k, v in scores.items() if _is_number(v)}})
+                if settings.patience and state.evaluations_without_gain >= settings.patience:
+                    last, stopped = True, f"no gain in {settings.patience} evaluations"
+            state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
+            wanted = request.signal_name is not None and not last
+            if improved or last or wanted or step.step % settings.checkpoint_every == 0:
+                _save(job, run, state, scaler, keep=settings.keep_checkpoints)
+            if wanted:
+                raise Stopped(
+                    f"{request.signal_name}: stopped after step {step.step} of {job.total_steps}; "
+                    "the same command with --resume goes on from there"
+                )
+            if last:
+                break
+    if state.best_step is not None and state.best_step != state.step:
+        job.work.model.load_state_dict(steps.load(steps.folder_of(run, state.best_step)).model)
+    with runs.finished(run) as folder:
+        job.save(folder)
+        runs.write_record(folder, job.record)
+    steps.prune(run, keep=1)
+    return Outcome(
+        step=state.step,
+        best_step=state.best_step,
+        scores=scores,
+        seconds=time.monotonic() - started,
+        tokens=tokens,
+        stopped=stopped,
+    )
+
+
+def _restore(job: Job, run: Path, scaler: torch.amp.GradScaler | None) -> steps.TrainingState:
+    """Load the newest whole checkpoint into the job, or give the state of a fresh run."""
+    found, skipped = steps.newest(run)
+    for line in skipped:
+        job.say(line)
+    # What comes after the step we go on from is damaged, and will be written again.
+    steps.drop_after(run, found.state.step if found else 0)
+    if found is None:
+        runs.cut_metrics(run, 0)
+        return steps.TrainingState(
+            step=0,
+            epoch=0,
+            index=0,
+            best_value=None,
+            best_step=None,
+            evaluations_without_gain=0,
+            loss_scale=None,
+            loss_scale_streak=0,
+        )
+    job.work.model.load_state_dict(found.model)
+    optimize.load_optimizer_tensors(job.work.model, job.work.optimizer, found.optimizer)
+    random_state.load_random_tensors(found.random)
+    if scaler and found.state.loss_scale is not None:
+        scaler.load_state_dict(
+            scaler.state_dict()
+            | {"scale": found.state.loss_scale, "_growth_tracker": found.state.loss_scale_streak}
+        )
+    runs.cut_metrics(run, found.state.step)
+    job.say(f"going on from {found.folder}")
+    return found.state
+
+
+def _save(
+    job: Job,
+    run: Path,
+    state: steps.TrainingState,
+    scaler: torch.amp.GradScaler | None,
+    *,
+    keep: int,
+) -> None:
+    """Write a checkpoint of the state as it is, then delete those no longer needed."""
+    if scaler:
+        scaling = scaler.state_dict()
+        state = replace(
+            state, loss_scale=scaling["scale"], loss_scale_streak=scaling["_growth_tracker"]
+        )
+    steps.save(
+        run,
+        state,
+        model=job.work.model.state_dict(),
+        optimizer=optimize.optimizer_tensors(job.work.model, job.work.optimizer),
+        random=random_state.random_tensors(),
+    )
+    steps.prune(run, keep=keep)
+
+
+def _track(
+    state: steps.TrainingState, scores: dict[str, Any], metric: str, step: int
+) -> tuple[bool, steps.TrainingState]:
+    """Compare an evaluation with the best one so far."""
+    value = scores[metric]
+    if state.best_value is None or value > state.best_value:
+        return True, replace(state, best_value=value, best_step=step, evaluations_without_gain=0)
+    return False, replace(state, evaluations_without_gain=state.evaluations_without_gain + 1)
+
+
+def _named_errors(loop: Iterator[Step], run: Path) -> Iterator[Step]:
+    """Add to the loop's errors which checkpoint is left."""
+    try:
+        yield from loop
+    except UserError as error:
+        done = steps.steps(run)
+        kept = (
+            f"the last checkpoint is {steps.folder_of(run, done[-1])}"
+            if done
+            else ("no checkpoint had been written")
+        )
+        raise UserError(f"{error}; {kept}") from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _step_row(step: Step) -> dict[str, object]:
+    return {
+        "epoch": step.epoch,
+        "loss": step.loss,
+        "learning_rate": step.learning_rate,
+        "gradient_norm": step.gradient_norm if math.isfinite(step.gradient_norm) else None,
+        "tokens": step.tokens,
+        "tokens_per_second": round(step.tokens / max(step.seconds, 1e-9), 1),
+    }
+
+
+@contextmanager
+def _metrics_log(run: Path, tensorboard: bool) -> Iterator[Callable[[int, dict[str, Any]], None]]:
+    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
+    writer = None
+    if tensorboard:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError("--tensorboard needs: pip install 'heedful[tensorboard]'") from None
+        writer = SummaryWriter(log_dir=str(run / "tensorboard"))
+
+    def log(step: int, row: dict[str, Any]) -> None:
+        runs.append_metrics(run, {"step": step, **row})
+        if writer:
+            flat = {f"dev/{k}": v for k, v in row["dev"].items()} if "dev" in row else row
+            for name, value in flat.items():
+                if _is_number(value):
+                    writer.add_scalar(name, value, step)
+
+    try:
+        yield log
+    finally:
+        if writer:
+            writer.close()

@@ -1,0 +1,171 @@
+"""The one training loop: a generator of optimizer steps.
+
+Logging, evaluation and saving are plain lines in whoever iterates over it.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from heedful.batches import Batch
+from heedful.errors import UserError
+from heedful.training.device import Precision
+
+Plan = Sequence[Sequence[Sequence[int]]]
+"""An epoch: its steps, each a list of micro-batches, each a list of rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What the loop runs: a model, its data and its loss."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    plan: Callable[[int], Plan]
+    """Epoch to its plan; the same epoch gives the same plan."""
+    fetch: Callable[[Sequence[int]], Batch]
+    """Rows to a batch on the model's device."""
+    loss: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]
+    """Sum of the batch's losses, and the count (or weight) to divide it by."""
+    count: Callable[[Batch], float]
+    """That count, before anything is computed."""
+    factor: Callable[[int], float]
+    """Schedule: optimizer steps done to a share of the learning rate."""
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a run stands; at each step's end it says what comes next."""
+
+    step: int = 0
+    epoch: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What one optimizer step did."""
+
+    step: int
+    epoch: int
+    loss: float
+    """Mean loss of its items."""
+    learning_rate: float
+    gradient_norm: float
+    """L2 norm of the gradient before clipping."""
+    items: int
+    tokens: int
+    """Tokens of text, padding not counted."""
+    padded_tokens: int
+    seconds: float
+
+
+def train(
+    work: Work,
+    position: Position,
+    *,
+    total_steps: int,
+    precision: Precision,
+    scaler: torch.amp.GradScaler | None = None,
+    clip: float = 1.0,
+) -> Iterator[Step]:
+    """Train from a position to the last step, giving each step as it is done.
+
+    A step's loss is divided once by the count of all its micro-batches, so accumulation gives the
+    gradient of the whole batch, for a short last batch too. The weights are changed only by a
+    gradient that is finite.
+
+    Args:
+        work: the model, its data and its loss.
+        position: where to start; moved on as steps are done.
+        total_steps: optimizer step to end with.
+        precision: format of matrix products.
+        scaler: loss scaling, for fp16 alone.
+        clip: largest gradient norm; 0 does not clip.
+
+    Raises:
+        UserError: a loss or a gradient is not finite; the weights are still those before the step.
+    """
+    # As torch's schedulers do, so that a second call does not scale a scaled rate.
+    base_rates = [
+        group.setdefault("initial_lr", group["lr"]) for group in work.optimizer.param_groups
+    ]
+    plan = work.plan(position.epoch)
+    while position.step < total_steps:
+        if position.index == len(plan):
+            position.epoch, position.index = position.epoch + 1, 0
+            plan = work.plan(position.epoch)
+        started = time.perf_counter()
+        factor = work.factor(position.step)
+        for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
+            group["lr"] = rate * factor
+        batches = [work.fetch(rows) for rows in plan[position.index]]
+        loss = _accumulate(work, batches, precision, scaler)
+        norm = _update(work, scaler, clip) if math.isfinite(loss) else math.nan
+        # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
+        if not math.isfinite(loss) or (scaler is None and not math.isfinite(norm)):
+            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
+            raise UserError(
+                f"training stopped at step {position.step + 1} (epoch {position.epoch + 1}, "
+                f"step {position.index + 1} of {len(plan)}): the {what}; "
+                "try a lower --learning-rate or --precision fp32"
+            )
+        done = Step(
+            step=position.step + 1,
+            epoch=position.epoch,
+            loss=loss,
+            learning_rate=base_rates[0] * factor,
+            gradient_norm=norm,
+            items=sum(batch.items for batch in batches),
+            tokens=sum(batch.tokens for batch in batches),
+            padded_tokens=sum(batch.input_ids.numel() for batch in batches),
+            seconds=time.perf_counter() - started,
+        )
+        position.step, position.index = position.step + 1, position.index + 1
+        yield done
+
+
+def _accumulate(
+    work: Work,
+    batches: Sequence[Batch],
+    precision: Precision,
+    scaler: torch.amp.GradScaler | None,
+) -> float:
+    """Add up the gradient of the mean loss over all micro-batches; return that mean."""
+    work.model.train()
+    work.optimizer.zero_grad(set_to_none=True)
+    count = sum(work.count(batch) for batch in batches)
+    total = 0.0
+    for batch in batches:
+        device = batch.input_ids.device.type
+        with torch.autocast(device, dtype=precision.dtype, enabled=precision.mixed):
+            loss_sum, _ = work.loss(work.model, batch)
+        share = loss_sum / count
+        total += share.item()
+        if not math.isfinite(total):
+            break
+        (scaler.scale(share) if scaler else share).backward()
+    return total
+
+
+def _update(work: Work, scaler: torch.amp.GradScaler | None, clip: float) -> float:
+    """Clip the gradient and take the step; return the norm before clipping."""
+    if scaler:
+        scaler.unscale_(work.optimizer)
+    parameters = [p for p in work.model.parameters() if p.grad is not None]
+    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    value = norm.item()
+    if scaler is None and not math.isfinite(value):
+        return value
+    if clip and value > clip:
+        nn.utils.clip_grads_with_norm_(parameters, clip, norm)
+    if scaler:
+        scaler.step(work.optimizer)
+        scaler.update()
+    else:
+        work.optimizer.step()
+    return value

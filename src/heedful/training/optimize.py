@@ -1,0 +1,74 @@
+"""The optimizer: AdamW with decoupled weight decay, and none of it on biases and normalisation."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UserError
+
+STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Split the trainable parameters into a decayed and an undecayed group.
+
+    Biases and the gains and offsets of normalisation are vectors; everything that multiplies is a
+    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias).
+    """
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def adamw(
+    model: nn.Module, *, learning_rate: float, weight_decay: float = 0.01
+) -> torch.optim.AdamW:
+    """Build AdamW (Loshchilov and Hutter 2019) with BERT's constants: 0.9, 0.999, 1e-8.
+
+    The fused kernel reads each number once; on a CPU it is several times faster than the loop.
+    """
+    groups = parameter_groups(model, weight_decay)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def _ordered_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return the parameters' names in the order the optimizer numbers them."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the optimizer's state as tensors under ``parameter/state`` names."""
+    states = optimizer.state_dict()["state"]
+    return {
+        f"{name}/{key}": states[index][key]
+        for index, name in enumerate(_ordered_names(model, optimizer))
+        if index in states
+        for key in STATE_NAMES
+    }
+
+
+def load_optimizer_tensors(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what :func:`optimizer_tensors` returned.
+
+    Raises:
+        UserError: the tensors are not those of this model's parameters.
+    """
+    names = _ordered_names(model, optimizer)
+    wanted = {f"{name}/{key}" for name in names for key in STATE_NAMES}
+    # Before the first step there is no state at all.
+    if tensors and wanted != set(tensors):
+        odd = sorted(wanted ^ set(tensors))[0]
+        raise UserError(f"optimizer state does not fit the model: {odd!r} is on one side only")
+    whole = optimizer.state_dict()
+    whole["state"] = {
+        index: {key: tensors[f"{name}/{key}"] for key in STATE_NAMES}
+        for index, name in enumerate(names)
+        if tensors
+    }
+    optimizer.load_state_dict(whole)
