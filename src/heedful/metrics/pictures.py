@@ -1,0 +1,120 @@
+"""The confusion matrix as a picture."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.errors import UserError
+from heedful.metrics.tables import shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SUFFIXES = (".png", ".svg")
+_CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
+
+
+def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
+    """Draw the confusion matrix: rows are the true classes, shaded by their shares.
+
+    A row adds up to 100 %, so a rare class is as legible as a frequent one. Shades of one hue from
+    light to dark are told apart by every eye and on a grey printer. An SVG shows labels in every
+    script that its viewer has fonts for; a PNG those of matplotlib's own font.
+
+    Args:
+        scores: what :meth:`ClassificationScores.compute` returned for single-label data.
+        path: a ``.png`` or ``.svg`` file.
+
+    Raises:
+        UserError: another suffix, multi-label scores, a folder that does not exist, or matplotlib
+            is not installed.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise UserError(f"picture {str(path)!r}: there is no folder {str(path.parent)!r}")
+    if "confusion" not in scores:
+        raise UserError("a confusion matrix needs single-label data; here an item has many labels")
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install 'heedful[plot]'") from None
+
+    size = len(scores["confusion"])
+    cell = 0.95 if size <= 4 else 0.75 if size <= 12 else 0.4  # inches
+    # The axes fill the figure, and names of any length widen the saved picture around them.
+    figure = Figure(figsize=(cell * size, cell * size))
+    axes = figure.add_axes((0, 0, 1, 1))
+    _draw_matrix(axes, scores["confusion"], with_counts=size <= 12)
+    _name_axes(axes, scores, room=round(cell / 0.09))
+    # The same scores give the same file; text stays text, to be searched and read aloud.
+    with mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}):
+        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+        figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
+
+
+def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:
+    """Shade the cells and write in each its share and, where there is room, its count."""
+    shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    for true, row in enumerate(confusion):
+        for predicted, count in enumerate(row):
+            if count == 0:
+                continue
+            share = shares[true][predicted]
+            if with_counts:
+                above, below, percent = true - 0.12, true + 0.2, f"{_percent(share)}%"
+                axes.text(predicted, above, percent, color=_ink(share), fontsize=10, **_CENTRED)
+                axes.text(predicted, below, f"{count:,}", color=_ink(share), fontsize=8, **_CENTRED)
+            else:
+                axes.text(
+                    predicted, true, _percent(share), color=_ink(share), fontsize=10, **_CENTRED
+                )
+
+
+def _percent(share: float) -> str:
+    """Round to whole per cent, but never something to nothing or a part to all."""
+    if share < 0.005:
+        return "<1"
+    return ">99" if 0.995 <= share < 1 else f"{100 * share:.0f}"
+
+
+def _ink(share: float) -> str:
+    """Return a colour that stands out from the cell's shade, and is quiet in a small share."""
+    if share < 0.05:
+        return "#606060"
+    return "#1a1a1a" if share < 0.69 else "#ffffff"
+
+
+def _name_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
+    """Write the labels, slanted where they are longer than a cell has room for, and the title."""
+    names = [shorten(row["label"], 32) for row in scores["per_class"]]
+    places = range(len(names))
+    axes.set_xticks(places, names)
+    if max(map(len, names)) > room:
+        axes.tick_params("x", labelrotation=45)
+        for text in axes.get_xticklabels():
+            text.set(horizontalalignment="right", rotation_mode="anchor")
+    axes.set_yticks(
+        places,
+        [
+            f"{name}  ({row['support']:,})"
+            for name, row in zip(names, scores["per_class"], strict=True)
+        ],
+    )
+    for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        text.set_parse_math(False)  # a label may hold dollar signs
+    between = [place - 0.5 for place in places[1:]]
+    axes.set_xticks(between, minor=True)
+    axes.set_yticks(between, minor=True)
+    axes.grid(which="minor", color="#d0d0d0", linewidth=0.5)
+    axes.tick_params(which="both", length=0)
+    axes.set_xlabel("predicted as", labelpad=8)
+    axes.set_ylabel("true label (items)", labelpad=8)
+    axes.set_title(
+        f"Confusion matrix, in % of each true label\n"
+        f"{scores['items']:,} items, accuracy {scores['accuracy']:.1%}",
+        loc="left",
+        fontsize=11,
+    )

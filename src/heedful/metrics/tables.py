@@ -1,0 +1,93 @@
+"""Scores as tables for the terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+LARGEST_MATRIX = 10
+"""Labels up to which the matrix fits a terminal; beyond, its commonest mistakes are listed."""
+MOST_MISTAKES = 15
+_LONGEST_NAME = 28
+
+
+def per_class_table(scores: Mapping[str, Any]) -> Group:
+    """Lay out precision, recall, F1 and support of each class, and the overall scores below.
+
+    Args:
+        scores: what :meth:`ClassificationScores.compute` returned.
+    """
+    table = Table(box=None, pad_edge=False)
+    table.add_column("label")
+    for heading in ("precision", "recall", "f1", "support"):
+        table.add_column(heading, justify="right")
+    for row in scores["per_class"]:
+        ratios = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
+        table.add_row(_name(row["label"]), *ratios, f"{row['support']:,}")
+    overall = [
+        f"{key} {scores[key]:.4f}"
+        for key in ("accuracy", "macro_f1", "micro_f1", "matthews", "ece")
+        if key in scores
+    ]
+    return Group(table, Text(f"{scores['items']:,} items: {', '.join(overall)}"))
+
+
+def confusion_table(scores: Mapping[str, Any]) -> Group:
+    """Lay out the confusion matrix, or for many labels its largest cells off the diagonal.
+
+    Args:
+        scores: what :meth:`ClassificationScores.compute` returned for single-label data.
+    """
+    names = [row["label"] for row in scores["per_class"]]
+    if len(names) > LARGEST_MATRIX:
+        return _mistakes_table(names, scores["confusion"])
+    table = Table(box=None, pad_edge=False)
+    # Numbers head the columns: names of any length stay legible in front of the rows.
+    table.add_column("true \\ predicted as")
+    for number in range(1, len(names) + 1):
+        table.add_column(str(number), justify="right")
+    for number, (name, counts) in enumerate(zip(names, scores["confusion"], strict=True), 1):
+        cells = [
+            Text(f"{count:,}", style="bold" if column == number else "") if count else Text(".")
+            for column, count in enumerate(counts, 1)
+        ]
+        table.add_row(Text(f"{number} ") + _name(name), *cells)
+    return Group(table)
+
+
+def _mistakes_table(names: list[str], confusion: list[list[int]]) -> Group:
+    mistakes = sorted(
+        (
+            (count, true, predicted)
+            for true, row in enumerate(confusion)
+            for predicted, count in enumerate(row)
+            if count and true != predicted
+        ),
+        key=lambda mistake: (-mistake[0], mistake[1:]),
+    )
+    table = Table(box=None, pad_edge=False)
+    table.add_column("true")
+    table.add_column("predicted as")
+    table.add_column("items", justify="right")
+    table.add_column("of the true", justify="right")
+    for count, true, predicted in mistakes[:MOST_MISTAKES]:
+        share = count / sum(confusion[true])
+        table.add_row(_name(names[true]), _name(names[predicted]), f"{count:,}", f"{share:.1%}")
+    more = len(mistakes) - MOST_MISTAKES
+    return Group(table, *([Text(f"and {more:,} rarer kinds of mistake")] if more > 0 else []))
+
+
+def _name(label: str) -> Text:
+    """Return a label as text that is never taken for markup."""
+    return Text(shorten(label, _LONGEST_NAME))
+
+
+def shorten(label: str, longest: int) -> str:
+    """Bring a label to one line, the middle of a long one left out: names differ at their ends."""
+    label = " ".join(label.split())
+    if len(label) <= longest:
+        return label
+    end = longest // 2
+    return f"{label[: longest - end - 1]}…{label[-end:]}"
