@@ -30,6 +30,27 @@ class Batch:
     labels: Tensor | None
     """By the kind of label: class (B,) int64, classes (B, C) float32 of 0 and 1, value (B,)
     float32."""
+    tokens: int
+    """Tokens, padding not counted."""
+
+    @property
+    def items(self) -> int:
+        """Number of items."""
+        return len(self.input_ids)
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+
+        def moved(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else tensor.to(device)
+
+        return Batch(
+            input_ids=self.input_ids.to(device),
+            attention_mask=moved(self.attention_mask),
+            token_type_ids=moved(self.token_type_ids),
+            labels=moved(self.labels),
+            tokens=self.tokens,
+        )
 
 
 def collate(
@@ -57,6 +78,7 @@ def collate(
         attention_mask=None if real.all() else torch.from_numpy(real),
         token_type_ids=_token_types(examples, real),
         labels=None if labels is None else _labels(examples, labels, num_labels),
+        tokens=int(lengths.sum()),
     )
 
 

@@ -10,6 +10,7 @@ back. If that does not give the expected number of fields either, it is an error
 import csv
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from heedful.batches.lines import MAX_LINE_BYTES
 from heedful.errors import UserError
@@ -20,20 +21,35 @@ MAX_RECORD_CHARS = MAX_LINE_BYTES
 """How far an open quote is followed, and so the longest record over several lines."""
 
 
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The first row of a file, which says how many fields each row has."""
+
+    number: int
+    width: int
+
+    def check(self, row: list[str], number: int, source: str) -> None:
+        if len(row) != self.width:
+            raise UserError(
+                f"{source}, line {number}: {_fields(row)}, expected {self.width} as in line "
+                f"{self.number}"
+            )
+
+
 def tsv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
     """Yield the rows of tab-separated text, where quotes are plain characters.
 
     Raises:
         UserError: a row has another number of fields than the first.
     """
-    first: tuple[int, int] | None = None
+    first: _First | None = None
     for number, line in enumerate(lines, start=1):
         text = without_line_end(line)
         if not text:
             continue
         row = text.split("\t")
-        first = first or (number, len(row))
-        _check_width(row, number, first, source)
+        first = first or _First(number, len(row))
+        first.check(row, number, source)
         yield number, row
 
 
@@ -48,38 +64,47 @@ def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
     feed = _Feed(lines)
     reader = csv.reader(feed, strict=True)
-    first: tuple[int, int] | None = None
+    first: _First | None = None
     while True:
         number = feed.next_record()
+        row: list[str] | None
         try:
             row = next(reader)
-            broken = len(feed.taken) > 1 and first is not None and len(row) != first[1]
         except StopIteration:
             return
         except csv.Error as error:
-            if str(error).startswith("new-line"):
+            if len(feed.taken) == 1 and str(error).startswith("new-line"):
                 raise UserError(
                     f"{source}, line {number}: a carriage return outside quotes; "
                     "lines end in LF or CRLF"
                 ) from None
-            row, broken = [], True
-        if broken:
-            row = without_line_end(feed.taken[0]).split(",")
-            if first is not None and len(row) != first[1]:
-                raise UserError(
-                    f"{source}, line {number}: quotes do not balance; with quotes as plain "
-                    f"characters the line has {_fields(row)}, expected {first[1]} as in line "
-                    f"{first[0]}"
-                )
-            if not feed.give_back():
-                raise UserError(
-                    f"{source}, line {number}: too many quotes that do not balance up to here; "
-                    "where quotes are plain characters, TSV is the format"
-                )
+            row = None
+        if row is None or (len(feed.taken) > 1 and first is not None and len(row) != first.width):
+            row = _first_line(feed, row, first, f"{source}, line {number}")
         if row:
-            first = first or (number, len(row))
-            _check_width(row, number, first, source)
+            first = first or _First(number, len(row))
+            first.check(row, number, source)
             yield number, row
+
+
+def _first_line(
+    feed: "_Feed", record: list[str] | None, first: _First | None, where: str
+) -> list[str]:
+    """Read the first line of a record again, its quotes as plain characters."""
+    row = without_line_end(feed.taken[0]).split(",")
+    if first is not None and len(row) != first.width:
+        if record is not None:
+            return record  # its quotes balance; it only has the wrong number of fields
+        raise UserError(
+            f"{where}: quotes do not balance; with quotes as plain characters the line has "
+            f"{_fields(row)}, expected {first.width} as in line {first.number}"
+        )
+    if not feed.give_back():
+        raise UserError(
+            f"{where}: too many quotes up to here do not balance; where quotes are plain "
+            "characters, the format is TSV"
+        )
+    return row
 
 
 class _Feed:
@@ -129,13 +154,6 @@ class _Feed:
 def without_line_end(line: str) -> str:
     """Return a line without its LF or CRLF."""
     return line.removesuffix("\n").removesuffix("\r")
-
-
-def _check_width(row: list[str], number: int, first: tuple[int, int], source: str) -> None:
-    if len(row) != first[1]:
-        raise UserError(
-            f"{source}, line {number}: {_fields(row)}, expected {first[1]} as in line {first[0]}"
-        )
 
 
 def _fields(row: list[str]) -> str:

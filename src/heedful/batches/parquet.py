@@ -8,7 +8,9 @@ import pyarrow.parquet as pq
 
 from heedful.errors import UserError
 
-_BATCH_ROWS = 256
+# Few: each row may hold a text of many megabytes.
+_BATCH_ROWS = 64
+_BUFFER_BYTES = 2**20
 
 
 def column_names(path: Path) -> list[str]:
@@ -18,7 +20,7 @@ def column_names(path: Path) -> list[str]:
         UserError: the file is not Parquet, or damaged.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with _open(path) as file:
             return [str(name) for name in file.schema_arrow.names]
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from None
@@ -32,10 +34,8 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
     """
     row = 0
     try:
-        # A dictionary stays one in memory, so that a small file in which one long text stands a
-        # million times does not become a million texts.
-        with pq.ParquetFile(path, read_dictionary=list(names)) as file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(names)):
+        with _open(path) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False):
                 columns = [batch.column(name) for name in names]
                 for cells in zip(*columns, strict=True):
                     row += 1
@@ -44,6 +44,11 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
         raise _damaged(path, error) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, row {row}: not UTF-8 at byte {error.start + 1}") from None
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    # Read ahead by a buffer, not by whole columns.
+    return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
 
 
 def _damaged(path: Path, error: Exception) -> UserError:

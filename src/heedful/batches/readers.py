@@ -85,7 +85,7 @@ class _Layout:
     """Where a row holds what."""
 
     text: tuple[Field, ...]
-    text_pair: tuple[Field, ...] | None
+    pair: tuple[Field, ...] | None
     label: Field | None
 
 
@@ -161,30 +161,19 @@ def _format_of(path: Path, format: str | None, columns: Columns) -> str:
 def _records(
     paths: Sequence[Path], formats: Sequence[str], columns: Columns, allow_empty: bool
 ) -> Iterator[Record]:
+    separator = columns.label_separator
     for path, format in zip(paths, formats, strict=True):
         source = source_name(path)
         unit = "row" if format == "parquet" else "line"
         number = 0
         for number, layout, values in _rows(path, format, columns):
             try:
-                record = Record(
-                    text=read_text(values, layout.text, allow_empty),
-                    text_pair=(
-                        None
-                        if layout.text_pair is None
-                        else read_text(values, layout.text_pair, allow_empty)
-                    ),
-                    labels=(
-                        None
-                        if layout.label is None
-                        else read_labels(values, layout.label, columns.label_separator)
-                    ),
-                    source=source,
-                    line=number,
-                )
+                text = read_text(values, layout.text, allow_empty)
+                pair = read_text(values, layout.pair, allow_empty) if layout.pair else None
+                labels = read_labels(values, layout.label, separator) if layout.label else None
             except UserError as error:
                 raise UserError(f"{source}, {unit} {number}, {error}") from None
-            yield record
+            yield Record(text=text, text_pair=pair, labels=labels, source=source, line=number)
         if number == 0:
             raise UserError(f"{source}: holds no records")
 
@@ -246,7 +235,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
-    layout = _Layout(text=(Field(0, "text"),), text_pair=None, label=None)
+    layout = _Layout(text=(Field(0, "text"),), pair=None, label=None)
     for number, line in enumerate(lines, start=1):
         yield number, layout, [without_line_end(line)]
 
@@ -256,7 +245,7 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[_Row]:
 
     names = parquet.column_names(path)
     layout = _layout(columns, str(path), names, len(names))
-    used = [*layout.text, *(layout.text_pair or ()), *([layout.label] if layout.label else ())]
+    used = [*layout.text, *(layout.pair or ()), *([layout.label] if layout.label else ())]
     places = [column.place for column in used]
     cells = parquet.read_rows(path, [unique(column.name, str(path), names) for column in used])
     for number, values in enumerate(cells, start=1):
@@ -268,6 +257,6 @@ def _layout(columns: Columns, where: str, names: Sequence[str] | None, width: in
     pair, label = columns.text_pair, columns.label
     return _Layout(
         text=find_fields(columns.text, where, names, width),
-        text_pair=None if pair is None else find_fields(pair, where, names, width),
+        pair=None if pair is None else find_fields(pair, where, names, width),
         label=None if label is None else find_field(label, where, names, width),
     )

@@ -19,14 +19,14 @@ _HEAD_SHARE = 128 / 510
 the first 128 and the last 382."""
 
 Ids = Sequence[int]
-Piece = TypeVar("Piece")
+Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted(Generic[Piece]):
+class Fitted(Generic[Piece_co]):
     """A text, or a pair, as pieces that each fit."""
 
-    pieces: list[Piece]
+    pieces: Sequence[Piece_co]
     tokens_total: int
     """Tokens there were."""
     tokens_used: int
