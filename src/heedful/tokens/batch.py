@@ -1,0 +1,76 @@
+"""What a tokenizer may be called with, made into a list of single texts and pairs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from heedful.errors import UserError
+
+Words = str | Sequence[str]
+"""A text, or a text as the words it was split into."""
+Texts = Words | Sequence[Words] | Sequence[tuple[str, str]]
+"""What a call takes: one text or many, each as it is, as words, or as a pair."""
+
+
+def samples_of(
+    text: Texts, text_pair: Texts | None, *, words: bool
+) -> tuple[list[tuple[Words, Words | None]], bool]:
+    """Return the samples of a call, and whether it was given many.
+
+    Args:
+        text: one text or many; with ``words``, one list of words or many. Many texts may also be
+            pairs, of two texts each, where there is no ``text_pair``.
+        text_pair: the second texts, in the same form.
+        words: whether texts are given as words.
+
+    Raises:
+        UserError: something is not text, or there are not as many second texts as first.
+    """
+    many = _is_list(text) and (not words or (len(text) > 0 and _is_list(text[0])))
+    if not many:
+        return [
+            (
+                _checked("text", text, words),
+                None if text_pair is None else _checked("text_pair", text_pair, words),
+            )
+        ], False
+    if text_pair is None:
+        return [_one("text", at, item, words) for at, item in enumerate(text)], True
+    if not _is_list(text_pair) or len(text_pair) != len(text):
+        count = f"{len(text_pair)} texts" if _is_list(text_pair) else type(text_pair).__name__
+        raise UserError(f"text_pair: {count} for a list of {len(text)} texts; give as many")
+    return [
+        (
+            _checked(f"text {at}", first, words),
+            _checked(f"text_pair {at}", second, words),
+        )
+        for at, (first, second) in enumerate(zip(text, text_pair, strict=True))
+    ], True
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _one(name: str, at: int, item: Any, words: bool) -> tuple[Words, Words | None]:
+    if not words and _is_list(item) and len(item) == 2:
+        return _checked(f"{name} {at}", item[0], words), _checked(f"{name} {at}", item[1], words)
+    return _checked(f"{name} {at}", item, words), None
+
+
+def _checked(name: str, value: Any, words: bool) -> Words:
+    """Return a text, or a list of words, after a look at its types."""
+    if not words:
+        if isinstance(value, str):
+            return value
+        hint = "; for words give is_split_into_words=True" if _is_list(value) else ""
+        raise UserError(f"{name} is {_kind(value)}: must be text{hint}")
+    if not _is_list(value):
+        raise UserError(f"{name} is {_kind(value)}: must be a list of words")
+    for at, word in enumerate(value):
+        if not isinstance(word, str):
+            raise UserError(f"{name}, word {at} is {_kind(word)}: must be text")
+    return list(value)
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,194 @@
+"""The files of a tokenizer in a model's folder: read what others wrote, write what they read."""
+
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.files import read_json, write_json
+from heedful.tokens.vocabulary import SpecialTokens, Vocabulary, read_tokens, write_tokens
+
+VOCABULARY = "vocab.txt"
+CONFIG = "tokenizer_config.json"
+SPECIAL = "special_tokens_map.json"
+COMPILED = "tokenizer.json"
+ADDED = "added_tokens.json"
+
+_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer")
+"""Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
+
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "do_basic_tokenize": (True,),
+    "wordpieces_prefix": ("##",),
+    "clean_text": (True,),
+    "split_special_tokens": (False,),
+    "padding_side": ("right",),
+    "truncation_side": ("right",),
+}
+"""Keys of the reference that change ids or rows, and the values we follow."""
+
+_COMPILED_KEYS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What the switches are called in ``tokenizer.json``."""
+
+_LARGEST_LENGTH = 10**20
+"""From here on the reference's ``model_max_length`` means that it is not known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    never_split: tuple[str, ...] | None = None
+    model_max_length: int | None = None
+    clean_up_tokenization_spaces: bool | None = None
+
+
+def read_settings(folder: Path, given: Settings) -> Settings:
+    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
+
+    Args:
+        folder: a model's folder.
+        given: what the user says, which wins over what the files say.
+
+    Raises:
+        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
+            in what decides ids.
+    """
+    path = folder / CONFIG
+    config = _read(path)
+    for key, allowed in _FIXED.items():
+        if config.get(key) is not None and config[key] not in allowed:
+            raise UserError(f"{path}: {key} {config[key]!r} is not supported, only {allowed[0]!r}")
+    kind = config.get("tokenizer_class")
+    if kind is not None and str(kind).removesuffix("Fast") not in _CLASSES:
+        raise UserError(f"{path}: tokenizer_class {kind!r} is not a WordPiece tokenizer of BERT's")
+    found = asdict(given)
+    found["never_split"] = given.never_split or _typed(path, config, "never_split", list)
+    length = given.model_max_length or _typed(path, config, "model_max_length", (int, float))
+    found["model_max_length"] = None if (length or _LARGEST_LENGTH) >= _LARGEST_LENGTH else length
+    if given.clean_up_tokenization_spaces is None:
+        key = "clean_up_tokenization_spaces"
+        found[key] = _typed(path, config, key, bool)
+    compiled = _read(folder / COMPILED).get("normalizer")
+    for key, compiled_key in _COMPILED_KEYS.items():
+        if found[key] is None:
+            found[key] = _agreed(path, config, key, compiled, compiled_key)
+    return Settings(**found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _typed(path: Path, config: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    value = config.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise UserError(f"{path}: {key} {value!r} is a {type(value).__name__}")
+    return value
+
+
+def _agreed(
+    path: Path, config: Mapping[str, Any], key: str, compiled: Any, compiled_key: str
+) -> bool | None:
+    """Return what the files say about a switch, which has to be the same in both."""
+    value: bool | None = _typed(path, config, key, bool)
+    if not isinstance(compiled, dict) or compiled.get("type") != "BertNormalizer":
+        return value
+    other: bool | None = _typed(path.with_name(COMPILED), compiled, compiled_key, bool)
+    if value is not None and other is not None and value != other:
+        raise UserError(
+            f"{path} says {key} {value}, {COMPILED} beside it says {compiled_key} {other}; "
+            "mend one of them"
+        )
+    return other if value is None else value
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Read ``vocab.txt`` and the special tokens; added tokens come behind the vocabulary.
+
+    Raises:
+        UserError: a file is missing or damaged, files name different special tokens, or an added
+            token is not one that is matched whole, as it stands, wherever it stands.
+    """
+    chosen = _special_tokens(folder)
+    named: dict[str, str] = SpecialTokens().named() | {
+        name: token for name, token in chosen.items() if isinstance(token, str)
+    }
+    more = list(chosen.pop("additional_special_tokens", ()))
+    tokens = read_tokens(folder / VOCABULARY)
+    for at, token in sorted(_added_tokens(folder, {*named.values(), *more}).items()):
+        if at == len(tokens):
+            tokens.append(token)
+        elif at > len(tokens) or tokens[at] != token:
+            there = repr(tokens[at]) if at < len(tokens) else f"only {len(tokens)} tokens"
+            raise UserError(
+                f"{folder / CONFIG}: added token {token!r} has id {at}; {VOCABULARY} has {there}"
+            )
+        if token not in named.values() and token not in more:
+            more.append(token)
+    special = SpecialTokens(**chosen, additional_special_tokens=tuple(more))
+    return Vocabulary(tokens, special, source=str(folder / VOCABULARY))
+
+
+def _special_tokens(folder: Path) -> dict[str, Any]:
+    """Return the special tokens that the files name, by the name of their meaning."""
+    config, special = _read(folder / CONFIG), _read(folder / SPECIAL)
+    chosen: dict[str, Any] = {}
+    for name in [*SpecialTokens().named(), "additional_special_tokens"]:
+        ours, theirs = _content(config.get(name)), _content(special.get(name))
+        if ours is not None and theirs is not None and ours != theirs:
+            raise UserError(
+                f"{folder / CONFIG} says {name} {ours!r}, {SPECIAL} beside it says {theirs!r}"
+            )
+        value = theirs if ours is None else ours
+        if value is not None:
+            chosen[name] = value
+    return chosen
+
+
+def _content(value: Any) -> Any:
+    """Return the text of a token, or of a list of tokens, that the files write in two ways."""
+    if isinstance(value, list):
+        return tuple(_content(item) for item in value)
+    return value.get("content") if isinstance(value, dict) else value
+
+
+def _added_tokens(folder: Path, special: Container[str]) -> dict[int, str]:
+    """Return id -> token of what was added to a vocabulary after it was made."""
+    path = folder / CONFIG
+    added: dict[int, str] = {}
+    for at, entry in _read(path).get("added_tokens_decoder", {}).items():
+        token = entry["content"]
+        asks = [key for key in ("lstrip", "rstrip", "single_word", "normalized") if entry.get(key)]
+        if not entry.get("special", False):
+            asks.append("special=false")
+        if asks:
+            raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
+        added[int(at)] = token
+    for token, at in _read(folder / ADDED).items():
+        if token not in special and added.get(at) != token:
+            raise UserError(f"{folder / ADDED}: {token!r} is not a special token: not supported")
+        added[at] = token
+    return added
+
+
+def write_folder(folder: Path, vocabulary: Vocabulary, settings: Settings) -> None:
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    special: dict[str, Any] = {**vocabulary.special.named()}
+    if vocabulary.mask_id is None:
+        # The reference would add it to the vocabulary, beyond the model's embeddings.
+        del special["mask_token"]
+    if vocabulary.special.additional_special_tokens:
+        special["additional_special_tokens"] = list(vocabulary.special.additional_special_tokens)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokens(folder / VOCABULARY, vocabulary.tokens)
+    write_json(folder / SPECIAL, special)
+    write_json(folder / CONFIG, {"tokenizer_class": "BertTokenizer", **asdict(settings), **special})

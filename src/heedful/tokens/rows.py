@@ -1,0 +1,302 @@
+"""Which pieces of a text, or of a pair of texts, go into which rows, and where in the row.
+
+Lengths and places only: no ids, no texts. What the arguments of `BertTokenizer.__call__` mean is
+decided here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+from heedful.errors import UserError, did_you_mean
+
+Truncation = Literal["longest_first", "only_first", "only_second"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """The pieces of a first and perhaps a second sequence that one row holds."""
+
+    first: slice
+    second: slice | None
+
+    def __len__(self) -> int:
+        length: int = self.first.stop - self.first.start
+        if self.second is not None:
+            length += self.second.stop - self.second.start
+        return length
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """The order of a row: ``[CLS] first [SEP]`` or ``[CLS] first [SEP] second [SEP]``, padding."""
+
+    sample: int
+    """Index of the text, or pair, in the batch."""
+    window: Window
+    special: bool
+    """Whether the special tokens are there."""
+    padding: int = 0
+    """Number of padding tokens at the end."""
+
+    def __len__(self) -> int:
+        special = num_special_tokens(self.window.second is not None) if self.special else 0
+        return len(self.window) + special + self.padding
+
+    def lay(
+        self, first: Sequence[T], second: Sequence[T], *, begin: T, end: T, padding: T
+    ) -> list[T]:
+        """Put one value for each token of the row in its order.
+
+        Args:
+            first: the values of all pieces of the first sequence.
+            second: those of the second; not looked at where the row has none.
+            begin: value of ``[CLS]``.
+            end: value of each ``[SEP]``.
+            padding: value of each ``[PAD]``.
+        """
+        values = [begin] if self.special else []
+        for sequence, part in ((first, self.window.first), (second, self.window.second)):
+            if part is not None:
+                values += sequence[part]
+                if self.special:
+                    values.append(end)
+        return values + [padding] * self.padding
+
+    def type_ids(self) -> list[int]:
+        """Return 1 for each token of the second sequence, its ``[SEP]`` among them, else 0."""
+        first, second = self.window.first, self.window.second
+        ids = [0] * (first.stop - first.start + 2 * self.special)
+        if second is not None:
+            ids += [1] * (second.stop - second.start + self.special)
+        return ids + [0] * self.padding
+
+    def attention_mask(self) -> list[int]:
+        """Return 0 for padding, else 1."""
+        return [1] * (len(self) - self.padding) + [0] * self.padding
+
+    def special_tokens_mask(self) -> list[int]:
+        """Return 1 for special tokens and padding, else 0."""
+        first, second = self.window.first, self.window.second
+        texts = [0] * first.stop, [0] * (0 if second is None else second.stop)
+        return self.lay(*texts, begin=1, end=1, padding=1)
+
+
+def num_special_tokens(pair: bool) -> int:
+    """Return how many special tokens a row has."""
+    return 3 if pair else 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """How rows are cut and padded. Made by `layout`."""
+
+    padding: Literal["longest", "max_length"] | None
+    truncation: Truncation | None
+    max_length: int | None
+    """Tokens of a row, special ones counted; None where nothing is cut or padded to it."""
+    stride: int
+    multiple: int
+    """What the length of a padded row is a multiple of."""
+    special: bool
+
+    def rows(self, sample: int, first: int, second: int | None) -> list[Row]:
+        """Return the rows of one sample, the first being what plain truncation keeps.
+
+        Args:
+            sample: index of the sample in the batch.
+            first: number of pieces of its first text.
+            second: number of pieces of its second, None where there is none.
+        """
+        if self.truncation is None or self.max_length is None:
+            parts = [whole(first, second)]
+        else:
+            taken = num_special_tokens(second is not None) if self.special else 0
+            if self.max_length < taken:
+                raise UserError(
+                    f"max_length {self.max_length}: the {taken} special tokens of a row do not fit"
+                )
+            parts = windows(
+                first,
+                second,
+                room=self.max_length - taken,
+                truncation=self.truncation,
+                stride=self.stride,
+            )
+        return [Row(sample=sample, window=part, special=self.special) for part in parts]
+
+    def padded(self, rows: list[Row]) -> list[Row]:
+        """Return the rows with padding."""
+        width = self.width([len(row) for row in rows])
+        return [replace(row, padding=max(0, width - len(row))) for row in rows]
+
+    def width(self, lengths: Sequence[int]) -> int:
+        """Return the length that rows of these lengths are padded to; 0 where nothing is padded."""
+        if self.padding is None or not lengths:
+            return 0
+        longest = max(lengths)
+        if self.padding == "max_length":
+            assert self.max_length is not None  # `layout` has seen to it
+            longest = self.max_length
+        return -(-longest // self.multiple) * self.multiple
+
+
+def layout(
+    *,
+    padding: bool | str,
+    truncation: bool | str | None,
+    max_length: int | None,
+    stride: int,
+    pad_to_multiple_of: int | None,
+    special: bool,
+    model_max_length: int | None,
+) -> Layout:
+    """Make sense of the arguments of a call.
+
+    Raises:
+        UserError: a value is not allowed, or ``max_length`` is missing or would mean nothing.
+    """
+    pad = _choice("padding", padding, _PADDINGS)
+    cut = _choice("truncation", truncation, _TRUNCATIONS)
+    for name, value, least in (
+        ("max_length", max_length, 0),
+        ("stride", stride, 0),
+        ("pad_to_multiple_of", pad_to_multiple_of, 1),
+    ):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise UserError(f"{name} {value!r}: must be a whole number from {least}")
+    if cut is None and pad != "max_length":
+        if max_length is not None:
+            raise UserError(
+                f"max_length {max_length} alone changes nothing: give truncation=True to cut, "
+                "or padding='max_length' to pad"
+            )
+    elif max_length is None:
+        max_length = model_max_length
+        if max_length is None:
+            raise UserError(
+                "give max_length: this tokenizer does not know its model's largest length"
+            )
+    multiple = pad_to_multiple_of or 1
+    if cut and pad and max_length is not None and max_length % multiple:
+        raise UserError(
+            f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}"
+        )
+    return Layout(
+        padding=pad,
+        truncation=cut,
+        max_length=max_length,
+        stride=stride,
+        multiple=multiple,
+        special=special,
+    )
+
+
+_PADDINGS: dict[bool | str | None, Literal["longest", "max_length"] | None] = {
+    True: "longest",
+    False: None,
+    "longest": "longest",
+    "max_length": "max_length",
+    "do_not_pad": None,
+}
+_TRUNCATIONS: dict[bool | str | None, Truncation | None] = {
+    True: "longest_first",
+    False: None,
+    None: None,
+    "longest_first": "longest_first",
+    "only_first": "only_first",
+    "only_second": "only_second",
+    "do_not_truncate": None,
+}
+
+
+def _choice(name: str, given: bool | str | None, choices: Mapping[bool | str | None, T]) -> T:
+    try:
+        return choices[given]
+    except (KeyError, TypeError):
+        near = did_you_mean(str(given), [choice for choice in choices if isinstance(choice, str)])
+        allowed = ", ".join(map(repr, choices))
+        raise UserError(f"{name} {given!r}{near}; allowed: {allowed}") from None
+
+
+def whole(first: int, second: int | None) -> Window:
+    """Return the window that holds all of a text, or of a pair."""
+    return Window(first=slice(0, first), second=None if second is None else slice(0, second))
+
+
+def windows(
+    first: int, second: int | None, *, room: int, truncation: Truncation, stride: int
+) -> list[Window]:
+    """Cut a text, or a pair, into windows; the first is what plain truncation keeps.
+
+    Args:
+        first: number of pieces of the first sequence.
+        second: number of pieces of the second, None where there is none.
+        room: how many pieces a row holds.
+        truncation: which sequence is cut. ``longest_first`` takes from the longer one until both
+            are equally long, then from both.
+        stride: how many pieces neighbouring windows share.
+
+    Returns:
+        The windows. Where both sequences are cut, each part of one meets each part of the other,
+        in the reference's order.
+
+    Raises:
+        UserError: the sequence to cut is not there or is too short to make the row fit, or
+            ``stride`` leaves no way forward.
+    """
+    if first + (second or 0) <= room:
+        return [whole(first, second)]
+    if room == 0:
+        return [whole(0, None if second is None else 0)]
+    first_room, second_room = _shares(first, second, room, truncation)
+    firsts = _parts(first, first_room, stride)
+    if second is None:
+        return [Window(first=part, second=None) for part in firsts]
+    seconds = _parts(second, second_room, stride)
+    rest = [(a, b) for a in firsts[1:] for b in seconds] + [(firsts[0], b) for b in seconds[1:]]
+    return [Window(first=a, second=b) for a, b in [(firsts[0], seconds[0]), *rest]]
+
+
+def _shares(first: int, second: int | None, room: int, truncation: Truncation) -> tuple[int, int]:
+    """Return how many pieces of each sequence a row takes."""
+    if truncation == "only_second":
+        if second is None:
+            raise UserError("truncation 'only_second': there is no second text to cut")
+        if room <= first:
+            raise _too_long("first", first, room, "only_second")
+        return first, room - first
+    if second is None:
+        return room, 0
+    if truncation == "only_first":
+        if room <= second:
+            raise _too_long("second", second, room, "only_first")
+        return room - second, second
+    short, long = sorted((first, second))
+    long = short if short > room else max(short, room - short)
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    return (short, long) if first <= second else (long, short)
+
+
+def _too_long(which: str, length: int, room: int, truncation: str) -> UserError:
+    return UserError(
+        f"truncation {truncation!r}: the {which} text alone has {length} tokens and a row has room "
+        f"for {room} of both; give a larger max_length or truncation 'longest_first'"
+    )
+
+
+def _parts(length: int, width: int, stride: int) -> list[slice]:
+    """Cut ``length`` pieces into parts of ``width`` that share ``stride``."""
+    if length <= width:
+        return [slice(0, length)]
+    if width == 0:
+        return [slice(0, 0)]
+    if stride >= width:
+        raise UserError(
+            f"stride {stride} is not below the {width} tokens of text a row has room for"
+        )
+    step = width - stride
+    # The last part is the first that reaches the end.
+    return [slice(at, min(at + width, length)) for at in range(0, length - stride, step)]

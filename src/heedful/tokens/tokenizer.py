@@ -1,0 +1,441 @@
+"""BERT's tokenizer: the calls that its users know, with the reference's results."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, overload
+
+from heedful.sources import resolve
+from heedful.tokens.batch import Texts, Words, samples_of
+from heedful.tokens.decode import join, tidy
+from heedful.tokens.encoder import TextEncoder
+from heedful.tokens.encoding import (
+    Encoding,
+    Pieces,
+    Sample,
+    Tensors,
+    Text,
+    as_tensors,
+    pad_values,
+    row_offsets,
+)
+from heedful.tokens.folder import Settings, read_settings, read_vocabulary, write_folder
+from heedful.tokens.normalize import Normalizer
+from heedful.tokens.rows import Row, layout, num_special_tokens
+from heedful.tokens.vocabulary import Vocabulary, read_tokens
+from heedful.tokens.wordpiece import WordPiece
+
+
+class BertTokenizer:
+    """Text to token ids with exact offsets, and back.
+
+    Ids, offsets and everything else a call returns are those of ``transformers`` 4.57's
+    ``BertTokenizerFast``, with these exceptions, each for a reason: no call cuts a text unless it
+    says ``truncation``; offsets are always the slice a piece came from; an empty second text is
+    a text; and text may hold lone surrogates, which are dropped like other non-characters.
+
+    Args:
+        vocab_file: a ``vocab.txt``, one token a line, or a vocabulary.
+        do_lower_case: whether text is put in lower case.
+        strip_accents: whether accents are dropped; None does as ``do_lower_case``.
+        tokenize_chinese_chars: whether each ideograph is a word by itself.
+        never_split: words that are looked up as they are where they stand between spaces.
+        model_max_length: the longest row the model takes, in tokens; None if not known.
+        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+
+    Raises:
+        UserError: the vocabulary is damaged or lacks a special token.
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | os.PathLike[str] | Vocabulary,
+        *,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        never_split: Collection[str] = (),
+        model_max_length: int | None = None,
+        clean_up_tokenization_spaces: bool = False,
+    ) -> None:
+        if isinstance(vocab_file, Vocabulary):
+            self.vocabulary = vocab_file
+        else:
+            path = Path(vocab_file)
+            self.vocabulary = Vocabulary(read_tokens(path), source=str(path))
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.never_split = tuple(never_split)
+        self.model_max_length = model_max_length
+        self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
+        ids = self.vocabulary.ids
+        special = self.vocabulary.special
+        self.unk_token_id = ids[special.unk_token]
+        self.sep_token_id = ids[special.sep_token]
+        self.pad_token_id = ids[special.pad_token]
+        self.cls_token_id = ids[special.cls_token]
+        self.mask_token_id = self.vocabulary.mask_id
+        special_ids = self.vocabulary.special_ids()
+        self.all_special_ids = list(special_ids.values())
+        self._encoder = TextEncoder(
+            Normalizer(
+                lower_case=do_lower_case,
+                strip_accents=do_lower_case if strip_accents is None else strip_accents,
+                split_ideographs=tokenize_chinese_chars,
+                never_split=self.never_split,
+            ),
+            WordPiece(ids, self.unk_token_id, whole_words=self.never_split),
+            special_ids,
+            self.vocabulary.tokens,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | os.PathLike[str],
+        revision: str | None = None,
+        *,
+        do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        never_split: Collection[str] | None = None,
+        model_max_length: int | None = None,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> Self:
+        """Read the tokenizer of a model's folder; arguments win over what the folder says.
+
+        Args:
+            name_or_folder: a folder, a run, an installed model package or a hub name.
+            revision: commit, tag or branch of a hub name.
+            do_lower_case: see the class, as for the arguments that follow.
+            strip_accents: see the class.
+            tokenize_chinese_chars: see the class.
+            never_split: see the class.
+            model_max_length: see the class.
+            clean_up_tokenization_spaces: see the class.
+
+        Raises:
+            UserError: there is no such folder, a file is missing or damaged, or files disagree.
+        """
+        folder = resolve(name_or_folder, revision)
+        given = Settings(
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            never_split=None if never_split is None else tuple(never_split),
+            model_max_length=model_max_length,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
+        chosen = read_settings(folder, given)
+        return cls(
+            read_vocabulary(folder),
+            do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
+            strip_accents=chosen.strip_accents,
+            tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
+            never_split=chosen.never_split or (),
+            model_max_length=chosen.model_max_length,
+            clean_up_tokenization_spaces=bool(chosen.clean_up_tokenization_spaces),
+        )
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``vocab.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``."""
+        settings = Settings(
+            do_lower_case=self.do_lower_case,
+            strip_accents=self.strip_accents,
+            tokenize_chinese_chars=self.tokenize_chinese_chars,
+            never_split=self.never_split or None,
+            model_max_length=self.model_max_length,
+            clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
+        )
+        write_folder(Path(folder), self.vocabulary, settings)
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, and of rows that a model's embedding needs."""
+        return len(self.vocabulary)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Return token -> id."""
+        return dict(self.vocabulary.ids)
+
+    # Many texts, fast: ids alone.
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without special tokens."""
+        return self._encoder.ids(texts)
+
+    def num_special_tokens(self, pair: bool = False) -> int:
+        """Return how many tokens `build_inputs` adds."""
+        return num_special_tokens(pair)
+
+    def build_inputs(
+        self, first: Sequence[int], second: Sequence[int] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Put special tokens around the ids of a text, or of two.
+
+        Returns:
+            The ids of ``[CLS] first [SEP]`` or ``[CLS] first [SEP] second [SEP]``, and their
+            type ids: 1 from the second text on.
+        """
+        ids = [self.cls_token_id, *first, self.sep_token_id]
+        types = [0] * len(ids)
+        if second is not None:
+            ids += [*second, self.sep_token_id]
+            types += [1] * (len(second) + 1)
+        return ids, types
+
+    def pieces(self, text: str) -> Pieces:
+        """Return the ids of a text, the slice each came from and its word; no special tokens."""
+        return self._encoder.pieces(text)
+
+    # One call for everything.
+
+    def __call__(
+        self,
+        text: Texts,
+        text_pair: Texts | None = None,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        return_tensors: Tensors | None = None,
+        return_token_type_ids: bool = True,
+        return_attention_mask: bool = True,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+    ) -> Encoding:
+        """Encode one text or many, singly or in pairs, for a model.
+
+        Args:
+            text: one text or many; see ``is_split_into_words``. Many may be pairs of texts.
+            text_pair: the second texts.
+            add_special_tokens: whether rows are ``[CLS] text [SEP]``.
+            padding: True or ``"longest"`` pads to the longest row, ``"max_length"`` to
+                ``max_length``.
+            truncation: True or ``"longest_first"`` cuts the longer text of a pair until both are
+                equally long, then both; ``"only_first"`` and ``"only_second"`` cut that one.
+                Without it nothing is cut.
+            max_length: tokens of a row, special ones counted; ``model_max_length`` if not given.
+            stride: how many tokens neighbouring windows of a text share.
+            is_split_into_words: whether each text is a list of words. Offsets are then those in
+                the word, and word ids those in the list.
+            pad_to_multiple_of: what the length of padded rows is a multiple of.
+            return_tensors: ``"pt"`` or ``"np"`` for int64 tensors or arrays.
+            return_token_type_ids: whether to return ``token_type_ids``: 1 in second texts.
+            return_attention_mask: whether to return ``attention_mask``: 0 in padding.
+            return_overflowing_tokens: whether what does not fit gets rows of its own, with
+                ``overflow_to_sample_mapping``: which text each row is of.
+            return_special_tokens_mask: whether to return ``special_tokens_mask``: 1 in special
+                tokens and padding.
+            return_offsets_mapping: whether to return ``offset_mapping``: start and end of the
+                slice of its text that a token came from; (0, 0) in special tokens.
+            return_length: whether to return ``length``: the tokens of each row.
+
+        Returns:
+            ``input_ids`` and what else was asked for, as lists of one row a text (one list for
+            one text without tensors or windows).
+
+        Raises:
+            UserError: an argument is not allowed, or rows of different lengths were to be tensors.
+        """
+        plan = layout(
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            stride=stride,
+            pad_to_multiple_of=pad_to_multiple_of,
+            special=add_special_tokens,
+            model_max_length=self.model_max_length,
+        )
+        given, many = samples_of(text, text_pair, words=is_split_into_words)
+        samples: list[Sample] = [
+            (self._text(first), None if second is None else self._text(second))
+            for first, second in given
+        ]
+        rows: list[Row] = []
+        for at, (first, second) in enumerate(samples):
+            found = plan.rows(at, len(first.ids), None if second is None else len(second.ids))
+            rows += found if return_overflowing_tokens else found[:1]
+        rows = plan.padded(rows)
+        ids = [self._row_ids(row, samples[row.sample]) for row in rows]
+        values: dict[str, list[Any]] = {"input_ids": ids}
+        if return_token_type_ids:
+            values["token_type_ids"] = [row.type_ids() for row in rows]
+        if return_attention_mask:
+            values["attention_mask"] = [row.attention_mask() for row in rows]
+        if return_special_tokens_mask:
+            values["special_tokens_mask"] = [row.special_tokens_mask() for row in rows]
+        if return_offsets_mapping:
+            values["offset_mapping"] = [row_offsets(row, samples[row.sample]) for row in rows]
+        if return_length:
+            values["length"] = [len(row) for row in rows]
+        if return_overflowing_tokens:
+            values["overflow_to_sample_mapping"] = [row.sample for row in rows]
+        elif not many and return_tensors is None:
+            values = {
+                name: value[0] if name != "length" else value for name, value in values.items()
+            }
+        return Encoding(
+            values if return_tensors is None else as_tensors(values, return_tensors),
+            rows=rows,
+            samples=samples,
+            ids=ids,
+            tokens=self.vocabulary.tokens,
+        )
+
+    def _text(self, text: Words) -> Text:
+        if isinstance(text, str):
+            return Text(self._encoder.ids([text])[0], partial(self._encoder.pieces, text))
+        ids = [at for word in self._encoder.ids(text) for at in word]
+        return Text(ids, partial(self._encoder.pieces_of_words, text))
+
+    def _row_ids(self, row: Row, sample: Sample) -> list[int]:
+        first, second = sample
+        return row.lay(
+            first.ids,
+            () if second is None else second.ids,
+            begin=self.cls_token_id,
+            end=self.sep_token_id,
+            padding=self.pad_token_id,
+        )
+
+    def encode(
+        self,
+        text: Words,
+        text_pair: Words | None = None,
+        add_special_tokens: bool = True,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        is_split_into_words: bool = False,
+    ) -> list[int]:
+        """Return the ids of one text or pair; see `__call__`."""
+        encoding = self(
+            text,
+            text_pair,
+            add_special_tokens=add_special_tokens,
+            truncation=truncation,
+            max_length=max_length,
+            is_split_into_words=is_split_into_words,
+        )
+        ids: list[int] = encoding["input_ids"]
+        return ids
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the tokens of a text, without special tokens around them."""
+        return self.convert_ids_to_tokens(self.encode_batch([text])[0])
+
+    def pad(
+        self,
+        encoded_inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        return_attention_mask: bool = True,
+        return_tensors: Tensors | None = None,
+    ) -> Encoding:
+        """Pad what calls without padding returned to one length.
+
+        Args:
+            encoded_inputs: one encoding, or a list of those of single texts, as a data loader
+                hands them to its collate function. What is not a list of one value a token is
+                passed on as it is.
+            padding: see `__call__`.
+            max_length: see `__call__`.
+            pad_to_multiple_of: see `__call__`.
+            return_attention_mask: whether to make an ``attention_mask`` where there is none.
+            return_tensors: see `__call__`.
+
+        Raises:
+            UserError: there are no ``input_ids``, or an argument is not allowed.
+        """
+        plan = layout(
+            padding=padding,
+            truncation=False,
+            max_length=max_length,
+            stride=0,
+            pad_to_multiple_of=pad_to_multiple_of,
+            special=False,
+            model_max_length=self.model_max_length,
+        )
+        values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
+        return Encoding(values if return_tensors is None else as_tensors(values, return_tensors))
+
+    # Between tokens and ids, and back to text.
+
+    @overload
+    def convert_tokens_to_ids(self, tokens: str) -> int: ...
+    @overload
+    def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
+    def convert_tokens_to_ids(self, tokens: str | list[str] | tuple[str, ...]) -> int | list[int]:
+        """Return the id of a token, or of each; the unknown token's where there is none."""
+        ids = self.vocabulary.ids
+        if isinstance(tokens, str):
+            return ids.get(tokens, self.unk_token_id)
+        return [ids.get(token, self.unk_token_id) for token in tokens]
+
+    @overload
+    def convert_ids_to_tokens(self, ids: int, skip_special_tokens: bool = False) -> str: ...
+    @overload
+    def convert_ids_to_tokens(
+        self, ids: Iterable[int], skip_special_tokens: bool = False
+    ) -> list[str]: ...
+    def convert_ids_to_tokens(
+        self, ids: int | Iterable[int], skip_special_tokens: bool = False
+    ) -> str | list[str]:
+        """Return the token of an id, or of each.
+
+        Raises:
+            UserError: an id is not one of the vocabulary.
+        """
+        if isinstance(ids, int):
+            return self.vocabulary.token(ids)
+        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        return [self.vocabulary.token(int(at)) for at in ids if int(at) not in skipped]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """Join tokens to text."""
+        return join(tokens)
+
+    def decode(
+        self,
+        token_ids: int | Iterable[int],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str:
+        """Return a text that reads like the ids: lower case and spaces are not those of the input.
+
+        Args:
+            token_ids: ids, as a list, an array or a tensor of one dimension.
+            skip_special_tokens: whether to leave out special tokens.
+            clean_up_tokenization_spaces: whether to close up the spaces of English punctuation;
+                the tokenizer's own setting if not given.
+
+        Raises:
+            UserError: an id is not one of the vocabulary.
+        """
+        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+        text = join(self.convert_ids_to_tokens(ids, skip_special_tokens))
+        if clean_up_tokenization_spaces is None:
+            clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
+        return tidy(text) if clean_up_tokenization_spaces else text
+
+    def batch_decode(
+        self,
+        sequences: Iterable[Iterable[int]],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> list[str]:
+        """Return the text of each sequence of ids; see `decode`."""
+        return [
+            self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in sequences
+        ]

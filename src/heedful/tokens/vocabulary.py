@@ -1,0 +1,140 @@
+"""The tokens a model knows, in the order of their ids, and those with a meaning of their own."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from heedful.errors import UserError, did_you_mean
+
+MAX_VOCABULARY_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpecialTokens:
+    """Tokens that are matched whole wherever they stand in a text, and their meanings."""
+
+    unk_token: str = "[UNK]"
+    """Stands for a word that cannot be put together from tokens."""
+    sep_token: str = "[SEP]"
+    """Ends each sequence."""
+    pad_token: str = "[PAD]"
+    """Fills a row up to the length of its batch."""
+    cls_token: str = "[CLS]"
+    """Begins a row."""
+    mask_token: str = "[MASK]"
+    """Hides a token in pre-training. The only one that a vocabulary may lack."""
+    additional_special_tokens: tuple[str, ...] = ()
+    """Further tokens that are never split."""
+
+    def __post_init__(self) -> None:
+        for token in self.named().values():
+            _check_special(token)
+        for token in self.additional_special_tokens:
+            _check_special(token)
+
+    def named(self) -> dict[str, str]:
+        """Return the tokens that have a meaning, by the name of it (``"cls_token"``, ...)."""
+        names = [field.name for field in fields(self) if field.type is str]
+        return {name: getattr(self, name) for name in names}
+
+
+def _check_special(token: str) -> None:
+    if not token or any(character.isspace() for character in token):
+        # Text is cut at spaces before special tokens are looked for.
+        raise UserError(f"special token {token!r}: must be text without a space in it")
+
+
+class Vocabulary:
+    """Tokens and their ids.
+
+    Args:
+        tokens: the tokens; a token's id is its place. An empty token takes a place and is
+            never met in a text.
+        special: the tokens that have a meaning.
+        source: where the tokens are from, for messages.
+
+    Raises:
+        UserError: a token stands there twice, or a special token is missing.
+    """
+
+    def __init__(
+        self,
+        tokens: Iterable[str],
+        special: SpecialTokens | None = None,
+        *,
+        source: str = "vocabulary",
+    ) -> None:
+        self.tokens: Sequence[str] = list(tokens)
+        self.special = special or SpecialTokens()
+        self.source = source
+        self.ids: dict[str, int] = {}
+        for at, token in enumerate(self.tokens):
+            first = self.ids.setdefault(token, at)
+            if first != at and token:
+                raise UserError(f"{source}: {token!r} stands on line {first + 1} and {at + 1}")
+        self._check_special_tokens()
+
+    def _check_special_tokens(self) -> None:
+        for name, token in self.special.named().items():
+            if token not in self.ids and name != "mask_token":
+                near = did_you_mean(token, self.ids)
+                raise UserError(f"{self.source}: the {name} {token!r} is not in it{near}")
+        for token in self.special.additional_special_tokens:
+            if token not in self.ids:
+                raise UserError(
+                    f"{self.source}: the additional special token {token!r} is not in it"
+                )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def token(self, at: int) -> str:
+        """Return the token of an id.
+
+        Raises:
+            UserError: no token has that id.
+        """
+        if not 0 <= at < len(self.tokens):
+            raise UserError(f"token id {at}: {self.source} has the ids 0 to {len(self.tokens) - 1}")
+        return self.tokens[at]
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the mask token, None where the vocabulary lacks it."""
+        return self.ids.get(self.special.mask_token)
+
+    def special_ids(self) -> dict[str, int]:
+        """Return each special token of this vocabulary and its id."""
+        named = self.special.named().values()
+        present = [*named, *self.special.additional_special_tokens]
+        return {token: self.ids[token] for token in present if token in self.ids}
+
+
+def read_tokens(path: Path) -> list[str]:
+    r"""Read a ``vocab.txt``: one token a line, lines ended by ``\n``, ``\r\n`` or ``\r``.
+
+    Only the line end is taken off: blanks, and characters that Python counts as line ends but the
+    reference does not (U+0085, U+2028, ...), belong to the token. A last empty line is a token
+    only where the file has one after its last line end, as for the reference.
+
+    Raises:
+        UserError: the file is missing, larger than 64 MiB, or not UTF-8.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_VOCABULARY_BYTES:
+            raise UserError(
+                f"{path}: {size:,} bytes of vocabulary; at most {MAX_VOCABULARY_BYTES:,} are read"
+            )
+        text = path.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError):
+        raise UserError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if not lines[-1] else lines
+
+
+def write_tokens(path: Path, tokens: Iterable[str]) -> None:
+    """Write a ``vocab.txt`` that the reference reads too."""
+    path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))
