@@ -22,6 +22,8 @@ MAX_LINE_BYTES = 16 * 2**20
 
 STDIN = Path("-")
 
+_BUFFER_BYTES = 2**17
+
 _NOT_UTF8_HINTS = {
     b"\xff\xfe": "; it looks like UTF-16: save it as UTF-8",
     b"\xfe\xff": "; it looks like UTF-16: save it as UTF-8",
@@ -88,12 +90,9 @@ def read_lines(path: Path) -> Iterator[str]:
                     )
                 yield line
     except EOFError:
-        raise UserError(f"{source}: gzip data cut short after line {number}") from None
-    except zlib.error:
-        raise UserError(f"{source}: gzip data damaged after line {number}") from None
-    except gzip.BadGzipFile as error:
-        what = "not gzip data, though its name ends in .gz" if not number else "gzip data damaged"
-        raise UserError(f"{source}: {what} ({error})") from None
+        raise UserError(f"{source}: gzip data cut short after {number:,} whole lines") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{source}: gzip data damaged after {number:,} lines ({error})") from None
     except OSError as error:
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
 
@@ -102,10 +101,13 @@ def read_lines(path: Path) -> Iterator[str]:
 def _open(path: Path) -> Iterator[IO[bytes]]:
     if path == STDIN:
         yield sys.stdin.buffer
-    elif path.suffix.lower() == ".gz":
-        # The outer buffer reads lines in C; GzipFile's own `readline` goes through Python.
-        with gzip.open(path) as inflated, io.BufferedReader(inflated, 2**17) as stream:
-            yield stream
-    else:
+    elif path.suffix.lower() != ".gz":
         with path.open("rb") as stream:
             yield stream
+    else:
+        with path.open("rb") as packed:
+            if packed.peek(2)[:2] not in (b"", b"\x1f\x8b"):
+                raise UserError(f"{path}: not gzip data, though its name ends in .gz")
+            # The outer buffer finds lines in C; GzipFile's own `readline` goes through Python.
+            with gzip.open(packed) as inflated, io.BufferedReader(inflated, _BUFFER_BYTES) as lines:
+                yield lines
