@@ -1,5 +1,6 @@
 """The confusion matrix as a picture."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,10 +49,17 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     axes = figure.add_axes((0, 0, 1, 1))
     _draw_matrix(axes, scores["confusion"], with_counts=size <= 12)
     _name_axes(axes, scores, room=round(cell / 0.09))
+    options: dict[str, Any] = {"dpi": 150, "bbox_inches": "tight", "pad_inches": 0.15}
     # The same scores give the same file; text stays text, to be searched and read aloud.
-    with mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}):
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-        figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.15, metadata=metadata)
+    with (
+        mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        if path.suffix.lower() == ".svg":
+            # The viewer's fonts will draw what matplotlib's own font lacks.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            options["metadata"] = {"Date": None}
+        figure.savefig(path, **options)
 
 
 def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:

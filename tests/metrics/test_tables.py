@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console, RenderableType
+
+from heedful.metrics import ClassificationScores, confusion_table, per_class_table
+from heedful.metrics.tables import shorten
+
+
+def _scores(confusion: list[list[int]], labels: list[str]) -> dict[str, Any]:
+    scores = ClassificationScores(labels)
+    for true, row in enumerate(confusion):
+        for predicted, count in enumerate(row):
+            certain = torch.eye(len(labels))[predicted].expand(count, -1)
+            scores.update(certain, torch.full((count,), true))
+    return scores.compute()
+
+
+def _printed(table: RenderableType) -> list[str]:
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def test_per_class_table() -> None:
+    assert _printed(per_class_table(_scores([[3, 1], [0, 1204]], ["[red]", "a\nb"]))) == [
+        "label  precision  recall     f1  support",
+        "[red]      1.000   0.750  0.857        4",
+        "a b        0.999   1.000  1.000    1,204",
+        "1,208 items: accuracy 0.9992, macro_f1 0.9284, matthews 0.8657, ece 0.0008",
+    ]
+
+
+def test_per_class_table_of_multi_label_scores() -> None:
+    scores = ClassificationScores(["a", "b"], multi_label=True)
+    scores.update(torch.tensor([[0.9, 0.9]]), torch.tensor([[1, 0]]))
+    last = _printed(per_class_table(scores.compute()))[-1]
+    assert last == "1 items: accuracy 0.0000, macro_f1 0.5000, micro_f1 0.6667"
+
+
+def test_confusion_table() -> None:
+    assert _printed(confusion_table(_scores([[3, 1], [0, 1204]], ["spam", "ham"]))) == [
+        r"true \ predicted as  1      2",
+        "1 spam               3      1",
+        "2 ham                .  1,204",
+    ]
+
+
+def test_confusions_of_many_labels_are_listed_from_the_commonest() -> None:
+    labels = [f"label {number}" for number in range(12)]
+    confusion = [[20 * (row == column) for column in range(12)] for row in range(12)]
+    confusion[7][2], confusion[0][11] = 30, 5
+    assert _printed(confusion_table(_scores(confusion, labels))) == [
+        "true     predicted as  items  of the true",
+        "label 7  label 2          30        60.0%",
+        "label 0  label 11          5        20.0%",
+    ]
+
+
+def test_a_cut_list_of_confusions_says_so() -> None:
+    confusion = [[1] * 12 for _ in range(12)]
+    lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
+    assert len(lines) == 1 + 15 + 1
+    assert lines[-1] == "and 117 rarer kinds of mistake"
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("short", "short"),
+        ("exactly-10", "exactly-10"),
+        ("longer than ten", "long…n ten"),
+        ("tab\tand\nline", "tab … line"),
+    ],
+)
+def test_shorten_keeps_both_ends(label: str, shown: str) -> None:
+    assert shorten(label, 10) == shown
+    assert len(shown) <= 10
