@@ -51,6 +51,8 @@ def test_the_wheel_works_away_from_the_source_tree(wheel: Path, tmp_path: Path) 
     install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
     _python(*install, "--target", target, wheel, cwd=tmp_path)
     # PYTHONPATH comes before the editable install of the source tree.
+    path = {"PYTHONPATH": str(target)}
     program = "import heedful, heedful.tokens as t; print(heedful.__file__, t.__file__, sep='\\n')"
-    printed = _python("-c", program, cwd=tmp_path, PYTHONPATH=str(target))
+    printed = _python("-c", program, cwd=tmp_path, **path)
     assert [Path(line).is_relative_to(target) for line in printed.splitlines()] == [True, True]
+    assert "heedful train" in _python("-m", "heedful", "train", "--help", cwd=tmp_path, **path)

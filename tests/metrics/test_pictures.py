@@ -68,11 +68,11 @@ def _luminance(colour: Any) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("share", [number / 100 for number in range(101)])
-def test_numbers_stand_out_from_every_shade(share: float) -> None:
-    shade = _luminance(mpl.colormaps["Blues"](share))
-    ink = _luminance(_ink(share))
-    assert (max(shade, ink) + 0.05) / (min(shade, ink) + 0.05) > 4
+def test_numbers_stand_out_from_every_shade() -> None:
+    for share in (number / 100 for number in range(101)):
+        shade = _luminance(mpl.colormaps["Blues"](share))
+        ink = _luminance(_ink(share))
+        assert (max(shade, ink) + 0.05) / (min(shade, ink) + 0.05) > 4, share
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

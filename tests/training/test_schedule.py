@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UserError
+from heedful.settings import Schedule
 from heedful.training import schedule as ours
-from heedful.training.settings import Schedule
 
 RATE = 3e-4
 LENGTHS = [(0, 1), (1, 1), (0, 7), (1, 7), (6, 7), (7, 7), (9, 7), (10, 100), (0, 0)]
