@@ -152,6 +152,14 @@ def test_calibration_error_weighs_its_bins() -> None:
     assert scores.compute()["ece"] == pytest.approx(0.75 * 0.1 + 0.25 * 0.6)
 
 
+def test_a_calibration_bin_holds_its_upper_edge() -> None:
+    # 12/15 and 0.75 share the bin (11/15, 12/15]: half of it right, 0.775 sure.
+    probabilities = torch.tensor([[0.8, 0.2], [0.75, 0.25]], dtype=torch.float64)
+    scores = ClassificationScores(["a", "b"])
+    scores.update(probabilities, torch.tensor([0, 1]))
+    assert scores.compute()["ece"] == pytest.approx(0.275)
+
+
 @pytest.mark.parametrize("multi_label", [False, True])
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6), seed=st.integers(0, 999))
 def test_how_the_data_was_cut_into_batches_does_not_matter(
