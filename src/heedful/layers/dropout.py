@@ -7,7 +7,6 @@ bitwise "and" drops. A probability is thereby rounded to a multiple of 2**-16 fo
 2**-32 for float32, and the scale fits the rounded one, so the expectation is exact.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ def _random_integers(like: Tensor) -> Tensor:
     repeats the draw; it would take twice as long to give the integers.
     """
     size = like.element_size()
-    words = math.ceil(like.numel() * size / 8)
+    words = like.numel() * size // 8 + 1  # of 8 bytes
     if like.device.type == "cpu":
         seed = int(torch.empty((), dtype=torch.int64).random_())
         drawn = torch.from_numpy(np.random.SFC64(seed).random_raw(words).view(np.int64))

@@ -141,12 +141,13 @@ class BertConfig:
         labels = self.id2label
         if not labels:
             labels = {number: f"LABEL_{number}" for number in range(self.num_labels or 2)}
-        if sorted(labels) != list(range(len(labels))):
+        if set(labels) != set(range(len(labels))):
             raise UserError(
-                f"id2label has the ids {sorted(labels)}; they must be 0 to {len(labels) - 1}"
+                f"id2label has the ids {list(labels)}; they must be 0 to {len(labels) - 1}"
             )
-        if len(set(labels.values())) != len(labels):
-            raise UserError(f"id2label names an output twice: {list(labels.values())}")
+        names = list(labels.values())
+        if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+            raise UserError(f"id2label has the names {names}; they must be different strings")
         if self.num_labels not in (0, len(labels)):
             raise UserError(f"num_labels is {self.num_labels}, but id2label has {len(labels)}")
         # The last step of construction: the two fields say the same from here on.

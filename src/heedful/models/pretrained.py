@@ -112,6 +112,8 @@ def from_pretrained(
         "classifier_dropout": classifier_dropout,
     }
     changes = {key: value for key, value in changes.items() if value is not None}
+    if num_labels is not None and num_labels < 1:
+        raise UserError(f"num_labels is {num_labels}; it must be at least 1")
     if id2label is not None or num_labels not in (None, config.num_labels):
         changes |= {"num_labels": num_labels or 0, "id2label": dict(id2label or {})}
     with torch.device("meta"):  # no time or memory for weights that are read next

@@ -1,0 +1,131 @@
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.models import BertConfig
+
+
+def test_defaults_are_bert_base() -> None:
+    config = BertConfig()
+    assert (config.hidden_size, config.num_hidden_layers, config.vocab_size) == (768, 12, 30522)
+    assert config.num_labels == 2
+    assert config.id2label == {0: "LABEL_0", 1: "LABEL_1"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 10, "num_attention_heads": 4}, "hidden_size 10 is not a multiple of"),
+        ({"hidden_size": 0}, "hidden_size is 0; it must be an integer of at least 1"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+        ({"vocab_size": "30522"}, "vocab_size is '30522'; it must be an integer"),
+        ({"vocab_size": True}, "vocab_size is True"),
+        ({"intermediate_size": 3.0}, "intermediate_size is 3.0"),
+        ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob is 1.0; .* at least 0 and below 1"),
+        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
+        ({"classifier_dropout": 2}, "classifier_dropout is 2"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan"),
+        ({"initializer_range": None}, "initializer_range is None"),
+        ({"pad_token_id": 30522}, "pad_token_id is 30522; .* below 30522"),
+        ({"hidden_act": "gelo"}, r"unknown hidden_act 'gelo' \(did you mean 'gelu'\?\)"),
+        ({"problem_type": "regresion"}, r"did you mean 'regression'\?"),
+        ({"num_labels": 3, "id2label": {0: "no", 1: "yes"}}, "num_labels is 3, but id2label has 2"),
+        ({"id2label": {0: "no", 2: "yes"}}, r"the ids \[0, 2\]; they must be 0 to 1"),
+        ({"id2label": {"0": "no"}}, r"the ids \['0'\]; they must be 0 to 0"),
+        ({"id2label": {0: "no", 1: "no"}}, "must be different strings"),
+        ({"id2label": {0: "no", 1: 1}}, "must be different strings"),
+        ({"num_labels": -2}, "num_labels is -2"),
+    ],
+)
+def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        BertConfig(**values)
+
+
+def test_labels_complete_each_other() -> None:
+    assert BertConfig(num_labels=3).id2label == {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+    config = BertConfig(id2label={1: "yes", 0: "no", 2: "maybe"})
+    assert config.num_labels == 3
+    assert list(config.id2label.items()) == [(0, "no"), (1, "yes"), (2, "maybe")]
+    assert config.label2id == {"no": 0, "yes": 1, "maybe": 2}
+
+
+def test_it_is_frozen_and_can_be_copied() -> None:
+    config = BertConfig(num_labels=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.hidden_size = 3  # type: ignore[misc]
+    with pytest.raises(TypeError, match="hiden_size"):
+        BertConfig(hiden_size=3)  # type: ignore[call-arg]
+    assert copy.deepcopy(config) == config
+    assert dataclasses.replace(config, hidden_act="relu") != config
+    assert hash(config) == hash(BertConfig(num_labels=3))
+
+
+def test_a_dictionary_there_and_back() -> None:
+    config = BertConfig(
+        hidden_size=24, id2label={0: "no", 1: "yes", 2: "maybe"}, classifier_dropout=0.2
+    )
+    values = json.loads(json.dumps(config.to_dict()))
+    assert BertConfig.from_dict(values) == config
+    assert values["model_type"] == "bert"
+
+
+BOOKKEEPING = {
+    "_name_or_path": "bert-base-uncased",
+    "architectures": ["BertForMaskedLM"],
+    "attention_probs_dropout_prob": 0.1,
+    "directionality": "bidi",
+    "dtype": "float32",
+    "finetuning_task": "mnli",
+    "gradient_checkpointing": False,
+    "layer_norm_eps": 1e-12,
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "torch_dtype": "float32",
+    "transformers_version": "4.8.2",
+    "use_cache": True,
+}
+
+
+def test_the_books_that_reference_files_keep_are_read_over() -> None:
+    assert BertConfig.from_dict(BOOKKEEPING) == BertConfig()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hiden_size": 3}, r"cfg: unknown key 'hiden_size' \(did you mean 'hidden_size'\?\)"),
+        ({"rotary_base": 3}, "unknown key 'rotary_base'.*; delete it there if it does not change"),
+        ({"model_type": "roberta"}, "cfg: model_type is 'roberta'; only 'bert' is supported"),
+        ({"position_embedding_type": "rotary"}, "position_embedding_type is 'rotary'; only"),
+        ({"is_decoder": True}, "is_decoder is True; only False is supported"),
+        ({"hidden_size": None}, "cfg: hidden_size is None"),
+        ({"id2label": ["a", "b"]}, "cfg: id2label must be like"),
+        ({"id2label": {"a": "b"}}, "cfg: id2label must be like"),
+        ({"id2label": {"0": "a"}, "label2id": {"b": 0}}, "cfg: id2label and label2id differ"),
+        ({"num_labels": 3, "id2label": {"0": "a"}}, "cfg: num_labels is 3, but id2label has 1"),
+    ],
+)
+def test_foreign_keys_and_values_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        BertConfig.from_dict({**BOOKKEEPING, **values}, where="cfg")
+
+
+def test_labels_of_a_file() -> None:
+    values = {"id2label": {"1": "yes", "0": "no"}, "label2id": {"yes": 1, "no": 0}}
+    assert BertConfig.from_dict(values).id2label == {0: "no", 1: "yes"}
+    assert BertConfig.from_dict({"label2id": {"yes": 1, "no": 0}}).label2id == {"no": 0, "yes": 1}
+    assert BertConfig.from_dict({"num_labels": 1}).num_labels == 1
+
+
+def test_read_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"hidden_size": 7}')
+    with pytest.raises(UserError, match=f"^{path}: hidden_size 7 is not a multiple"):
+        BertConfig.read(path)

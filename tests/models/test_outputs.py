@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from heedful.models import BertModelOutput, SequenceClassifierOutput
+
+LOSS, LOGITS = torch.tensor(1.5), torch.ones(2, 3)
+
+
+def test_values_by_attribute_key_index_and_slice() -> None:
+    output = SequenceClassifierOutput(loss=LOSS, logits=LOGITS)
+    assert output.loss is output["loss"] is output[0] is LOSS
+    assert output.logits is output["logits"] is output[1] is output[-1] is LOGITS
+    loss, logits = output[:2]
+    assert loss is LOSS
+    assert logits is LOGITS
+    assert output.to_tuple() == (LOSS, LOGITS)
+
+
+def test_what_is_none_is_passed_over() -> None:
+    output = SequenceClassifierOutput(logits=LOGITS, attentions=(LOSS,))
+    assert output.loss is None
+    assert output[0] is LOGITS
+    assert output[1] == (LOSS,)
+    assert output.keys() == list(output) == ["logits", "attentions"]
+    assert len(output) == 2
+    assert "loss" not in output
+    assert "logits" in output
+    assert dict(output) == {"logits": LOGITS, "attentions": (LOSS,)}
+
+
+def test_order_is_the_references() -> None:
+    states = (LOGITS,)
+    output = BertModelOutput(
+        attentions=states, hidden_states=states, pooler_output=LOSS, last_hidden_state=LOGITS
+    )
+    assert output.keys() == ["last_hidden_state", "pooler_output", "hidden_states", "attentions"]
+
+
+def test_wrong_keys_and_indices() -> None:
+    output = SequenceClassifierOutput(logits=LOGITS)
+    with pytest.raises(KeyError, match="'loss' is not in this output; it has logits"):
+        output["loss"]
+    with pytest.raises(IndexError):
+        output[1]
+    with pytest.raises(AttributeError):
+        output.loss = LOSS  # type: ignore[misc]

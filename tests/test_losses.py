@@ -1,0 +1,89 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from heedful import losses
+
+
+def _classes() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    logits = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+    return logits, torch.tensor([[0, 2, -100, 1], [-100, 1, 1, 2]])
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0, 3.0], [0.0, 1.0, 0.0]])
+def test_cross_entropy_is_torchs_mean(weights: list[float] | None) -> None:
+    logits, labels = _classes()
+    class_weights = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    total, count = losses.cross_entropy(logits, labels, class_weights=class_weights)
+    expected = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), class_weights)
+    torch.testing.assert_close(total / count, expected)
+    (found,) = torch.autograd.grad(total / count, logits)
+    (right,) = torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(found, right)
+
+
+def test_cross_entropy_counts_labels_or_their_weights() -> None:
+    logits, labels = _classes()
+    assert losses.cross_entropy(logits, labels)[1] == 6
+    weights = torch.tensor([1.0, 10.0, 100.0])
+    assert losses.cross_entropy(logits, labels, class_weights=weights)[1] == 1 + 3 * 10 + 2 * 100
+    total, count = losses.cross_entropy(logits, torch.full((2, 4), -100))
+    assert total == count == 0
+
+
+def test_mse_is_torchs_mean() -> None:
+    predictions, targets = torch.randn(2, 5, 3, dtype=torch.float64)
+    total, count = losses.mse(predictions, targets)
+    torch.testing.assert_close(total / count, F.mse_loss(predictions, targets))
+    assert count == 15
+    assert losses.mse(torch.tensor([0.5]), torch.tensor([2]))[0] == 2.25
+
+
+@pytest.mark.parametrize("class_weights", [None, [0.5, 2.0, 3.0]])
+@pytest.mark.parametrize("positive_weights", [None, [1.0, 4.0, 0.25]])
+def test_binary_cross_entropy_is_torchs_mean(
+    class_weights: list[float] | None, positive_weights: list[float] | None
+) -> None:
+    logits = torch.randn(4, 3, dtype=torch.float64)
+    labels = torch.randint(2, (4, 3))
+    weight, positive = (
+        None if weights is None else torch.tensor(weights, dtype=torch.float64)
+        for weights in (class_weights, positive_weights)
+    )
+    total, count = losses.binary_cross_entropy(
+        logits, labels, class_weights=weight, positive_weights=positive
+    )
+    expected = F.binary_cross_entropy_with_logits(
+        logits, labels.double(), weight, pos_weight=positive
+    )
+    torch.testing.assert_close(total / count, expected)
+    assert count == 12
+
+
+def test_sums_and_counts_add_up_over_a_split_batch() -> None:
+    logits, labels = _classes()
+    weights = torch.tensor([0.5, 2.0, 3.0], dtype=torch.float64)
+    whole = losses.cross_entropy(logits, labels, class_weights=weights)
+    parts = [
+        losses.cross_entropy(logits[part], labels[part], class_weights=weights) for part in (0, 1)
+    ]
+    torch.testing.assert_close(parts[0][0] + parts[1][0], whole[0])
+    torch.testing.assert_close(parts[0][1] + parts[1][1], whole[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
+    logits = torch.randn(3000, 3).to(dtype)
+    labels = torch.randint(3, (3000,))
+    chosen = F.one_hot(labels, 3)
+    for (total, _), (expected, _) in (
+        (losses.cross_entropy(logits, labels), losses.cross_entropy(logits.float(), labels)),
+        (losses.mse(logits, chosen), losses.mse(logits.float(), chosen)),
+        (
+            losses.binary_cross_entropy(logits, chosen),
+            losses.binary_cross_entropy(logits.float(), chosen),
+        ),
+    ):
+        assert total.dtype == torch.float32
+        assert total == expected
