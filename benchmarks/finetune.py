@@ -57,16 +57,10 @@ def heedful_arm() -> Iterator[Lap]:
     torch.manual_seed(0)
     tokenizer = BertTokenizer.from_pretrained("minilm")
     model = classify.build("minilm", LABELS, multi_label=False, dropout=None, revision=None)
-    examples = list(
-        classify.encode(
-            ag_news("train_pool"),
-            tokenizer,
-            LABELS,
-            multi_label=False,
-            max_length=MAX_LENGTH,
-            long_text="head",
-        )
+    encoded = classify.encode(
+        ag_news("train_pool"), tokenizer, LABELS, max_length=MAX_LENGTH, rule="head"
     )
+    examples = [piece for text in encoded for piece in text.pieces]
     lengths = [len(example.ids) for example in examples]
     device = choose_device("cpu")
     work = Work(
@@ -75,7 +69,9 @@ def heedful_arm() -> Iterator[Lap]:
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=BATCH, batch_tokens=8192, seed=0, epoch=epoch
         ),
-        fetch=lambda rows: classify.to_batch([examples[i] for i in rows], tokenizer),
+        fetch=lambda rows: collate(
+            [examples[i] for i in rows], pad_id=tokenizer.pad_token_id, labels="class"
+        ),
         loss=lambda m, b: classify.loss(m, b, multi_label=False, weights=None),
         count=lambda b: classify.loss_count(b, multi_label=False, weights=None),
         factor=schedule("linear", total_steps=STEPS, warmup=0.1),
@@ -110,11 +106,13 @@ def _reference_arm(*, bf16: bool, by_length: bool) -> Iterator[Lap]:
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=len(LABELS))
     records = ag_news("train_pool")
     order = torch.randperm(len(records)).tolist()[: STEPS * BATCH]
-    encoded = tokenizer(
-        [records[i].text for i in order], truncation=True, max_length=MAX_LENGTH
-    )["input_ids"]
+    encoded = tokenizer([records[i].text for i in order], truncation=True, max_length=MAX_LENGTH)[
+        "input_ids"
+    ]
     labels = [LABELS.index((records[i].labels or ("",))[0]) for i in order]
-    rows = sorted(range(len(order)), key=lambda i: len(encoded[i])) if by_length else range(len(order))
+    rows = (
+        sorted(range(len(order)), key=lambda i: len(encoded[i])) if by_length else range(len(order))
+    )
     batches = [list(rows[i : i + BATCH]) for i in range(0, len(order), BATCH)]
     if by_length:
         batches = [batches[i] for i in torch.randperm(len(batches)).tolist()]

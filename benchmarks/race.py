@@ -1,5 +1,7 @@
-"""Runs peers in processes of their own, a lap each in turn, so that a drift of the machine's speed
-falls on all of them alike and no one's settings reach another."""
+"""Peers in processes of their own, a lap each in turn.
+
+A drift of the machine's speed falls on all of them alike, and no one's settings reach another.
+"""
 
 import json
 import subprocess

@@ -70,3 +70,42 @@ def data_folder() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a tiny random BERT and a vocabulary of letters and a few words."""
+    import torch
+
+    from heedful import BertConfig, BertForSequenceClassification
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    words = "red green blue apple grass sky is the a was very".split()
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + list("0123456789.,!?'")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    pieces += letters + [f"##{letter}" for letter in letters]
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(pieces := list(dict.fromkeys(pieces))),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=40,
+    )
+    BertForSequenceClassification(config).bert.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def colours(tmp_path: Path) -> Path:
+    """Give a CSV file of 45 short texts of varied length in 3 labels."""
+    rows = ["text,label"]
+    things = {"red": "apple", "green": "grass", "blue": "sky"}
+    for number in range(15):
+        for colour, thing in things.items():
+            rows.append(f"the {thing} {'very ' * (number % 5)}is {colour} {number},{colour}")
+    path = tmp_path / "colours.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path

@@ -18,7 +18,7 @@ from heedful.batches import Example, Fitted, Text, collate, features, plan_pass
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.models import BertForSequenceClassification
+from heedful.models import BertConfig, BertForSequenceClassification
 from heedful.settings import PredictSettings
 from heedful.tasks import classify
 from heedful.tokens import BertTokenizer
@@ -60,7 +60,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: BertForSequenceClassification,
         tokenizer: BertTokenizer,
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
@@ -70,7 +70,7 @@ class Predictor:
         self.tokenizer = tokenizer
         self.record = record
         self.settings = settings
-        self.max_length = check_max_length(settings.max_length or record.max_length, model)
+        self.max_length = check_max_length(settings.max_length or record.max_length, model.config)
         self.model = inference_copy(model, self.precision.dtype, self.device)
 
     @classmethod
@@ -143,9 +143,7 @@ class Predictor:
             batch = collate(
                 [examples[place] for place in places], pad_id=self.tokenizer.pad_token_id
             ).to(self.device)
-            logits = self.model(
-                batch.input_ids, batch.attention_mask, batch.token_type_ids
-            ).logits
+            logits = self.model(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
             rows[torch.from_numpy(places)] = classify.decode(
                 logits, multi_label=self.record.multi_label
             ).cpu()
@@ -153,13 +151,13 @@ class Predictor:
         return total / torch.bincount(owner, minlength=len(texts))[:, None]
 
 
-def check_max_length(max_length: int, model: nn.Module) -> int:
+def check_max_length(max_length: int, config: BertConfig) -> int:
     """Check a length against the positions a model has.
 
     Raises:
         UserError: it is above them, or too short for a text at all.
     """
-    positions = model.config.max_position_embeddings
+    positions = config.max_position_embeddings
     if not 8 <= max_length <= positions:
         raise UserError(
             f"--max-length {max_length}: this model has {positions} positions; "

@@ -44,16 +44,20 @@ def features(
         stride = room // _WINDOW_SHARE
         if not seconds:
             for ids in encoded:
-                fitted = fit_text(ids, limit=room, rule=rule, stride=stride)
-                yield _examples(fitted, [_single(piece, tokenizer) for piece in fitted.pieces])
+                text = fit_text(ids, limit=room, rule=rule, stride=stride)
+                yield Fitted(
+                    pieces=[_single(piece, tokenizer) for piece in text.pieces],
+                    tokens_total=text.tokens_total,
+                    tokens_used=text.tokens_used,
+                )
             continue
         for first, second in zip(encoded, tokenizer.encode_batch(seconds), strict=True):
             pair = fit_pair(first, second, limit=room, rule=rule, stride=stride)
-            yield _examples(pair, [_pair(*piece, tokenizer) for piece in pair.pieces])
-
-
-def _examples(fitted: Fitted[object], examples: list[Example]) -> Fitted[Example]:
-    return Fitted(pieces=examples, tokens_total=fitted.tokens_total, tokens_used=fitted.tokens_used)
+            yield Fitted(
+                pieces=[_pair(*piece, tokenizer) for piece in pair.pieces],
+                tokens_total=pair.tokens_total,
+                tokens_used=pair.tokens_used,
+            )
 
 
 def _single(ids: Sequence[int], tokenizer: BertTokenizer) -> Example:

@@ -33,7 +33,9 @@ def run_demo(
         UserError: the data is not there.
     """
     if not (data / "train.csv").is_file():
-        raise UserError(f"{data}: no train.csv; run the demo from the project's folder, or give --data")
+        raise UserError(
+            f"{data}: no train.csv; run the demo from the project's folder, or give --data"
+        )
     columns = ColumnSettings()
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
     started = time.monotonic()

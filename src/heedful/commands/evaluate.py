@@ -32,9 +32,7 @@ def score_records(predictor: Predictor, records: Iterable[Record]) -> dict[str, 
     for rows in predictor.probabilities(texts()):
         scores.update(
             rows,
-            classify.target_tensor(
-                truths, num_labels=len(index), multi_label=record.multi_label
-            ),
+            classify.target_tensor(truths, num_labels=len(index), multi_label=record.multi_label),
         )
         truths.clear()
     return scores.compute()

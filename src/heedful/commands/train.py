@@ -68,7 +68,9 @@ def train_classify(
     model = classify.build(
         data.model, labels, multi_label=multi_label, dropout=data.dropout, revision=data.revision
     ).to(device)
-    max_length = check_max_length(data.max_length or model.config.max_position_embeddings, model)
+    max_length = check_max_length(
+        data.max_length or model.config.max_position_embeddings, model.config
+    )
     record = RunRecord(
         task="classify",
         labels=labels,

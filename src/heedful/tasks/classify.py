@@ -210,9 +210,7 @@ def score(labels: Sequence[str], *, multi_label: bool) -> "ClassificationScores"
     return ClassificationScores(labels, multi_label=multi_label)
 
 
-def target_tensor(
-    rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool
-) -> Tensor:
+def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
     """Stack the labels' numbers as the scores want them.
 
     Shape:

@@ -18,7 +18,7 @@ from heedful.settings import TrainSettings
 from heedful.training import optimize, random_state
 from heedful.training.device import Precision
 from heedful.training.interrupt import stop_on_signal
-from heedful.training.loop import Position, Step, Work, train
+from heedful.training.loop import Done, Position, Work, train
 from heedful.training.progress import training_bar
 
 # Settings that may differ when a run goes on: they do not change what is learnt.
@@ -246,7 +246,7 @@ def _track(
     return False, replace(state, evaluations_without_gain=state.evaluations_without_gain + 1)
 
 
-def _named_errors(loop: Iterator[Step], run: Path) -> Iterator[Step]:
+def _named_errors(loop: Iterator[Done], run: Path) -> Iterator[Done]:
     """Add to the loop's errors which checkpoint is left."""
     try:
         yield from loop
@@ -264,7 +264,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _step_row(step: Step) -> dict[str, object]:
+def _step_row(step: Done) -> dict[str, object]:
     return {
         "epoch": step.epoch,
         "loss": step.loss,

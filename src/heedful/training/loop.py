@@ -11,12 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Batch
+from heedful.batches import Batch, Positions, Step
 from heedful.errors import UserError
 from heedful.training.device import Precision
-
-Plan = Sequence[Sequence[Sequence[int]]]
-"""An epoch: its steps, each a list of micro-batches, each a list of rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,9 +22,9 @@ class Work:
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    plan: Callable[[int], Plan]
+    plan: Callable[[int], Sequence[Step]]
     """Epoch to its plan; the same epoch gives the same plan."""
-    fetch: Callable[[Sequence[int]], Batch]
+    fetch: Callable[[Positions], Batch]
     """Rows to a batch on the model's device."""
     loss: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]
     """Sum of the batch's losses, and the count (or weight) to divide it by."""
@@ -47,7 +44,7 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class Done:
     """What one optimizer step did."""
 
     step: int
@@ -72,7 +69,7 @@ def train(
     precision: Precision,
     scaler: torch.amp.GradScaler | None = None,
     clip: float = 1.0,
-) -> Iterator[Step]:
+) -> Iterator[Done]:
     """Train from a position to the last step, giving each step as it is done.
 
     A step's loss is divided once by the count of all its micro-batches, so accumulation gives the
@@ -114,7 +111,7 @@ def train(
                 f"step {position.index + 1} of {len(plan)}): the {what}; "
                 "try a lower --learning-rate or --precision fp32"
             )
-        done = Step(
+        done = Done(
             step=position.step + 1,
             epoch=position.epoch,
             loss=loss,
@@ -148,7 +145,7 @@ def _accumulate(
         total += share.item()
         if not math.isfinite(total):
             break
-        (scaler.scale(share) if scaler else share).backward()
+        torch.autograd.backward(scaler.scale(share) if scaler else share)
     return total
 
 

@@ -13,7 +13,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from heedful.training.loop import Step
+from heedful.training.loop import Done
 
 # The share of the newest step in the smoothed figures shown: about the last 20 steps.
 _NEWEST = 0.1
@@ -25,7 +25,7 @@ def console() -> Console:
 
 
 @contextmanager
-def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Step], None]]:
+def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]]:
     """Show a run's progress: give a function to call with each step."""
     bar = Progress(
         TextColumn("step"),
@@ -43,7 +43,7 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Step], None]
     loss: float | None = None
     tokens = seconds = 0.0
 
-    def show(step: Step) -> None:
+    def show(step: Done) -> None:
         nonlocal loss, tokens, seconds
         loss = step.loss if loss is None else loss + _NEWEST * (step.loss - loss)
         tokens += _NEWEST * (step.tokens - tokens)

@@ -1,0 +1,104 @@
+"""Kills a training run with SIGKILL at many moments, resumes it, and compares the final weights.
+
+Run as a program: each run is a fork of a process that has imported everything and started no
+thread. A moment is the n-th call of a Python or C function made by the package's own code, so it
+can fall anywhere: between two micro-batches, inside the optimizer, half-way through a checkpoint.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+import heedful.commands.train
+import heedful.metrics  # noqa: F401 - imported before forking, for speed
+from heedful.files import sha256
+from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+
+PACKAGE = str(Path(heedful.__file__).parent)
+
+
+def train(model: str, data: Path, out: Path) -> None:
+    heedful.commands.train.train_classify(
+        ClassifySettings(train=[data], dev=[data], model=model, long_text="window"),
+        ColumnSettings(),
+        TrainSettings(
+            epochs=3,
+            batch_size=6,
+            batch_tokens=40,
+            learning_rate=1e-2,
+            precision="fp32",
+            checkpoint_every=4,
+            evaluate_every=5,
+            keep_checkpoints=2,
+        ),
+        out,
+        resume=True,
+    )
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Run ``work`` in a child process and return its wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def counted(work: Callable[[], None], kill_at: int | None, report: Path | None) -> None:
+    """Run ``work``, counting calls from the package's code; die at the given one."""
+    calls = 0
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal calls
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(PACKAGE):
+            calls += 1
+            if calls == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(profile)
+    work()
+    sys.setprofile(None)
+    if report:
+        report.write_text(str(calls))
+
+
+def main() -> None:
+    model, data, folder, count = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    whole = folder / "whole"
+    report = folder / "calls"
+    assert forked(lambda: counted(lambda: train(model, data, whole), None, report)) == 0
+    wanted = sha256(whole / "model.safetensors")
+    calls = int(report.read_text())
+    draw = random.Random(0)
+    moments = sorted(draw.randrange(1, calls) for _ in range(int(count)))
+    results = []
+    for moment in moments:
+        out = folder / f"killed-{moment}"
+        status = forked(lambda: counted(lambda: train(model, data, out), moment, None))
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        steps = sorted(path.name for path in out.glob("checkpoints/step-*"))
+        assert forked(lambda: train(model, data, out)) == 0, moment
+        same = sha256(out / "model.safetensors") == wanted
+        log = (out / "metrics.jsonl").read_text() if out.exists() else ""
+        logged = [row["step"] for row in map(json.loads, log.splitlines()) if "loss" in row]
+        results.append({"killed": killed, "same": same, "steps": steps, "logged": logged})
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

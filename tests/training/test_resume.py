@@ -1,0 +1,139 @@
+"""A run killed at any moment and resumed ends with the weights of a run never interrupted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.checkpoints import steps
+from heedful.commands.train import train_classify
+from heedful.errors import UserError
+from heedful.files import sha256
+from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+from heedful.training.fit import Stopped
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+
+
+def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Path) -> None:
+    command = [sys.executable, DRIVER, tiny_model, colours, tmp_path, "24"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert len(results) == 24
+    assert all(result["killed"] for result in results)
+    assert all(result["same"] for result in results), results
+    # Every step is in the log once, in order, however often it was computed.
+    assert all(result["logged"] == list(range(1, 25)) for result in results)
+    # The moments are worth something only if some fall before the first checkpoint, some later.
+    assert any(not result["steps"] for result in results)
+    assert any(result["steps"] for result in results)
+
+
+def run(model: Path, data: Path, out: Path, *, steps: int = 12, resume: bool = False) -> str:
+    train_classify(
+        ClassifySettings(train=[data], model=str(model)),
+        ColumnSettings(),
+        TrainSettings(
+            steps=steps,
+            batch_size=8,
+            learning_rate=1e-2,
+            precision="fp32",
+            checkpoint_every=3,
+            keep_checkpoints=3,
+        ),
+        out,
+        resume=resume,
+    )
+    return sha256(out / "model.safetensors")
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Make the process die, as far as the run can tell, when a step's metrics are logged."""
+    from heedful.checkpoints import runs
+
+    append = runs.append_metrics
+
+    def dying(folder: Path, row: dict[str, object]) -> None:
+        append(folder, row)
+        if row["step"] == step:
+            raise MemoryError
+
+    monkeypatch.setattr(runs, "append_metrics", dying)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "no manifest", "no state"])
+def test_a_damaged_newest_checkpoint_is_named_and_skipped(
+    tiny_model: Path,
+    colours: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+) -> None:
+    whole = run(tiny_model, colours, tmp_path / "whole")
+    out = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 10)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    assert steps.steps(out) == [3, 6, 9]
+    newest = steps.folder_of(out, 9)
+    weights = newest / steps.WEIGHTS
+    if damage == "truncate":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif damage == "flip":
+        content = bytearray(weights.read_bytes())
+        content[-5] ^= 1
+        weights.write_bytes(content)
+    else:
+        (newest / ("manifest.json" if damage == "no manifest" else steps.STATE)).unlink()
+    found, skipped = steps.newest(out)
+    assert found is not None
+    assert found.state.step == 6
+    assert len(skipped) == 1
+    assert str(newest) in skipped[0]
+    assert run(tiny_model, colours, out, resume=True) == whole
+
+
+def test_a_run_does_not_go_on_with_other_settings_or_data(
+    tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    with pytest.raises(UserError, match=r"started with --steps 12, now it is 13"):
+        run(tiny_model, colours, out, steps=13, resume=True)
+    with pytest.raises(UserError, match="holds an unfinished run; give --resume"):
+        run(tiny_model, colours, out)
+    colours.write_text(colours.read_text() + "the sky is red,red\n")
+    with pytest.raises(UserError, match="started on other training data"):
+        run(tiny_model, colours, out, resume=True)
+
+
+def test_control_c_saves_a_checkpoint_and_says_how_to_go_on(
+    tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    from heedful.checkpoints import runs
+
+    whole = run(tiny_model, colours, tmp_path / "whole")
+    append = runs.append_metrics
+
+    def interrupting(folder: Path, row: dict[str, object]) -> None:
+        append(folder, row)
+        if row["step"] == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "append_metrics", interrupting)
+        with pytest.raises(Stopped, match="stopped after step 4 of 12.*--resume"):
+            run(tiny_model, colours, out)
+    assert steps.steps(out)[-1] == 4
+    assert run(tiny_model, colours, out, resume=True) == whole
