@@ -16,6 +16,8 @@ Positions = NDArray[np.int64]
 Step = list[Positions]
 """The micro-batches of one optimizer step, longest first."""
 
+_LEAST_POOLS = 4
+
 
 def plan_epoch(
     lengths: Sequence[int] | NDArray[np.integer],
@@ -25,7 +27,7 @@ def plan_epoch(
     seed: int,
     epoch: int,
     shuffle: bool = True,
-    pool: int = 100,
+    pool: int = 128,
 ) -> list[Step]:
     """Plan the optimizer steps of one epoch; every item stands in exactly one.
 
@@ -39,7 +41,8 @@ def plan_epoch(
         seed: with ``epoch``, all that decides the order. Not negative.
         epoch: number of the epoch.
         shuffle: false leaves the items in their order.
-        pool: how many batches are sorted by length together.
+        pool: about how many batches are sorted by length together; fewer where that would leave
+            less than four pools.
     """
     assert batch_size > 0
     assert batch_tokens > 0
@@ -80,9 +83,13 @@ def _bucketed(
     # numpy keeps the raw output of a bit generator for ever, `Generator.permutation` it may change.
     bits = np.random.PCG64(seed)
     order = np.argsort(bits.random_raw(len(sizes)), kind="stable")
-    whole = len(sizes) - len(sizes) % batch_size
+    num_batches = len(sizes) // batch_size
+    whole = num_batches * batch_size
+    # Several pools even of few items: one would put the same items together in every epoch.
+    num_pools = max(round(num_batches / pool), min(_LEAST_POOLS, num_batches))
+    ends = [num_batches * (number + 1) // num_pools * batch_size for number in range(num_pools)]
     batches: list[Positions] = []
-    for items in _cut(order[:whole], pool * batch_size):
+    for items in np.split(order[:whole], ends[:-1]):
         batches += _cut(_longest_first(items, sizes), batch_size)
     shuffled = [
         batches[place] for place in np.argsort(bits.random_raw(len(batches)), kind="stable")

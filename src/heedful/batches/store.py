@@ -37,12 +37,12 @@ def write_store(path: Path, examples: Iterable[Example]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     stream = iter(examples)
     try:
-        with pa.OSFile(str(partial), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        with partial.open("wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
             while block := list(islice(stream, _BLOCK_ROWS)):
                 writer.write_batch(_to_arrow(block))
         partial.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
 
