@@ -23,16 +23,47 @@ MAX_CHUNKS = 2**17
 class _ChunkIds(dict[str, tuple[int, ...]]):
     """Chunk -> its ids, worked out when first asked for. Forgetting changes no result."""
 
-    def __init__(self, encoder: "TextEncoder") -> None:
-        self._encoder = encoder
+    def __init__(
+        self, normalizer: Normalizer, words: WordPiece, special: Mapping[str, int]
+    ) -> None:
+        self._words = normalizer.words
+        self._word_ids = words.__getitem__
+        self._special = special
+        # The leftmost special token is taken, and of those that begin there the longest.
+        longest_first = sorted(special, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._find_special = self._pattern.search
 
     def __missing__(self, chunk: str) -> tuple[int, ...]:
-        found = self._encoder.chunk_ids(chunk)
+        found = self.of(chunk)
         if len(chunk) <= MAX_CHUNK:
             if len(self) >= MAX_CHUNKS:
                 self.clear()
             self[chunk] = found
         return found
+
+    def of(self, text: str) -> tuple[int, ...]:
+        """Work out the ids of a text."""
+        if self._find_special(text):
+            return tuple(
+                chain.from_iterable(
+                    (self._special[part],) if special else self.of(part)
+                    for part, special in self.parts(text)
+                )
+            )
+        words = self._words(text)
+        if len(words) == 1:
+            return self._word_ids(words[0])
+        return tuple(chain.from_iterable(map(self._word_ids, words)))
+
+    def parts(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Cut a text before and after its special tokens; say of each part whether it is one."""
+        start = 0
+        for match in self._pattern.finditer(text):
+            yield text[start : match.start()], False
+            yield match.group(), True
+            start = match.end()
+        yield text[start:], False
 
 
 class TextEncoder:
@@ -56,10 +87,7 @@ class TextEncoder:
         self._words = words
         self._special = special
         self._tokens = tokens
-        # The leftmost special token is taken, and of those that begin there the longest.
-        longest_first = sorted(special, key=len, reverse=True)
-        self._pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
-        self._chunks = _ChunkIds(self)
+        self._chunks = _ChunkIds(normalizer, words, special)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
@@ -70,24 +98,12 @@ class TextEncoder:
             for text in texts
         ]
 
-    def chunk_ids(self, text: str) -> tuple[int, ...]:
-        """Return the ids of a text without asking for its chunks."""
-        return tuple(
-            chain.from_iterable(
-                (self._special[part],) if part in self._special else self._plain_ids(part)
-                for part in self._pattern.split(text)
-            )
-        )
-
-    def _plain_ids(self, text: str) -> Iterator[int]:
-        return chain.from_iterable(map(self._words.__getitem__, self._normalizer.words(text)))
-
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of."""
         found = Pieces()
         start = word_count = 0
-        for part in self._pattern.split(text):
-            if part in self._special:
+        for part, special in self._chunks.parts(text):
+            if special:
                 found.ids.append(self._special[part])
                 found.offsets.append((start, start + len(part)))
                 found.words.append(word_count)

@@ -22,7 +22,7 @@ from heedful.tokens.characters import (
 )
 
 _MAX_TABLE = 20_000  # characters remembered in a table; a text may hold all 1.1 million
-_ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z ]")
+_ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z ]").findall
 _KEPT_MARK = re.compile(f"[{''.join(map(chr, KEPT_MARK_CLASSES))}]")
 
 Sourced = tuple[str, int]
@@ -93,17 +93,17 @@ class Normalizer:
 
     def words(self, text: str) -> list[str]:
         """Return the normalised words of a text, punctuation marks among them."""
-        if self._never_split:
-            return [
-                word
-                for run in text.translate(self._clean).split()
-                for word in ([run] if run in self._never_split else self._words(run))
-            ]
-        return self._words(text)
+        if not self._never_split:
+            return self._fold_words(text)
+        return [
+            word
+            for run in text.translate(self._clean).split()
+            for word in ([run] if run in self._never_split else self._fold_words(run))
+        ]
 
-    def _words(self, text: str) -> list[str]:
+    def _fold_words(self, text: str) -> list[str]:
         if text.isascii() and text.isprintable():  # so no control is in it, nor a space but U+0020
-            return _ASCII_WORDS.findall(text.lower() if self._lower_case else text)
+            return _ASCII_WORDS(text.lower() if self._lower_case else text)
         if self._strip_accents and _KEPT_MARK.search(text):
             return [word for word, _ in self.sourced_words(text)]
         return text.translate(self._fold).split()

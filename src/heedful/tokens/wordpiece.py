@@ -5,11 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 PREFIX = "##"
 MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
-_MAX_CACHED = 2**17
+MAX_WORDS = 2**17
+"""Words that are remembered besides those that are tokens, before they are forgotten."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):
-    """Word -> its token ids, worked out when first asked for.
+    """Word -> its token ids, worked out when first asked for. Forgetting changes no result.
 
     Args:
         ids: token -> id; tokens that begin with ``##`` go on inside a word.
@@ -24,23 +25,21 @@ class WordPiece(dict[str, tuple[int, ...]]):
         self._tails = {token[2:]: at for token, at in ids.items() if token.startswith(PREFIX)}
         self._unknown = (unknown_id,)
         self._longest = max(map(len, ids))
-        self._whole_words = frozenset(whole_words)
+        self._known = {token: (at,) for token, at in ids.items() if len(token) <= MAX_WORD}
+        self._known |= {word: (ids.get(word, unknown_id),) for word in whole_words}
+        super().__init__(self._known)
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        if len(word) > MAX_WORD and word not in self._whole_words:
+        if len(word) > MAX_WORD:
             return self._unknown
         found = self._pieces(word)
-        if len(self) >= _MAX_CACHED:
+        if len(self) >= MAX_WORDS + len(self._known):
             self.clear()
+            self.update(self._known)
         self[word] = found
         return found
 
     def _pieces(self, word: str) -> tuple[int, ...]:
-        whole = self._heads.get(word)
-        if whole is not None:
-            return (whole,)
-        if word in self._whole_words:
-            return self._unknown
         found: list[int] = []
         tokens, start, length = self._heads, 0, len(word)
         while start < length:
