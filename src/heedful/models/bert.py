@@ -176,10 +176,10 @@ def _check_words(ids: Tensor | None, vectors: Tensor | None, config: BertConfig)
     if not right:
         name = "input_ids" if vectors is None else "inputs_embeds"
         raise UserError(f"{name} has shape {tuple(words.shape)}; it must be {shape}")
-    if words.shape[1] > config.max_position_embeddings:
+    if not 1 <= words.shape[1] <= config.max_position_embeddings:
         raise UserError(
             f"the sequence has {words.shape[1]} tokens; "
-            f"the model takes at most {config.max_position_embeddings}"
+            f"the model takes 1 to {config.max_position_embeddings}"
         )
     return words
 

@@ -254,8 +254,18 @@ def _read(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
             f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
             f"it is read; get {WEIGHTS}, or give allow_pickle=True if you trust where it is from"
         )
-    # Reads nothing but tensors; safe since torch 2.6, which heedful requires (CVE-2025-32434).
-    tensors: dict[str, Tensor] = torch.load(folder / PICKLE, map_location="cpu", weights_only=True)
+    return _read_pickle(folder / PICKLE)
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    """Read tensors and run nothing; true since torch 2.6, which is required (CVE-2025-32434)."""
+    wrong = UserError(f"{path}: expected a pickle of names and nothing but tensors")
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each kind of damage has its own
+        raise wrong from error
+    if not isinstance(tensors, dict) or not all(isinstance(x, Tensor) for x in tensors.values()):
+        raise wrong
     return tensors
 
 
@@ -263,10 +273,11 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
     where = files.read_json(folder / INDEX).get("weight_map")
     if not isinstance(where, dict):
         raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
+    for shard in where.values():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(where.values())):
-        if Path(shard).name != shard:
-            raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
         tensors |= files.read_tensors(folder / shard)
     lost = sorted(where.keys() - tensors.keys())
     if lost:

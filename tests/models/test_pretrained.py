@@ -1,0 +1,267 @@
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.files import read_tensors, write_tensors
+from heedful.models import MODELS, BertConfig, BertForSequenceClassification, BertModel
+from heedful.models.pretrained import load_weights
+
+IDS = torch.tensor([[2, 7, 8, 9, 3]])
+
+
+@pytest.fixture
+def folder(config: BertConfig, tmp_path: Path) -> Path:
+    """Give a folder with a classifier of three labels."""
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def _change(folder: Path, change: dict[str, Tensor | None]) -> dict[str, Tensor]:
+    """Add, replace or (with None) take away weights."""
+    merged = {**read_tensors(folder / "model.safetensors"), **change}
+    tensors = {name: tensor for name, tensor in merged.items() if tensor is not None}
+    write_tensors(folder / "model.safetensors", tensors)
+    return tensors
+
+
+def test_there_and_back_is_exact(config: BertConfig, tmp_path: Path) -> None:
+    model = BertForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path / "a")
+    again = BertForSequenceClassification.from_pretrained(tmp_path / "a")
+    assert again.config == config
+    assert not again.training
+    for name, tensor in model.state_dict().items():
+        assert again.state_dict()[name].equal(tensor), name
+    assert again(IDS).logits.equal(model(IDS).logits)
+    again.save_pretrained(tmp_path / "b")
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_the_folder_names_its_model(folder: Path) -> None:
+    (name,) = json.loads((folder / "config.json").read_text())["architectures"]
+    assert MODELS[name] == (BertConfig, BertForSequenceClassification)
+
+
+def test_an_encoder_gets_a_fresh_head_and_says_so(
+    config: BertConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = BertModel(config).eval()
+    encoder.save_pretrained(tmp_path / "encoder")
+    model = BertForSequenceClassification.from_pretrained(tmp_path / "encoder", num_labels=4)
+    assert "fresh weights, to be trained: classifier.weight, classifier.bias" in caplog.text
+    assert model.bert(IDS).pooler_output.equal(encoder(IDS).pooler_output)
+    assert model.classifier.weight.shape == (4, 24)
+    assert 0.01 < model.classifier.weight.std().item() < 0.03
+    assert model.classifier.bias.eq(0).all()
+
+
+def test_a_fresh_head_follows_the_seed(config: BertConfig, tmp_path: Path) -> None:
+    BertModel(config).save_pretrained(tmp_path / "encoder")
+    heads = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        model = BertForSequenceClassification.from_pretrained(tmp_path / "encoder")
+        heads.append(model.classifier.weight)
+    assert heads[0].equal(heads[1])
+    assert not heads[0].equal(heads[2])
+
+
+def test_another_head_is_left_and_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _change(folder, {"cls.predictions.bias": torch.zeros(50)})
+    caplog.set_level(logging.INFO)
+    model = BertModel.from_pretrained(folder)
+    assert "not used: classifier.bias, classifier.weight, cls.predictions.bias" in caplog.text
+    report = load_weights(model, folder)
+    assert report.fresh == []
+    assert report.unused == ["classifier.bias", "classifier.weight", "cls.predictions.bias"]
+
+
+def test_a_model_without_a_pooler(folder: Path, config: BertConfig) -> None:
+    model = BertModel(config, add_pooling_layer=False)
+    unused = load_weights(model, folder).unused
+    assert {"pooler.dense.weight", "pooler.dense.bias"} < set(unused)
+    expected = BertModel.from_pretrained(folder)(IDS).last_hidden_state
+    assert model.eval()(IDS).last_hidden_state.equal(expected)
+
+
+def test_old_names_and_buffers_are_read(folder: Path) -> None:
+    expected = BertForSequenceClassification.from_pretrained(folder)(IDS).logits
+    tensors = read_tensors(folder / "model.safetensors")
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in tensors.items()
+    }
+    assert old.keys() != tensors.keys()
+    old["bert.embeddings.position_ids"] = torch.arange(12)[None]
+    write_tensors(folder / "model.safetensors", old)
+    assert BertForSequenceClassification.from_pretrained(folder)(IDS).logits.equal(expected)
+
+
+QUERY = "bert.encoder.layer.1.attention.self.query"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({f"{QUERY}.weight": None}, r"weights are missing: encoder\.layer\.1\.attention\.self\.q"),
+        ({"bert.embeddings.word_embeddings.weight": None}, "missing: embeddings.word"),
+        ({"classifier.bias": None}, "weights are missing: classifier.bias"),
+        ({"bert.pooler.dense.bias": None}, "weights are missing: pooler.dense.bias"),
+        (
+            {"bert.encoder.layer.2.output.dense.bias": torch.zeros(24)},
+            r"weights that config.json does not speak of: encoder\.layer\.2\.output\.dense\.bias",
+        ),
+        (
+            {f"{QUERY}.weight": torch.zeros(24, 20)},
+            r"self\.query\.weight has shape \(24, 20\); the model expects \(24, 24\)",
+        ),
+        ({f"{QUERY}.bias": torch.zeros(24).long()}, "has type torch.int64; weights are floating"),
+        ({f"{QUERY[5:]}.bias": torch.zeros(24)}, "self.query.bias is there twice"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(
+    folder: Path, change: dict[str, Tensor | None], message: str
+) -> None:
+    _change(folder, change)
+    with pytest.raises(UserError, match=message) as raised:
+        BertForSequenceClassification.from_pretrained(folder)
+    assert str(raised.value).startswith(str(folder))
+
+
+def test_many_names_are_cut_short(folder: Path) -> None:
+    write_tensors(folder / "model.safetensors", {"roberta.x": torch.zeros(1)})
+    with pytest.raises(UserError, match=r"missing: embeddings\.word.* and 32 more$"):
+        BertForSequenceClassification.from_pretrained(folder)
+
+
+def test_another_number_of_labels_needs_another_head(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"classifier.weight has shape \(3, 24\); .* \(5, 24\)"):
+        BertForSequenceClassification.from_pretrained(folder, num_labels=5)
+
+
+def test_options_change_the_configuration(folder: Path) -> None:
+    changes: dict[str, Any] = {
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.5,
+        "problem_type": "multi_label_classification",
+        "id2label": {0: "a", 1: "b", 2: "c"},
+    }
+    model = BertForSequenceClassification.from_pretrained(folder, **changes)
+    for name, value in changes.items():
+        assert getattr(model.config, name) == value
+    assert (
+        BertForSequenceClassification.from_pretrained(folder, num_labels=3).config.num_labels == 3
+    )
+    with pytest.raises(UserError, match="num_labels is 0; it must be at least 1"):
+        BertForSequenceClassification.from_pretrained(folder, num_labels=0)
+    with pytest.raises(TypeError, match="num_label"):
+        BertForSequenceClassification.from_pretrained(folder, num_label=3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_are_read_as_float32(folder: Path, dtype: torch.dtype) -> None:
+    tensors = read_tensors(folder / "model.safetensors")
+    stored = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    write_tensors(folder / "model.safetensors", stored)
+    for name, parameter in BertForSequenceClassification.from_pretrained(folder).named_parameters():
+        assert parameter.dtype == torch.float32
+        assert parameter.equal(stored[name].float())
+
+
+def test_the_file_can_go_away_after_reading(folder: Path) -> None:
+    model = BertForSequenceClassification.from_pretrained(folder)
+    before = model(IDS).logits
+    file = folder / "model.safetensors"
+    with file.open("r+b") as stream:
+        stream.write(b"\0" * file.stat().st_size)
+    assert model(IDS).logits.equal(before)
+
+
+def test_a_pickle_is_read_only_when_asked_for(folder: Path) -> None:
+    expected = BertForSequenceClassification.from_pretrained(folder)(IDS).logits
+    torch.save(read_tensors(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="give allow_pickle=True if you trust"):
+        BertForSequenceClassification.from_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder, allow_pickle=True)
+    assert model(IDS).logits.equal(expected)
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("trapped"),))
+
+
+@pytest.mark.parametrize("content", [{"a": _Trap()}, {"a": 3}, [torch.zeros(1)], b"not a pickle"])
+def test_a_pickle_of_anything_else_is_refused(
+    folder: Path, content: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "model.safetensors").unlink()
+    if isinstance(content, bytes):
+        (folder / "pytorch_model.bin").write_bytes(content)
+    else:
+        torch.save(content, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin: .* nothing but tensors"):
+        BertForSequenceClassification.from_pretrained(folder, allow_pickle=True)
+    assert not (folder / "trapped").exists()
+
+
+def test_a_folder_without_weights_says_so(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"no weights there; expected model\.safetensors"):
+        BertForSequenceClassification.from_pretrained(folder)
+
+
+def test_shards_are_read(folder: Path) -> None:
+    expected = BertForSequenceClassification.from_pretrained(folder)(IDS).logits
+    tensors = read_tensors(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    where = {name: f"part-{number % 3}.safetensors" for number, name in enumerate(names)}
+    for part in sorted(set(where.values())):
+        inside = {name: tensors[name] for name in names if where[name] == part}
+        write_tensors(folder / part, inside)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": where}))
+    assert BertForSequenceClassification.from_pretrained(folder)(IDS).logits.equal(expected)
+
+    for wrong, message in (
+        ({"weight_map": where | {"x": "part-0.safetensors"}}, "the shards lack x"),
+        ({"weight_map": where | {"x": "../part"}}, "'../part' is not the name of a file beside"),
+        ({"weight_map": where | {"x": [3]}}, r"\[3\] is not the name of a file beside"),
+        ({"metadata": {}}, "no 'weight_map' in it"),
+    ):
+        index.write_text(json.dumps(wrong))
+        with pytest.raises(UserError, match=message):
+            BertForSequenceClassification.from_pretrained(folder)
+
+
+def test_saving_keeps_other_files_and_asks_before_replacing(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    model = BertForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        model.classifier.bias.fill_(1)
+    with pytest.raises(UserError, match=r"has a config.json; .* give overwrite=True"):
+        model.save_pretrained(folder)
+    model.save_pretrained(folder, overwrite=True)
+    again = BertForSequenceClassification.from_pretrained(folder)
+    assert again.classifier.bias.eq(1).all()
+    files = sorted(file.name for file in folder.iterdir())
+    assert files == ["config.json", "model.safetensors", "vocab.txt"]
+
+
+def test_a_tokenizer_may_have_saved_first(config: BertConfig, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    BertModel(config).save_pretrained(tmp_path)
+    assert BertModel.from_pretrained(tmp_path).config == config

@@ -1,0 +1,107 @@
+"""The reference reads what we write, we read what it writes, and nothing changes on the way."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from heedful.files import read_json, read_tensors
+from heedful.models import BertConfig, BertForSequenceClassification, BertModel
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 12,
+    "layer_norm_eps": 1e-7,
+    "hidden_act": "relu",
+    "classifier_dropout": 0.25,
+    "initializer_range": 0.03,
+    "pad_token_id": 1,
+}
+LABELS = {0: "no", 1: "yes", 2: "maybe"}
+KINDS = ["BertModel", "BertForSequenceClassification"]
+OURS: dict[str, Any] = {
+    "BertModel": BertModel,
+    "BertForSequenceClassification": BertForSequenceClassification,
+}
+IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 1, 1]])
+
+
+def _same_weights(one: Path, other: Path) -> None:
+    ours, theirs = (read_tensors(folder / "model.safetensors") for folder in (one, other))
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert tensor.equal(theirs[name]), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ours_to_theirs_and_back(reference: ModuleType, tmp_path: Path, kind: str) -> None:
+    config = BertConfig(**SIZES, id2label=LABELS, problem_type="single_label_classification")
+    ours = OURS[kind](config).eval()
+    ours.save_pretrained(tmp_path / "ours")
+    theirs = getattr(reference, kind).from_pretrained(tmp_path / "ours")
+    for name, value in config.to_dict().items():
+        expected = LABELS if name == "id2label" else value
+        assert getattr(theirs.config, name) == expected, name
+    torch.testing.assert_close(ours(IDS)[0], theirs(IDS)[0])
+    theirs.save_pretrained(tmp_path / "theirs")
+    _same_weights(tmp_path / "ours", tmp_path / "theirs")
+    again = OURS[kind].from_pretrained(tmp_path / "theirs")
+    assert again.config == config
+    assert again(IDS)[0].equal(ours(IDS)[0])
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "BertForPreTraining", "BertForMaskedLM"])
+def test_theirs_to_ours_and_back(reference: ModuleType, tmp_path: Path, kind: str) -> None:
+    torch.manual_seed(0)
+    config = reference.BertConfig(**SIZES, num_labels=3, attn_implementation="eager")
+    theirs = getattr(reference, kind)(config).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours_kind = kind if kind in OURS else "BertModel"
+    ours = OURS[ours_kind].from_pretrained(tmp_path / "theirs")
+    encoder = theirs if kind == "BertModel" else theirs.bert
+    expected = encoder(IDS) if ours_kind == "BertModel" else theirs(IDS)
+    torch.testing.assert_close(ours(IDS)[0], expected[0])
+    ours.save_pretrained(tmp_path / "ours")
+    if kind in OURS:
+        _same_weights(tmp_path / "ours", tmp_path / "theirs")
+        written, given = (read_json(tmp_path / side / "config.json") for side in ("ours", "theirs"))
+        assert {key: given[key] for key in written if key in given} == {
+            key: value for key, value in written.items() if key in given
+        }
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM"])
+def test_an_encoder_in_a_classifier(reference: ModuleType, tmp_path: Path, kind: str) -> None:
+    """Names with and without the prefix; one of the two has no pooler."""
+    theirs = getattr(reference, kind)(reference.BertConfig(**SIZES)).eval()
+    theirs.save_pretrained(tmp_path)
+    ours = BertForSequenceClassification.from_pretrained(tmp_path, num_labels=4)
+    encoder = theirs.bert if kind == "BertForMaskedLM" else theirs
+    expected = encoder(IDS).last_hidden_state
+    torch.testing.assert_close(ours.bert(IDS).last_hidden_state, expected)
+
+
+def test_shards_and_old_files_of_the_reference(reference: ModuleType, tmp_path: Path) -> None:
+    theirs = reference.BertModel(reference.BertConfig(**SIZES)).eval()
+    theirs.save_pretrained(tmp_path / "shards", max_shard_size="8KB")
+    assert (tmp_path / "shards" / "model.safetensors.index.json").exists()
+    theirs.save_pretrained(tmp_path / "old", safe_serialization=False)
+    for folder, allow_pickle in (("shards", False), ("old", True)):
+        ours = BertModel.from_pretrained(tmp_path / folder, allow_pickle=allow_pickle)
+        for name, tensor in theirs.state_dict().items():
+            assert ours.state_dict()[name].equal(tensor), name
+
+
+def test_a_full_configuration_of_the_reference_is_read(
+    reference: ModuleType, tmp_path: Path
+) -> None:
+    """Old releases wrote every key, defaults as well."""
+    config = reference.BertConfig(**SIZES, id2label=LABELS)
+    config.to_json_file(tmp_path / "config.json", use_diff=False)
+    assert BertConfig.read(tmp_path / "config.json") == BertConfig(**SIZES, id2label=LABELS)
