@@ -89,7 +89,7 @@ def test_an_encoder_in_a_classifier(reference: ModuleType, tmp_path: Path, kind:
 
 def test_shards_and_old_files_of_the_reference(reference: ModuleType, tmp_path: Path) -> None:
     theirs = reference.BertModel(reference.BertConfig(**SIZES)).eval()
-    theirs.save_pretrained(tmp_path / "shards", max_shard_size="8KB")
+    theirs.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
     assert (tmp_path / "shards" / "model.safetensors.index.json").exists()
     theirs.save_pretrained(tmp_path / "old", safe_serialization=False)
     for folder, allow_pickle in (("shards", False), ("old", True)):

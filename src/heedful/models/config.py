@@ -28,7 +28,14 @@ IGNORED = frozenset(
     {
         # Where the file comes from, and what it was used for.
         *("_name_or_path", "architectures", "transformers_version", "finetuning_task"),
-        *("task_specific_params", "language", "name", "tokenizer_class", "prefix"),
+        *(
+            "task_specific_params",
+            "language",
+            "name",
+            "tokenizer_class",
+            "prefix",
+            "tie_encoder_decoder",
+        ),
         # How it was run: here an argument of the call, or the caller's choice.
         *("torch_dtype", "dtype", "torchscript", "use_bfloat16", "use_cache"),
         *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
