@@ -80,7 +80,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from heedful import BertConfig, BertForSequenceClassification
 
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    words = "red green blue apple grass sky is the a was very".split()
+    words = ["red", "green", "blue", "apple", "grass", "sky", "is", "the", "a", "was", "very"]
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)] + list("0123456789.,!?'")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     pieces += letters + [f"##{letter}" for letter in letters]
