@@ -7,6 +7,7 @@ dataclasses give the options, and their docstrings the help; those that need no 
 import json
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -241,7 +242,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     """
     try:
         arguments = _with_config(arguments)
-        app(arguments, exit_on_error=False, print_error=False)
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except KeyboardInterrupt as stop:
         _say(str(stop) or "stopped")
         return EXIT_STOPPED
@@ -273,7 +274,11 @@ def _with_config(arguments: list[str]) -> list[str]:
     if at + 1 == len(arguments):
         raise UserError("--config needs a TOML file")
     path = Path(arguments[at + 1])
-    if not path.is_file():
-        raise UserError(f"--config {path}: no such file")
+    try:
+        tomllib.loads(path.read_text(encoding="utf-8"))  # for an error that names the file
+    except FileNotFoundError:
+        raise UserError(f"--config {path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--config {path}: {error}") from None
     app.config = (Toml(path, use_commands_as_keys=False),)
     return arguments[:at] + arguments[at + 2 :]

@@ -91,7 +91,10 @@ class TrainSettings:
         if self.max_minutes is not None:
             in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
         in_range("learning_rate", self.learning_rate, tiny, 10, what="above 0 and at most 10")
-        in_range("warmup", self.warmup, 0, 1e12, what="a share below 1 or a number of steps")
+        shares = "a share from 0 to below 1, or a whole number of steps"
+        in_range("warmup", self.warmup, 0, 1e12, what=shares)
+        if self.warmup > 1 and not float(self.warmup).is_integer():
+            raise UserError(f"--warmup {self.warmup}: must be {shares}")
         in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
         in_range("clip", self.clip, 0, 1e12, what="0 or above")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")

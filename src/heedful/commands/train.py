@@ -57,11 +57,15 @@ def train_classify(
     precision = choose_precision(training.precision, device)
     keep_big_buffers()
     multi_label = columns.label_separator is not None
+    metric = _metric(training.metric, multi_label=multi_label)
     read = partial(classify.read, columns=columns.columns(), file_format=columns.format)
     found = classify.count_labels(read(data.train))
     wanted = data.labels.split(",") if data.labels is not None else None
     labels = classify.order_labels(found, wanted, multi_label=multi_label)
     weights = classify.class_weights(data.class_weights, labels, found)
+    index = {label: number for number, label in enumerate(labels)}
+    for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
+        classify.targets(item, index)
 
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
@@ -149,7 +153,7 @@ def train_classify(
             steps_per_epoch=steps_per_epoch,
             precision=precision,
             score=score if data.dev else None,
-            metric=_metric(training.metric, multi_label=multi_label),
+            metric=metric,
             save=save,
             say=say,
         )
