@@ -68,11 +68,10 @@ def attend(
 
 
 class _Plain(torch.autograd.Function):
-    """Attention by batched matrix products, whose backward pass keeps as little as it can.
+    """Attention by batched matrix products, keeping the weights and the drawn bits for backward.
 
-    N stands for B * H. With weights W, dropout's zeros and ones M and scale c, the forward pass is
-    out = c (W M) V. For the gradient g of out, that of W is M (c g V'), and the softmax turns it to
-    W (M (c g V') - delta), where delta = sum over T of W M (c g V') = g . out.
+    N stands for B * H. With weights W, dropout's zeros and ones M and its scale c, the forward pass
+    is c (W M) V; for the gradient g of that, the gradient of W is M (c g V').
     """
 
     @staticmethod
@@ -85,55 +84,50 @@ class _Plain(torch.autograd.Function):
         dropout: float,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        shape = query.shape
-        ctx.scores_scale = 1 / math.sqrt(shape[-1])
+        heads = query.shape[:2]
         query, key, value = (x.flatten(0, 1) for x in (query, key, value))  # (N, S or T, K)
+        if offset is not None:
+            ctx.offset_shape = offset.shape
+            offset = offset.expand(*heads, *offset.shape[2:]).flatten(0, 1)  # (N, 1 or S, T)
+        ctx.scores_scale = 1 / math.sqrt(query.shape[-1])
         with torch.autocast(query.device.type, enabled=False):
-            if offset is None:
-                scores = torch.bmm(query, key.transpose(1, 2)).mul_(ctx.scores_scale)
-            else:
-                rows = offset.expand(*shape[:2], *offset.shape[2:]).flatten(0, 1)
-                scores = torch.baddbmm(rows, query, key.transpose(1, 2), alpha=ctx.scores_scale)
-            weights = scores.softmax(-1)  # (N, S, T)
+            scores = _product(query, key.mT, ctx.scores_scale, offset)  # (N, S, T)
+            weights = scores.softmax(-1)
             keep, ctx.keep_scale = draw_keep(weights, dropout) if dropout > 0 else (None, 1.0)
-            mixed = torch.bmm(_dropped(weights, keep), value)  # (N, S, K)
-        if keep is not None:
-            mixed.mul_(ctx.keep_scale)
-        ctx.offset_shape = None if offset is None else offset.shape
-        ctx.save_for_backward(query, key, value, weights, keep, mixed)
-        whole = weights.view(*shape[:2], *weights.shape[1:]) if need_weights else None
-        return mixed.view(shape), whole
+            kept = weights if keep is None else apply_keep(weights, keep)
+            mixed = _product(kept, value, ctx.keep_scale)  # (N, S, K)
+        ctx.save_for_backward(query, key, value, weights, keep)
+        whole = weights.view(*heads, *weights.shape[1:]) if need_weights else None
+        return mixed.view(*heads, *mixed.shape[1:]), whole
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_weights: Tensor | None) -> tuple[Tensor | None, ...]:
-        query, key, value, weights, keep, mixed = ctx.saved_tensors
+        query, key, value, weights, keep = ctx.saved_tensors
         heads = grad.shape[:2]
         grad = grad.flatten(0, 1)  # (N, S, K)
-        delta = (grad * mixed).sum(-1, keepdim=True)  # (N, S, 1)
+        kept = weights if keep is None else apply_keep(weights, keep)
+        grad_value = _product(kept.mT, grad, ctx.keep_scale)
+        inner = _product(grad, value.mT, ctx.keep_scale)  # (N, S, T)
         if keep is not None:
-            grad = grad * ctx.keep_scale
-        grad_value = torch.bmm(_dropped(weights, keep).transpose(1, 2), grad)
-        grad_scores = torch.bmm(grad, value.transpose(1, 2))  # (N, S, T)
-        if keep is not None:
-            grad_scores = apply_keep(grad_scores, keep)
+            inner = apply_keep(inner, keep)
         if grad_weights is not None:
-            grad_weights = grad_weights.flatten(0, 1)
-            grad_scores.add_(grad_weights)
-            delta.add_((weights * grad_weights).sum(-1, keepdim=True))
-        grad_scores.sub_(delta).mul_(weights)
-        grad_query = torch.bmm(grad_scores, key).mul_(ctx.scores_scale)
-        grad_key = torch.bmm(grad_scores.transpose(1, 2), query).mul_(ctx.scores_scale)
+            inner += grad_weights.flatten(0, 1)
+        inner = torch.ops.aten._softmax_backward_data(inner, weights, -1, weights.dtype)
+        grad_query = _product(inner, key, ctx.scores_scale)
+        grad_key = _product(inner.mT, query, ctx.scores_scale)
         grad_offset = None
         if ctx.needs_input_grad[3]:
-            grad_offset = grad_scores.view(*heads, *grad_scores.shape[1:])
-            grad_offset = grad_offset.sum_to_size(ctx.offset_shape)
+            grad_offset = inner.view(*heads, *inner.shape[1:]).sum_to_size(ctx.offset_shape)
         grads = (x.view(*heads, *x.shape[1:]) for x in (grad_query, grad_key, grad_value))
         return *grads, grad_offset, None, None
 
 
-def _dropped(weights: Tensor, keep: Tensor | None) -> Tensor:
-    return weights if keep is None else apply_keep(weights, keep)
+def _product(left: Tensor, right: Tensor, scale: float, offset: Tensor | None = None) -> Tensor:
+    """Return batched ``scale * left @ right + offset`` in one pass over the result."""
+    if offset is None:
+        return torch.baddbmm(left.new_empty(1), left, right, beta=0, alpha=scale)
+    return torch.baddbmm(offset, left, right, alpha=scale)
 
 
 class SelfAttention(nn.Module):
