@@ -7,8 +7,10 @@ worked out once.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, repeat
+from operator import add
+from typing import Generic, NamedTuple, TypeVar
 
 from heedful.tokens.encoding import Pieces
 from heedful.tokens.normalize import Normalizer
@@ -17,53 +19,46 @@ from heedful.tokens.wordpiece import WordPiece, piece_ends
 MAX_CHUNK = 64
 """Characters of the longest chunk that is remembered."""
 MAX_CHUNKS = 2**17
-"""Chunks that are remembered before all are forgotten; some 30 MB."""
+"""Chunks whose ids are remembered before all are forgotten; some 25 MB."""
+MAX_LOCATED_CHUNKS = 2**16
+"""The same for chunks with the places of their pieces, which take more room."""
+
+T = TypeVar("T")
 
 
-class _ChunkIds(dict[str, tuple[int, ...]]):
-    """Chunk -> its ids, worked out when first asked for. Forgetting changes no result."""
+class Memory(dict[str, T], Generic[T]):
+    """Chunk -> what was made of it, which is made when first asked for.
 
-    def __init__(
-        self, normalizer: Normalizer, words: WordPiece, special: Mapping[str, int]
-    ) -> None:
-        self._words = normalizer.words
-        self._word_ids = words.__getitem__
-        self._special = special
-        # The leftmost special token is taken, and of those that begin there the longest.
-        longest_first = sorted(special, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        self._find_special = self._pattern.search
+    Forgetting changes no result: what is made depends on the chunk alone.
 
-    def __missing__(self, chunk: str) -> tuple[int, ...]:
-        found = self.of(chunk)
+    Args:
+        make: what makes it.
+        limit: chunks to remember; the next one makes it forget them all.
+    """
+
+    def __init__(self, make: Callable[[str], T], limit: int) -> None:
+        self._make = make
+        self._limit = limit
+
+    def __missing__(self, chunk: str) -> T:
+        made = self._make(chunk)
         if len(chunk) <= MAX_CHUNK:
-            if len(self) >= MAX_CHUNKS:
+            if len(self) >= self._limit:
                 self.clear()
-            self[chunk] = found
-        return found
+            self[chunk] = made
+        return made
 
-    def of(self, text: str) -> tuple[int, ...]:
-        """Work out the ids of a text."""
-        if self._find_special(text):
-            return tuple(
-                chain.from_iterable(
-                    (self._special[part],) if special else self.of(part)
-                    for part, special in self.parts(text)
-                )
-            )
-        words = self._words(text)
-        if len(words) == 1:
-            return self._word_ids(words[0])
-        return tuple(chain.from_iterable(map(self._word_ids, words)))
 
-    def parts(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Cut a text before and after its special tokens; say of each part whether it is one."""
-        start = 0
-        for match in self._pattern.finditer(text):
-            yield text[start : match.start()], False
-            yield match.group(), True
-            start = match.end()
-        yield text[start:], False
+class _ChunkPieces(NamedTuple):
+    """The pieces of one chunk, offsets and words counted from its start."""
+
+    ids: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    words: tuple[int, ...]
+    size: int
+    """Number of pieces."""
+    word_count: int
 
 
 class TextEncoder:
@@ -87,11 +82,15 @@ class TextEncoder:
         self._words = words
         self._special = special
         self._tokens = tokens
-        self._chunks = _ChunkIds(normalizer, words, special)
+        # The leftmost special token is taken, and of those that begin there the longest.
+        longest_first = sorted(special, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
+        self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        ids = self._chunks.__getitem__
+        ids = self._chunk_ids.__getitem__
         return [
             # A line break is a space too, and cutting there makes for chunks that come again.
             list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
@@ -100,20 +99,25 @@ class TextEncoder:
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of."""
-        found = Pieces()
-        start = word_count = 0
-        for part, special in self._chunks.parts(text):
-            if special:
-                found.ids.append(self._special[part])
-                found.offsets.append((start, start + len(part)))
-                found.words.append(word_count)
-                word_count += 1
-            else:
-                for word, sources in self._normalizer.sourced_words(part):
-                    self._append_word(found, word, [start + at for at in sources], word_count)
-                    word_count += 1
-            start += len(part)
-        return found
+        chunks = text.replace("\n", " ").split(" ")
+        found = map(self._chunk_pieces.__getitem__, chunks)
+        ids, begins, ends, words, sizes, word_counts = zip(*found, strict=True)
+        # Where each chunk starts, and how many words stand before it; then both for each piece.
+        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=0)
+        firsts = accumulate(word_counts, initial=0)
+        shifts = list(chain.from_iterable(map(repeat, starts, sizes)))
+        word_shifts = chain.from_iterable(map(repeat, firsts, sizes))
+        return Pieces(
+            ids=list(chain.from_iterable(ids)),
+            offsets=list(
+                zip(
+                    map(add, chain.from_iterable(begins), shifts),
+                    map(add, chain.from_iterable(ends), shifts),
+                    strict=True,
+                )
+            ),
+            words=list(map(add, chain.from_iterable(words), word_shifts)),
+        )
 
     def pieces_of_words(self, words: Sequence[str]) -> Pieces:
         """Return the pieces of a text that is given as words."""
@@ -125,13 +129,56 @@ class TextEncoder:
             found.words.extend([at] * len(pieces.ids))
         return found
 
-    def _append_word(self, found: Pieces, word: str, sources: list[int], index: int) -> None:
-        ids = self._words[word]
+    def _ids_of(self, chunk: str) -> tuple[int, ...]:
+        if self._pattern.search(chunk):
+            parts = self._parts(chunk)
+            ids = [
+                (self._special[part],) if special else self._ids_of(part) for part, special in parts
+            ]
+            return tuple(chain.from_iterable(ids))
+        words = self._normalizer.words(chunk)
+        if len(words) == 1:
+            return self._words[words[0]]
+        return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def _pieces_of(self, chunk: str) -> "_ChunkPieces":
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        words: list[int] = []
+        start = count = 0
+        for part, special in self._parts(chunk):
+            if special:
+                ids.append(self._special[part])
+                offsets.append((start, start + len(part)))
+                words.append(count)
+                count += 1
+            else:
+                for word, sources in self._normalizer.sourced_words(part):
+                    word_ids = self._words[word]
+                    ids += word_ids
+                    offsets += self._offsets(word, word_ids, sources, start)
+                    words += [count] * len(word_ids)
+                    count += 1
+            start += len(part)
+        begins, ends = zip(*offsets, strict=True) if offsets else ((), ())
+        return _ChunkPieces(tuple(ids), begins, ends, tuple(words), len(ids), count)
+
+    def _offsets(
+        self, word: str, ids: Sequence[int], sources: Sequence[int], start: int
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the slice that each piece of a word came from, in a text that is at ``start``."""
         begin = 0
         for end in piece_ends([self._tokens[at] for at in ids], word):
             # Canonical order may have moved a character before one that stood to its left.
             came_from = sources[begin:end]
-            found.offsets.append((min(came_from), max(came_from) + 1))
+            yield start + min(came_from), start + max(came_from) + 1
             begin = end
-        found.ids.extend(ids)
-        found.words.extend([index] * len(ids))
+
+    def _parts(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Cut a text before and after its special tokens; say of each part whether it is one."""
+        start = 0
+        for match in self._pattern.finditer(text):
+            yield text[start : match.start()], False
+            yield match.group(), True
+            start = match.end()
+        yield text[start:], False
