@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 import heedful.commands.train
-import heedful.metrics  # noqa: F401 - imported before forking, for speed
+import heedful.metrics
 from heedful.files import sha256
 from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
 
@@ -81,7 +82,7 @@ def main() -> None:
     model, data, folder, count = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     whole = folder / "whole"
     report = folder / "calls"
-    assert forked(lambda: counted(lambda: train(model, data, whole), None, report)) == 0
+    assert forked(partial(counted, partial(train, model, data, whole), None, report)) == 0
     wanted = sha256(whole / "model.safetensors")
     calls = int(report.read_text())
     draw = random.Random(0)
@@ -89,10 +90,11 @@ def main() -> None:
     results = []
     for moment in moments:
         out = folder / f"killed-{moment}"
-        status = forked(lambda: counted(lambda: train(model, data, out), moment, None))
+        work = partial(train, model, data, out)
+        status = forked(partial(counted, work, moment, None))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         steps = sorted(path.name for path in out.glob("checkpoints/step-*"))
-        assert forked(lambda: train(model, data, out)) == 0, moment
+        assert forked(work) == 0, moment
         same = sha256(out / "model.safetensors") == wanted
         log = (out / "metrics.jsonl").read_text() if out.exists() else ""
         logged = [row["step"] for row in map(json.loads, log.splitlines()) if "loss" in row]

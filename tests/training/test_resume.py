@@ -133,7 +133,7 @@ def test_control_c_saves_a_checkpoint_and_says_how_to_go_on(
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(runs, "append_metrics", interrupting)
-        with pytest.raises(Stopped, match="stopped after step 4 of 12.*--resume"):
+        with pytest.raises(Stopped, match=r"stopped after step 4 of 12.*--resume"):
             run(tiny_model, colours, out)
     assert steps.steps(out)[-1] == 4
     assert run(tiny_model, colours, out, resume=True) == whole
