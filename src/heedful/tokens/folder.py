@@ -8,6 +8,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary, read_tokens, write_tokens
+from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
 VOCABULARY = "vocab.txt"
 CONFIG = "tokenizer_config.json"
@@ -27,6 +28,12 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "truncation_side": ("right",),
 }
 """Keys of the reference that change ids or rows, and the values we follow."""
+
+_PLAIN_KEYS: dict[str, tuple[type, ...]] = {
+    "never_split": (list,),
+    "model_max_length": (int, float),
+    "clean_up_tokenization_spaces": (bool,),
+}
 
 _COMPILED_KEYS = {
     "do_lower_case": "lowercase",
@@ -71,12 +78,11 @@ def read_settings(folder: Path, given: Settings) -> Settings:
     if kind is not None and str(kind).removesuffix("Fast") not in _CLASSES:
         raise UserError(f"{path}: tokenizer_class {kind!r} is not a WordPiece tokenizer of BERT's")
     found = asdict(given)
-    found["never_split"] = given.never_split or _typed(path, config, "never_split", list)
-    length = given.model_max_length or _typed(path, config, "model_max_length", (int, float))
-    found["model_max_length"] = None if (length or _LARGEST_LENGTH) >= _LARGEST_LENGTH else length
-    if given.clean_up_tokenization_spaces is None:
-        key = "clean_up_tokenization_spaces"
-        found[key] = _typed(path, config, key, bool)
+    for key, kinds in _PLAIN_KEYS.items():
+        if found[key] is None:
+            found[key] = _typed(path, config, key, kinds)
+    if (found["model_max_length"] or 0) >= _LARGEST_LENGTH:
+        found["model_max_length"] = None
     compiled = _read(folder / COMPILED).get("normalizer")
     for key, compiled_key in _COMPILED_KEYS.items():
         if found[key] is None:
@@ -88,9 +94,9 @@ def _read(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _typed(path: Path, config: Mapping[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+def _typed(path: Path, config: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
     value = config.get(key)
-    if value is not None and not isinstance(value, kind):
+    if value is not None and not isinstance(value, kinds):
         raise UserError(f"{path}: {key} {value!r} is a {type(value).__name__}")
     return value
 
@@ -99,10 +105,10 @@ def _agreed(
     path: Path, config: Mapping[str, Any], key: str, compiled: Any, compiled_key: str
 ) -> bool | None:
     """Return what the files say about a switch, which has to be the same in both."""
-    value: bool | None = _typed(path, config, key, bool)
+    value: bool | None = _typed(path, config, key, (bool,))
     if not isinstance(compiled, dict) or compiled.get("type") != "BertNormalizer":
         return value
-    other: bool | None = _typed(path.with_name(COMPILED), compiled, compiled_key, bool)
+    other: bool | None = _typed(path.with_name(COMPILED), compiled, compiled_key, (bool,))
     if value is not None and other is not None and value != other:
         raise UserError(
             f"{path} says {key} {value}, {COMPILED} beside it says {compiled_key} {other}; "
@@ -123,19 +129,43 @@ def read_vocabulary(folder: Path) -> Vocabulary:
         name: token for name, token in chosen.items() if isinstance(token, str)
     }
     more = list(chosen.pop("additional_special_tokens", ()))
-    tokens = read_tokens(folder / VOCABULARY)
+    tokens = _tokens(folder)
     for at, token in sorted(_added_tokens(folder, {*named.values(), *more}).items()):
         if at == len(tokens):
             tokens.append(token)
         elif at > len(tokens) or tokens[at] != token:
-            there = repr(tokens[at]) if at < len(tokens) else f"only {len(tokens)} tokens"
+            there = repr(tokens[at]) if at < len(tokens) else f"only {len(tokens)} tokens, none"
             raise UserError(
-                f"{folder / CONFIG}: added token {token!r} has id {at}; {VOCABULARY} has {there}"
+                f"{folder}: added token {token!r} has id {at}; its vocabulary has {there} there"
             )
         if token not in named.values() and token not in more:
             more.append(token)
     special = SpecialTokens(**chosen, additional_special_tokens=tuple(more))
     return Vocabulary(tokens, special, source=str(folder / VOCABULARY))
+
+
+def _tokens(folder: Path) -> list[str]:
+    """Return the tokens of ``vocab.txt``, or of ``tokenizer.json``, which has to have the same."""
+    path = folder / COMPILED
+    model = _read(path).get("model", {})
+    ids: dict[str, int] = model.get("vocab", {}) if model.get("type") == "WordPiece" else {}
+    if not ids or (folder / VOCABULARY).is_file():
+        tokens = read_tokens(folder / VOCABULARY)
+        wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
+        if wrong:
+            raise UserError(
+                f"{path}: its {wrong[0]!r} is not on that line of {VOCABULARY} beside it"
+            )
+        return tokens
+    for key, value in (
+        ("continuing_subword_prefix", PREFIX),
+        ("max_input_chars_per_word", MAX_WORD),
+    ):
+        if model.get(key, value) != value:
+            raise UserError(f"{path}: {key} {model[key]!r} is not supported, only {value!r}")
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise UserError(f"{path}: the ids of its vocabulary are not 0 to {len(ids) - 1}")
+    return sorted(ids, key=ids.__getitem__)
 
 
 def _special_tokens(folder: Path) -> dict[str, Any]:
@@ -163,16 +193,18 @@ def _content(value: Any) -> Any:
 
 def _added_tokens(folder: Path, special: Container[str]) -> dict[int, str]:
     """Return id -> token of what was added to a vocabulary after it was made."""
-    path = folder / CONFIG
     added: dict[int, str] = {}
-    for at, entry in _read(path).get("added_tokens_decoder", {}).items():
-        token = entry["content"]
+    decoder = _read(folder / CONFIG).get("added_tokens_decoder", {})
+    entries = [entry | {"id": int(at)} for at, entry in decoder.items()]
+    for entry in entries + _read(folder / COMPILED).get("added_tokens", []):
         asks = [key for key in ("lstrip", "rstrip", "single_word", "normalized") if entry.get(key)]
         if not entry.get("special", False):
             asks.append("special=false")
         if asks:
-            raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
-        added[int(at)] = token
+            raise UserError(
+                f"{folder}: added token {entry['content']!r} has {', '.join(asks)}: not supported"
+            )
+        added[entry["id"]] = entry["content"]
     for token, at in _read(folder / ADDED).items():
         if token not in special and added.get(at) != token:
             raise UserError(f"{folder / ADDED}: {token!r} is not a special token: not supported")

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
+from heedful.errors import UserError
 from heedful.sources import resolve
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import join, tidy
@@ -64,6 +65,10 @@ class BertTokenizer:
         else:
             path = Path(vocab_file)
             self.vocabulary = Vocabulary(read_tokens(path), source=str(path))
+        if isinstance(never_split, str) or any(
+            not word or len(word.split()) != 1 for word in never_split
+        ):
+            raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars

@@ -1,0 +1,93 @@
+"""Ids of real texts: heedful in plain Python, the compiled reference with one thread.
+
+For each data set two rows, since our tokenizer remembers what it met: the first time that a new
+tokenizer sees the texts, and every later time, as in the second epoch of training. The reference
+has nothing to remember and is measured anew each time all the same, interleaved with ours.
+"""
+
+import gzip
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.data import FOLDER, ag_news
+from heedful.sources import resolve
+from heedful.tokens import BertTokenizer
+
+REPETITIONS = 7
+
+
+def wikitext() -> list[str]:
+    """Read the lines of Wikitext-2."""
+    lines: list[str] = []
+    for part in ("valid", "test"):
+        with gzip.open(FOLDER / f"wikitext2/wiki.{part}.raw.gz", "rt", encoding="utf-8") as stream:
+            lines += stream.read().split("\n")
+    return lines
+
+
+def data_sets() -> dict[str, list[str]]:
+    """Read the texts, titles joined to what follows them, by the name of their data set."""
+    records = [*ag_news("train_pool"), *ag_news("test")]
+    return {
+        "AG News": [record.text for record in records],
+        "Wikitext-2": wikitext(),
+    }
+
+
+def peer() -> Callable[[list[str]], list[list[int]]]:
+    """Make the reference's fastest way to the ids of many texts, with one thread."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    from tokenizers import Tokenizer
+
+    reference = Tokenizer.from_file(str(resolve("minilm") / "tokenizer.json"))
+    reference.no_truncation()
+    reference.no_padding()
+
+    def encode(texts: list[str]) -> list[list[int]]:
+        return [e.ids for e in reference.encode_batch_fast(texts, add_special_tokens=False)]
+
+    return encode
+
+
+def seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
+    """Measure one pass over the texts."""
+    started = time.perf_counter()
+    encode(texts)
+    return time.perf_counter() - started
+
+
+def run() -> list[dict[str, object]]:
+    """Return two rows for each data set: the first time and later times."""
+    reference = peer()
+    rows: list[dict[str, object]] = []
+    for name, texts in data_sets().items():
+        ids = BertTokenizer.from_pretrained("minilm").encode_batch(texts)
+        assert ids == reference(texts), f"{name}: the ids differ, so no time means anything"
+        tokens = sum(map(len, ids))
+        del ids
+        first, later, theirs = [], [], []
+        for _ in range(REPETITIONS):
+            tokenizer = BertTokenizer.from_pretrained("minilm")
+            first.append(seconds(tokenizer.encode_batch, texts))
+            theirs.append(seconds(reference, texts))
+            later.append(seconds(tokenizer.encode_batch, texts))
+        for when, ours in (("first time", first), ("later times", later)):
+            rows.append(
+                {
+                    "name": f"tokenize {name}, {when}",
+                    "ours": tokens / min(ours),
+                    "peer": tokens / min(theirs),
+                    "ratio": min(theirs) / min(ours),
+                    "unit": "tokens/s",
+                    "quality": f"all {tokens:,} ids equal",
+                }
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    for row in run():
+        print(f"{row['name']}: {row['ratio']:.1f} times the peer ({row['quality']})")
