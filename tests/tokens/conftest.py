@@ -1,0 +1,72 @@
+"""The reference and the vocabularies that the tokenizer is held against."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.sources import resolve
+from heedful.tokens import BertTokenizer, Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+Compiled = Any
+"""A ``tokenizers.Tokenizer``, which has no types of its own."""
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """Give the folder of the real uncased BERT."""
+    try:
+        return resolve("minilm")
+    except UserError as error:
+        pytest.skip(f"needs the installed model package: {error}")
+
+
+@pytest.fixture(scope="session")
+def uncased(minilm: Path) -> BertTokenizer:
+    return BertTokenizer.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Callable[..., Compiled]:
+    """Give what makes the reference's tokenizer of a list of tokens, as its BERT class does."""
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the reference tokenizer")
+
+    def make(
+        tokens: Sequence[str],
+        *,
+        do_lower_case: bool,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> Compiled:
+        ids = {token: at for at, token in enumerate(tokens)}
+        made = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[UNK]"))
+        made.normalizer = tokenizers.normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=tokenize_chinese_chars,
+            strip_accents=strip_accents,
+            lowercase=do_lower_case,
+        )
+        made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        made.add_special_tokens(SPECIAL)
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference(minilm: Path) -> Any:
+    """Give the reference's whole tokenizer of the real BERT."""
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    transformers.logging.set_verbosity_error()
+    return transformers.BertTokenizerFast.from_pretrained(minilm)
+
+
+@pytest.fixture(scope="session")
+def toy() -> BertTokenizer:
+    """Give an uncased tokenizer of few tokens."""
+    words = ["hello", "world", "un", "##aff", "##able", "cafe", "a", "##a", ",", ".", "[", "]"]
+    return BertTokenizer(Vocabulary([*SPECIAL, *words]), model_max_length=16)
