@@ -11,8 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
-from cyclopts.config import Toml
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
+from cyclopts.config import Dict
 
 from heedful import __version__
 from heedful.errors import UserError
@@ -275,10 +275,17 @@ def _with_config(arguments: list[str]) -> list[str]:
         raise UserError("--config needs a TOML file")
     path = Path(arguments[at + 1])
     try:
-        tomllib.loads(path.read_text(encoding="utf-8"))  # for an error that names the file
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"--config {path}: no such file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"--config {path}: {error}") from None
-    app.config = (Toml(path, use_commands_as_keys=False),)
+
+    def defaults(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        nested = values
+        for command in reversed(commands):  # where the library looks for a command's options
+            nested = {command: nested}
+        Dict(data=nested, source=str(path))(app, commands, arguments)
+
+    app.config = (defaults,)
     return arguments[:at] + arguments[at + 2 :]

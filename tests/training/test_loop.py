@@ -1,0 +1,185 @@
+"""The loop: accumulation equals the large batch, clipping, precision, checkpointing of blocks."""
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from heedful import BertConfig, BertForSequenceClassification
+from heedful.batches import Example, collate, plan_epoch
+from heedful.errors import UserError
+from heedful.tasks import classify
+from heedful.training.device import Precision, choose_precision
+from heedful.training.loop import Done, Position, Work, train
+from heedful.training.optimize import adamw, load_optimizer_tensors, optimizer_tensors
+
+FP32 = Precision(dtype=torch.float32, reason="test")
+
+
+def model(dropout: float = 0.0) -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        num_labels=3,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    return BertForSequenceClassification(config)
+
+
+def examples(count: int) -> list[Example]:
+    draw = np.random.default_rng(0)
+    return [
+        Example(
+            ids=draw.integers(5, 50, size=draw.integers(3, 30)).astype(np.int32),
+            labels=(float(draw.integers(3)),),
+        )
+        for _ in range(count)
+    ]
+
+
+def run(
+    network: BertForSequenceClassification,
+    data: list[Example],
+    *,
+    batch_tokens: int,
+    weights: torch.Tensor | None = None,
+    steps: int = 3,
+    batch_size: int = 16,
+    clip: float = 1.0,
+    precision: Precision = FP32,
+) -> list[Done]:
+    lengths = [len(example.ids) for example in data]
+    work = Work(
+        model=network,
+        optimizer=adamw(network, learning_rate=1e-3),
+        plan=lambda epoch: plan_epoch(
+            lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
+        ),
+        fetch=lambda rows: collate([data[row] for row in rows], pad_id=0, labels="class"),
+        loss=partial(classify.loss, multi_label=False, weights=weights),
+        count=partial(classify.loss_count, multi_label=False, weights=weights),
+        factor=lambda step: 1.0,
+    )
+    return list(train(work, Position(), total_steps=steps, precision=precision, clip=clip))
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([0.2, 1.0, 3.0])])
+def test_accumulation_equals_the_large_batch(weights: torch.Tensor | None) -> None:
+    """40 items in batches of 16: the third step is a short window of 8, cut into micro-batches."""
+    data = examples(40)
+    whole, parts = model().double(), model().double()
+    wide = None if weights is None else weights.double()
+    large = run(whole, data, batch_tokens=10**6, weights=wide)
+    small = run(parts, data, batch_tokens=60, weights=wide)
+    assert [done.items for done in small] == [16, 16, 8]
+    assert max(done.padded_tokens for done in small) <= max(done.padded_tokens for done in large)
+    for one, other in zip(large, small, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-12)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-10)
+    for (name, one), other in zip(whole.named_parameters(), parts.parameters(), strict=True):
+        # AdamW divides by the gradient's size, so where that is nearly zero rounding shows.
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8, msg=name)
+
+
+def test_a_step_is_the_references_step() -> None:
+    """One step equals clipping and torch's AdamW on the mean loss, with the decay split."""
+    data = examples(8)
+    ours, plain = model(), model()
+    (done,) = run(ours, data, batch_tokens=10**6, steps=1, batch_size=8, clip=0.1)
+    decayed = [
+        p for n, p in plain.named_parameters() if not n.endswith(("bias", "LayerNorm.weight"))
+    ]
+    rest = [p for n, p in plain.named_parameters() if n.endswith(("bias", "LayerNorm.weight"))]
+    groups = [{"params": decayed, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3)
+    batch = collate(data, pad_id=0, labels="class")
+    assert batch.labels is not None
+    loss = nn.functional.cross_entropy(
+        plain(batch.input_ids, batch.attention_mask).logits, batch.labels
+    )
+    torch.autograd.backward(loss)
+    norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+    optimizer.step()
+    assert done.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert done.gradient_norm == pytest.approx(norm.item(), rel=1e-5)
+    assert done.gradient_norm > 0.1
+    for (name, one), other in zip(ours.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-5, msg=name)
+
+
+def test_gradient_checkpointing_changes_nothing() -> None:
+    """With dropout too: blocks computed again draw the same masks."""
+    data = examples(20)
+    plain, recomputed = model(dropout=0.2), model(dropout=0.2)
+    recomputed.gradient_checkpointing = True
+    torch.manual_seed(1)
+    run(plain, data, batch_tokens=10**6, batch_size=10)
+    torch.manual_seed(1)
+    run(recomputed, data, batch_tokens=10**6, batch_size=10)
+    for one, other in zip(plain.parameters(), recomputed.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_bf16_learns_what_fp32_learns() -> None:
+    try:
+        bf16 = choose_precision("bf16", torch.device("cpu"))
+    except UserError as refused:
+        pytest.skip(str(refused))
+    data = examples(32)
+    wide, narrow = model(), model()
+    losses = run(wide, data, batch_tokens=10**6, steps=60, batch_size=32)
+    mixed = run(narrow, data, batch_tokens=10**6, steps=60, batch_size=32, precision=bf16)
+    assert losses[-1].loss < 0.7 * losses[0].loss
+    assert mixed[-1].loss == pytest.approx(losses[-1].loss, rel=0.1)
+    assert next(narrow.parameters()).dtype is torch.float32
+
+
+def test_weights_are_untouched_by_a_gradient_that_is_not_finite() -> None:
+    network = model()
+    data = examples(8)
+    with torch.no_grad():
+        network.bert.embeddings.word_embeddings.weight[int(data[0].ids[0])] = float("inf")
+    before = copy.deepcopy(network.state_dict())
+    with pytest.raises(UserError, match=r"step 1 \(epoch 1, step 1 of 1\): the loss is nan"):
+        run(network, data, batch_tokens=10**6, steps=2, batch_size=8)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_the_optimizer_comes_back_as_it_was() -> None:
+    data = examples(16)
+    network = model()
+    optimizer = adamw(network, learning_rate=1e-3)
+    batch = collate(data, pad_id=0, labels="class")
+    total, _ = classify.loss(network, batch, multi_label=False, weights=None)
+    torch.autograd.backward(total)
+    optimizer.step()
+    saved = optimizer_tensors(network, optimizer)
+    assert len(saved) == 3 * len(list(network.parameters()))
+    fresh = adamw(network, learning_rate=1e-3)
+    load_optimizer_tensors(network, fresh, saved)
+    again = optimizer_tensors(network, fresh)
+    assert all(torch.equal(saved[name], again[name]) for name in saved)
+    del saved["classifier.bias/exp_avg"]
+    with pytest.raises(UserError, match=r"'classifier.bias/exp_avg' is on one side only"):
+        load_optimizer_tensors(network, fresh, saved)
+
+
+def test_precision_is_refused_where_it_would_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    with pytest.raises(UserError, match=r"bf16 refused.*would emulate"):
+        choose_precision("bf16", cpu)
+    assert choose_precision("auto", cpu).dtype is torch.float32
+    with pytest.raises(UserError, match="fp16 needs a GPU"):
+        choose_precision("fp16", cpu)
