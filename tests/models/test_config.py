@@ -74,6 +74,7 @@ def test_a_dictionary_there_and_back() -> None:
     values = json.loads(json.dumps(config.to_dict()))
     assert BertConfig.from_dict(values) == config
     assert values["model_type"] == "bert"
+    assert "num_labels" not in values  # the reference counts id2label
 
 
 BOOKKEEPING = {

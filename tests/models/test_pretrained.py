@@ -144,8 +144,15 @@ def test_many_names_are_cut_short(folder: Path) -> None:
 
 
 def test_another_number_of_labels_needs_another_head(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"classifier.weight has shape \(3, 24\); .* \(5, 24\)"):
+    message = r"classifier.weight has shape \(3, 24\); .* \(5, 24\), or fresh_head=True"
+    with pytest.raises(UserError, match=message):
         BertForSequenceClassification.from_pretrained(folder, num_labels=5)
+    old = BertForSequenceClassification.from_pretrained(folder)
+    new = BertForSequenceClassification.from_pretrained(folder, num_labels=5, fresh_head=True)
+    assert new.classifier.weight.shape == (5, 24)
+    assert new.bert(IDS).pooler_output.equal(old.bert(IDS).pooler_output)
+    again = BertForSequenceClassification.from_pretrained(folder, fresh_head=True)
+    assert not again.classifier.weight.equal(old.classifier.weight)
 
 
 def test_options_change_the_configuration(folder: Path) -> None:
@@ -259,6 +266,12 @@ def test_saving_keeps_other_files_and_asks_before_replacing(folder: Path) -> Non
     assert again.classifier.bias.eq(1).all()
     files = sorted(file.name for file in folder.iterdir())
     assert files == ["config.json", "model.safetensors", "vocab.txt"]
+
+
+def test_a_file_is_no_folder(config: BertConfig, tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("")
+    with pytest.raises(UserError, match="model is a file; give a folder"):
+        BertModel(config).save_pretrained(tmp_path / "model")
 
 
 def test_a_tokenizer_may_have_saved_first(config: BertConfig, tmp_path: Path) -> None:

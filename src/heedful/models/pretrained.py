@@ -30,6 +30,9 @@ BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 ENCODER = ("embeddings.", "encoder.")
 """What every checkpoint of a BERT must have; a pooler or a head may start fresh."""
 
+BODY = (*ENCODER, "pooler.")
+"""What is not a head."""
+
 Model = TypeVar("Model", bound=nn.Module)
 
 
@@ -78,6 +81,7 @@ def from_pretrained(
     hidden_dropout_prob: float | None = None,
     attention_probs_dropout_prob: float | None = None,
     classifier_dropout: float | None = None,
+    fresh_head: bool = False,
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> Model:
@@ -96,6 +100,8 @@ def from_pretrained(
         hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
         attention_probs_dropout_prob: dropout of the attention weights.
         classifier_dropout: dropout before a classifier.
+        fresh_head: whether to start the head fresh although the folder has weights for it, as
+            other labels need.
         revision: commit, tag or branch of a hub name.
         allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
 
@@ -119,7 +125,7 @@ def from_pretrained(
     with torch.device("meta"):  # no time or memory for weights that are read next
         model = cls(replace(config, **changes))
     model = model.to_empty(device="cpu")
-    report = load_weights(model, folder, allow_pickle=allow_pickle)
+    report = load_weights(model, folder, fresh_head=fresh_head, allow_pickle=allow_pickle)
     if report.fresh:
         logger.warning("%s: fresh weights, to be trained: %s", name, ", ".join(report.fresh))
     if report.unused:
@@ -133,9 +139,11 @@ def save_pretrained(
     """Write ``config.json`` and ``model.safetensors``; other files of the folder are left alone.
 
     Raises:
-        UserError: the folder holds one of the two already and ``overwrite`` is false.
+        UserError: the folder holds one of the two already and ``overwrite`` is false, or is a file.
     """
     folder = Path(folder)
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; give a folder")
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)
@@ -157,7 +165,9 @@ def _write(model: nn.Module, folder: Path) -> None:
     files.write_tensors(folder / WEIGHTS, model.state_dict())
 
 
-def load_weights(model: nn.Module, folder: Path, *, allow_pickle: bool = False) -> LoadReport:
+def load_weights(
+    model: nn.Module, folder: Path, *, fresh_head: bool = False, allow_pickle: bool = False
+) -> LoadReport:
     """Set every parameter of a model from a folder's weights, or draw it where that is right.
 
     Names may lack the prefix ``bert.`` or have it, and may be the old ``gamma`` and ``beta``.
@@ -165,13 +175,16 @@ def load_weights(model: nn.Module, folder: Path, *, allow_pickle: bool = False) 
     Args:
         model: a model of ``heedful.models``; its parameters may be uninitialised.
         folder: holds the weights.
-        allow_pickle: see ``from_pretrained``.
+        fresh_head: see ``from_pretrained``.
+        allow_pickle: the same.
 
     Raises:
         UserError: an encoder weight or a part of a head is missing, the file has an encoder weight
             that the model has not, or a shape or a type is wrong.
     """
     given = _plain_names(_read(folder, allow_pickle), folder)
+    if fresh_head:
+        given = {name: tensor for name, tensor in given.items() if name.startswith(BODY)}
     parameters = {_plain_name(name): value for name, value in model.named_parameters()}
     missing = [name for name in parameters if name not in given]
     surplus = [name for name in given if name not in parameters]
@@ -214,9 +227,10 @@ def _some(names: list[str]) -> str:
 
 def _check_fit(name: str, given: Tensor, parameter: Tensor, folder: Path) -> None:
     if given.shape != parameter.shape:
+        way_out = "" if name.startswith(BODY) else ", or fresh_head=True to start it fresh"
         raise UserError(
             f"{folder}: {name} has shape {tuple(given.shape)}; "
-            f"the model expects {tuple(parameter.shape)}"
+            f"the model expects {tuple(parameter.shape)}{way_out}"
         )
     if not given.is_floating_point():
         raise UserError(f"{folder}: {name} has type {given.dtype}; weights are floating point")
