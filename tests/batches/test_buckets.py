@@ -130,6 +130,11 @@ def test_the_short_step_is_last_and_random() -> None:
     assert 350 < np.mean(rests) < 650
 
 
+def test_items_of_one_length_keep_their_order_in_a_pass() -> None:
+    [rows] = plan_pass([5, 6] * 500, batch_tokens=10**9, max_items=1000)
+    assert rows.tolist() == [*range(1, 1000, 2), *range(0, 1000, 2)]
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_no_items_no_steps(shuffle: bool) -> None:
     assert plan_epoch([], batch_size=4, batch_tokens=9, seed=0, epoch=0, shuffle=shuffle) == []

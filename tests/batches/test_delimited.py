@@ -92,7 +92,7 @@ def test_quotes_that_never_close_swallow_nothing(table: list[list[tuple[str, boo
             id="closed by accident two lines later, with a field too many",
         ),
         pytest.param(
-            'a,b\nc,"open\n"d\re",f\n', [(2, ["c", '"open']), (3, ["d\re", "f"])], id="CR"
+            'a,b\nc,"open\n"\rd",e\n', [(2, ["c", '"open']), (3, ["\rd", "e"])], id="CR after"
         ),
     ],
 )
@@ -103,6 +103,7 @@ def test_quotes(text: str, rows: list[tuple[int, list[str]]]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('a,b\n"c,d"\n', "line 2: 1 field, expected 2 as in line 1"),
         ("a,b\nc\n", "line 2: 1 field, expected 2 as in line 1"),
         ("\na,b\n\nc,d,e\n", "line 4: 3 fields, expected 2 as in line 2"),
         ('a,b\nc,d\n"e\nf"\ng,h\n', "line 3: 1 field, expected 2 as in line 1"),
@@ -148,6 +149,11 @@ def test_hostile_quotes_cost_linear_time(monkeypatch: pytest.MonkeyPatch) -> Non
         "a.csv, line 4: too many quotes up to here do not balance; where quotes are plain "
         "characters, the format is TSV"
     )
+
+
+def test_many_open_quotes_are_read_when_each_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "MAX_RECORD_CHARS", 1000)
+    assert len(rows_of("a,b\n" + '"open,c\nd,e\n' * 5000)) == 10_001
 
 
 def test_quotes_in_tsv_are_plain_characters() -> None:

@@ -435,6 +435,46 @@ def test_damaged_parquet(tmp_path: Path) -> None:
         assert error_of([path], TEXT_ONLY).startswith(f"{path}: {message}")
 
 
+def test_parquet_checksums_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": ["one", "two", "three"]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    path.write_bytes(path.read_bytes().replace(b"three", b"tiger", 1))
+    assert error_of([path], TEXT_ONLY).startswith(f"{path}: not a Parquet file, or damaged: ")
+
+
+def test_a_parquet_column_whose_name_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["one"]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"text", b"t\xe9xt"))
+    assert error_of([path], TEXT_ONLY).startswith(
+        f"{path}: not a Parquet file, or damaged: 'utf-8'"
+    )
+
+
+KINDS = ["csv", "tsv", "jsonl", "text", "parquet"]
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.binary(max_size=60) | st.text(st.sampled_from('",\t\r\n{}[]:ab1\\\ufeff')).map(str.encode),
+    st.sampled_from([b"", b"\x1f\x8b\x08\x00\x00\x00\x00\x00", b"PAR1", b"text\n", b'{"text": "']),
+)
+def test_any_bytes_are_read_or_refused_in_one_line(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, packed: bool, content: bytes, start: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("any") / ("a.gz" if packed and kind != "parquet" else "a")
+    path.write_bytes(start + content)
+    message = ""
+    try:
+        records = list(read_records([path], TEXT_ONLY, kind, allow_empty=True))
+    except UserError as error:
+        message = str(error)
+    assert message.startswith(str(path)) if message else records
+    assert "\n" not in message
+
+
 def test_a_text_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fields, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "a.parquet"
@@ -519,14 +559,15 @@ def test_memory_of_arrow_does_not_grow_with_the_file(
 ) -> None:
     monkeypatch.setattr(parquet, "_BUFFER_BYTES", 4096)
     path = tmp_path / "a.parquet"
-    usual = pa.default_memory_pool()
+    pool = pa.default_memory_pool()
     peaks = []
-    for rows in (20_000, 200_000):  # beyond a page, which is read whole
-        _write_rows(path, rows)
-        before = usual.bytes_allocated()
+    for rows in (2_000, 20_000):
+        table = pa.table({"text": [f"{number:0200}" for number in range(rows)]})
+        pq.write_table(table, path, compression="none", use_dictionary=False, data_page_size=2**14)
+        del table
+        before = pool.bytes_allocated()
         peak = 0
-        for number, _ in enumerate(read_records([path], Columns())):
-            if number % 1000 == 0:
-                peak = max(peak, usual.bytes_allocated() - before)
+        for _ in read_records([path], TEXT_ONLY):
+            peak = max(peak, pool.bytes_allocated() - before)
         peaks.append(peak)
     assert peaks[1] < 2 * peaks[0]

@@ -58,6 +58,8 @@ def test_head_and_tail_are_those_of_the_paper() -> None:
     assert fitted.pieces == [[*ids[:128], *ids[-382:]]]
     assert (fitted.tokens_total, fitted.tokens_used) == (1000, 510)
     assert fit_text(ids, limit=126, rule="head-tail").pieces == [[*ids[:32], *ids[-94:]]]
+    long = fit_text(ids_of(10_000), limit=5100, rule="head-tail").pieces[0]
+    assert (long[1279], long[1280]) == (1279, 6180)
     assert fit_text(ids, limit=1, rule="head-tail").pieces == [[999]]
     assert fit_text(ids, limit=510, rule="head").pieces == [ids[:510]]
 

@@ -22,7 +22,7 @@ def column_names(path: Path) -> list[str]:
     try:
         with _open(path) as file:
             return [str(name) for name in file.schema_arrow.names]
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
 
 
@@ -47,8 +47,12 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 
 
 def _open(path: Path) -> pq.ParquetFile:
-    # Read ahead by a buffer, not by whole columns.
-    return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    return pq.ParquetFile(
+        path,
+        buffer_size=_BUFFER_BYTES,  # read ahead by so much, not by whole columns
+        pre_buffer=False,
+        page_checksum_verification=True,  # of files that hold checksums
+    )
 
 
 def _damaged(path: Path, error: Exception) -> UserError:
