@@ -73,12 +73,13 @@ def test_single_label_scores_are_those_of_the_items(
 ) -> None:
     random = np.random.default_rng(seed)
     odds = np.exp(random.normal(size=(items, classes)) * sharpness)
-    probabilities = odds / odds.sum(1, keepdims=True)
+    # In single precision and below 1, as the calibration error keeps them.
+    probabilities = (odds / odds.sum(1, keepdims=True)).astype(np.float32).clip(max=1 - 2**-24)
     true = random.integers(0, random.integers(1, classes + 1), size=items)  # classes may be absent
     scores = ClassificationScores([str(c) for c in range(classes)])
     scores.update(torch.from_numpy(probabilities), torch.from_numpy(true))
     found = scores.compute()
-    for key, expected in _by_numpy(probabilities, true).items():
+    for key, expected in _by_numpy(probabilities.astype(np.float64), true).items():
         assert found[key] == pytest.approx(expected, rel=1e-12, abs=1e-12), key
     assert sum(map(sum, found["confusion"])) == found["items"] == items
 
@@ -114,10 +115,8 @@ def test_matthews_is_zero_where_it_is_undefined(predicted: list[int], true: list
 
 def test_matthews_is_exact_for_very_many_items_of_a_rare_class() -> None:
     scores = ClassificationScores(["no", "yes"])
-    for cell, count in enumerate([99_990_000, 2_000, 3_000, 5_000]):
-        scores._confusion[cell] = count
-    scores._items, scores._right = 100_000_000, 99_995_000
-    scores._bins[0, 0] = 1
+    scores.update(torch.tensor([[0.6, 0.4]]), torch.tensor([0]))
+    scores._matthews.confmat.copy_(torch.tensor([[99_990_000, 2_000], [3_000, 5_000]]))
     found = scores.compute()["matthews"]
     assert found == pytest.approx(0.668128381270273, rel=1e-12)
 
@@ -152,12 +151,25 @@ def test_calibration_error_weighs_its_bins() -> None:
     assert scores.compute()["ece"] == pytest.approx(0.75 * 0.1 + 0.25 * 0.6)
 
 
-def test_a_calibration_bin_holds_its_upper_edge() -> None:
-    # 12/15 and 0.75 share the bin (11/15, 12/15]: half of it right, 0.775 sure.
-    probabilities = torch.tensor([[0.8, 0.2], [0.75, 0.25]], dtype=torch.float64)
+def test_a_calibration_bin_is_averaged_before_its_gap_is_taken() -> None:
+    # 0.79 and 0.75 share the bin from 11/15 to 12/15: half of it right, 0.77 sure.
+    probabilities = torch.tensor([[0.79, 0.21], [0.75, 0.25]], dtype=torch.float64)
     scores = ClassificationScores(["a", "b"])
     scores.update(probabilities, torch.tensor([0, 1]))
-    assert scores.compute()["ece"] == pytest.approx(0.275)
+    assert scores.compute()["ece"] == pytest.approx(0.27)
+
+
+def test_full_confidence_belongs_to_the_last_calibration_bin() -> None:
+    # Surely wrong, and 0.95 and right: half of the bin right, 0.975 sure.
+    scores = ClassificationScores(["a", "b"])
+    scores.update(torch.tensor([[1, 0], [0.95, 0.05]]), torch.tensor([1, 0]))
+    assert scores.compute()["ece"] == pytest.approx(0.475)
+
+
+def test_the_calibration_error_of_many_items_is_summed_in_double_precision() -> None:
+    found = _scored([0] * 100_000, [0] * 90_000 + [1] * 10_000, ["a", "b"])
+    assert found["ece"] == pytest.approx(0, abs=1e-7)  # what single precision leaves of 0.9
+    assert found["accuracy"] == 0.9
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -231,6 +243,17 @@ def test_multi_label_without_any_label_anywhere() -> None:
     assert (found["accuracy"], found["micro_f1"], found["macro_f1"]) == (1.0, 0.0, 0.0)
 
 
+def test_multi_label_data_may_have_one_label() -> None:
+    scores = ClassificationScores(["a"], multi_label=True)
+    scores.update(torch.tensor([[0.9], [0.8], [0.2]]), torch.tensor([[1.0], [0.0], [1.0]]))
+    found = scores.compute()
+    assert found["accuracy"] == 1 / 3
+    assert found["micro_f1"] == found["macro_f1"] == 0.5
+    assert found["per_class"] == [
+        {"label": "a", "precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 2}
+    ]
+
+
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_no_items_are_the_users_mistake(multi_label: bool) -> None:
     with pytest.raises(UserError, match="the data is empty"):
@@ -241,6 +264,11 @@ def test_a_probability_that_is_not_a_number_is_refused() -> None:
     scores = ClassificationScores(["a", "b"])
     with pytest.raises(UserError, match="not a number"):
         scores.update(torch.tensor([[float("nan"), 0.5]]), torch.tensor([0]))
+
+
+def test_logits_are_a_bug() -> None:
+    with pytest.raises(AssertionError, match="no probability"):
+        ClassificationScores(["a", "b"]).update(torch.tensor([[-0.5, 1.5]]), torch.tensor([1]))
 
 
 @pytest.mark.parametrize("target", [-1, 2])
