@@ -6,7 +6,8 @@ decided here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from operator import index
+from typing import Literal, SupportsIndex, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 
@@ -164,7 +165,9 @@ def layout(
         ("stride", stride, 0),
         ("pad_to_multiple_of", pad_to_multiple_of, 1),
     ):
-        if value is not None and (not isinstance(value, int) or value < least):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least
+        ):
             raise UserError(f"{name} {value!r}: must be a whole number from {least}")
     if cut is None and pad != "max_length":
         if max_length is not None:

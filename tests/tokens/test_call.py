@@ -1,0 +1,275 @@
+"""What a call returns equals what the reference's call returns, option by option."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from heedful.errors import UserError
+from heedful.tokens import BertTokenizer, Encoding
+
+ONE = "A café, isn't it? 北京 [MASK] unaffable"
+OTHER = "No.\tIt was Müller's"
+LONG = "the quick brown fox jumps over the lazy dog and nobody minds at all " * 6
+TEXTS = [ONE, "", LONG, "x", " \n "]
+PAIRS = [OTHER, LONG, "short one", "", "y z"]
+WORDS = [["Hello", "unaffable", "", "U.N.", "[SEP]x"], [], ["x"]]
+MORE_WORDS = [["Où", "北京"], ["a"], ["b", "c", "d"]]
+
+EVERYTHING: dict[str, Any] = {
+    "return_offsets_mapping": True,
+    "return_special_tokens_mask": True,
+    "return_length": True,
+    "return_token_type_ids": True,
+    "return_attention_mask": True,
+}
+
+
+def _assert_same(ours: Encoding, theirs: Any) -> None:
+    """Compare all items, and what can be asked of each row."""
+    assert list(ours) == [name for name in ours if name in theirs]
+    assert set(ours) == set(theirs)
+    for name in theirs:
+        expected = theirs[name]
+        found = ours[name]
+        if isinstance(expected, torch.Tensor | np.ndarray):
+            assert type(found) is type(expected)
+            assert found.dtype == expected.dtype
+            assert found.shape == expected.shape
+            expected, found = expected.tolist(), found.tolist()
+        assert found == expected, name
+    for row, encoding in enumerate(theirs.encodings):
+        assert ours.word_ids(row) == encoding.word_ids
+        assert ours.sequence_ids(row) == encoding.sequence_ids
+        assert ours.tokens(row) == encoding.tokens
+
+
+CUTS: list[dict[str, Any]] = [
+    {},
+    {"truncation": True},
+    {"truncation": True, "max_length": 8},
+    {"truncation": "longest_first", "max_length": 16, "stride": 2},
+    {"truncation": "only_first", "max_length": 104},
+    {"truncation": "do_not_truncate"},
+]
+PADS: list[dict[str, Any]] = [
+    {},
+    {"padding": True},
+    {"padding": "longest", "pad_to_multiple_of": 8},
+    {"padding": "do_not_pad"},
+]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "special", "cut", "pad"), list(product((False, True), (True, False), CUTS, PADS))
+)
+def test_many_texts(
+    uncased: BertTokenizer,
+    reference: Any,
+    pairs: bool,
+    special: bool,
+    cut: dict[str, Any],
+    pad: dict[str, Any],
+) -> None:
+    options = {**cut, **pad, **EVERYTHING, "add_special_tokens": special}
+    text_pair = PAIRS if pairs else None
+    for overflow in (False, True):
+        options["return_overflowing_tokens"] = overflow
+        _assert_same(uncased(TEXTS, text_pair, **options), reference(TEXTS, text_pair, **options))
+
+
+@pytest.mark.parametrize("stride", [0, 1, 4])
+@pytest.mark.parametrize("max_length", [24, 31, 40])
+@pytest.mark.parametrize("truncation", ["longest_first", "only_second", "only_first"])
+def test_windows_of_pairs(
+    uncased: BertTokenizer, reference: Any, truncation: str, max_length: int, stride: int
+) -> None:
+    question, context = "who minds the lazy dog?", LONG
+    if truncation == "only_first":
+        question, context = context, question
+    options = {
+        "truncation": truncation,
+        "max_length": max_length,
+        "stride": stride,
+        "return_overflowing_tokens": True,
+        "padding": "max_length",
+        **EVERYTHING,
+    }
+    questions, contexts = [question, "x"], [context, "y"]
+    ours = uncased(questions, contexts, **options)
+    _assert_same(ours, reference(questions, contexts, **options))
+    assert len(ours["input_ids"]) > 3
+    # Windows of both texts at once.
+    _assert_same(
+        uncased([LONG], [LONG], **(options | {"truncation": True})),
+        reference([LONG], [LONG], **(options | {"truncation": True})),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"padding": True, "return_tensors": "pt"},
+        {"padding": "max_length", "max_length": 20, "truncation": True},
+        {"truncation": True, "max_length": 5, "stride": 1, "return_overflowing_tokens": True},
+    ],
+)
+def test_texts_given_as_words(
+    uncased: BertTokenizer, reference: Any, options: dict[str, Any]
+) -> None:
+    options = {**options, **EVERYTHING, "is_split_into_words": True}
+    _assert_same(uncased(WORDS, **options), reference(WORDS, **options))
+    _assert_same(uncased(WORDS[0], **options), reference(WORDS[0], **options))
+    if "stride" not in options:
+        _assert_same(uncased(WORDS, MORE_WORDS, **options), reference(WORDS, MORE_WORDS, **options))
+
+
+@pytest.mark.parametrize("tensors", [None, "pt", "np"])
+@pytest.mark.parametrize("pair", [None, OTHER])
+def test_one_text(uncased: BertTokenizer, reference: Any, pair: str | None, tensors: Any) -> None:
+    _assert_same(
+        uncased(ONE, pair, return_tensors=tensors, **EVERYTHING),
+        reference(ONE, pair, return_tensors=tensors, **EVERYTHING),
+    )
+    windows: dict[str, Any] = {
+        "max_length": 14,
+        "truncation": True,
+        "return_overflowing_tokens": True,
+        "padding": True,
+        "return_tensors": tensors,
+    }
+    _assert_same(
+        uncased(LONG, pair, **windows, **EVERYTHING), reference(LONG, pair, **windows, **EVERYTHING)
+    )
+
+
+def test_a_list_of_pairs(uncased: BertTokenizer, reference: Any) -> None:
+    pairs = list(zip(TEXTS, PAIRS, strict=True))
+    _assert_same(uncased(pairs, **EVERYTHING), reference(pairs, **EVERYTHING))
+
+
+def test_items_that_were_not_asked_for_are_left_out(uncased: BertTokenizer, reference: Any) -> None:
+    options: dict[str, Any] = {"return_token_type_ids": False, "return_attention_mask": False}
+    _assert_same(uncased(TEXTS, **options), reference(TEXTS, **options))
+    _assert_same(uncased(TEXTS), reference(TEXTS))
+
+
+def test_known_ids(uncased: BertTokenizer) -> None:
+    assert uncased.encode("PyTorch is a great framework for NLP") == [
+        101, 1052, 22123, 2953, 2818, 2003, 1037, 2307, 7705, 2005, 17953, 2361, 102,
+    ]  # fmt: skip
+    assert uncased.encode("I like natural language progressing!") == [
+        101, 1045, 2066, 3019, 2653, 27673, 999, 102,
+    ]  # fmt: skip
+
+
+def test_encode_and_tokenize(uncased: BertTokenizer, reference: Any) -> None:
+    assert uncased.encode(ONE, OTHER) == reference.encode(ONE, OTHER)
+    cut: dict[str, Any] = {"truncation": True, "max_length": 7}
+    assert uncased.encode(ONE, **cut) == reference.encode(ONE, **cut)
+    assert uncased.encode(ONE, add_special_tokens=False) == uncased.encode_batch([ONE])[0]
+    words = ["Où", "unaffable"]
+    assert uncased.encode(words, is_split_into_words=True) == reference.encode(
+        words, is_split_into_words=True
+    )
+    assert uncased.tokenize(ONE) == reference.tokenize(ONE)
+
+
+def test_build_inputs_does_what_calls_do(uncased: BertTokenizer) -> None:
+    first, second = uncased.encode_batch([ONE, OTHER])
+    one, pair = uncased(ONE), uncased(ONE, OTHER)
+    assert uncased.build_inputs(first) == (one.input_ids, one.token_type_ids)
+    assert uncased.build_inputs(first, second) == (pair.input_ids, pair.token_type_ids)
+    assert len(one.input_ids) == len(first) + uncased.num_special_tokens()
+    assert len(pair.input_ids) == len(first) + len(second) + uncased.num_special_tokens(pair=True)
+
+
+def test_no_text_is_cut_unasked(toy: BertTokenizer) -> None:
+    text = "hello " * 100
+    assert len(toy(text).input_ids) == 102
+    assert len(toy([text, "a"], padding=True).input_ids[1]) == 102
+    assert len(toy(text, padding="max_length", max_length=20).input_ids) == 102
+    assert len(toy(text, truncation=True).input_ids) == 16  # model_max_length
+
+
+def test_an_empty_second_text_is_a_second_text_alone_too(toy: BertTokenizer) -> None:
+    # The reference counts it as one in a batch and as none in a single call.
+    assert toy("a", "").input_ids == toy(["a"], [""]).input_ids[0] == toy.build_inputs([11], [])[0]
+
+
+def test_no_texts_make_no_rows(toy: BertTokenizer) -> None:
+    assert dict(toy([], padding=True)) == {
+        "input_ids": [],
+        "token_type_ids": [],
+        "attention_mask": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("a",), {"padding": "longst"}, "did you mean 'longest'"),
+        (("a",), {"padding": 3}, "padding 3; allowed"),
+        (("a",), {"truncation": "first_only"}, "truncation 'first_only'"),
+        (("a",), {"truncation": True, "max_length": 1}, "the 2 special tokens of a row do not fit"),
+        (("a",), {"truncation": True, "max_length": -1}, "max_length -1: must be a whole number"),
+        (("a",), {"truncation": True, "max_length": 7.5}, "max_length 7.5: must be a whole number"),
+        (("a",), {"truncation": True, "max_length": True}, "max_length True: must be a whole"),
+        (("a",), {"max_length": 8}, "max_length 8 alone changes nothing"),
+        (("a",), {"padding": True, "max_length": 8}, "max_length 8 alone changes nothing"),
+        (("a",), {"stride": -1}, "stride -1: must be a whole number from 0"),
+        (("a",), {"pad_to_multiple_of": 0}, "pad_to_multiple_of 0: must be"),
+        (("a a a a",), {"truncation": True, "max_length": 4, "stride": 2}, "stride 2 is not below"),
+        (
+            ("a",),
+            {"truncation": True, "padding": True, "max_length": 9, "pad_to_multiple_of": 8},
+            "max_length 9 is not a multiple of pad_to_multiple_of 8",
+        ),
+        (("a a a",), {"truncation": "only_second", "max_length": 3}, "there is no second text"),
+        (
+            ("a a a a", "a"),
+            {"truncation": "only_second", "max_length": 7},
+            "the first text alone has 4 tokens and a row has room for 4 of both",
+        ),
+        (
+            ("a", "a a a a"),
+            {"truncation": "only_first", "max_length": 7},
+            "the second text alone has 4 tokens and a row has room for 4 of both",
+        ),
+        ((["a", "a a"],), {"return_tensors": "pt"}, "rows of 3 to 4 tokens make no tensor"),
+        ((["a"],), {"return_tensors": "tf"}, "return_tensors 'tf': must be 'pt', 'np' or None"),
+        ((3,), {}, "text is a int: must be text"),
+        ((None,), {}, "text is None: must be text"),
+        ((["a", 3],), {}, "text 1 is a int: must be text"),
+        ((["a", ["b"]],), {}, "text 1 is a list: must be text; for words give is_split_into_words"),
+        ((["a", "b"], "c"), {}, "text_pair: str for a list of 2 texts"),
+        ((["a", "b"], ["c"]), {}, "text_pair: 1 texts for a list of 2 texts"),
+        (("a", ["b"]), {}, "text_pair is a list: must be text"),
+        ((["a", None],), {"is_split_into_words": True}, "text, word 1 is None: must be text"),
+        (("a",), {"is_split_into_words": True}, "text is a str: must be a list of words"),
+    ],
+)
+def test_what_a_call_refuses(
+    toy: BertTokenizer, arguments: tuple[Any, ...], options: Mapping[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        toy(*arguments, **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_truncation_needs_to_know_a_length(toy: BertTokenizer) -> None:
+    unknown = BertTokenizer(toy.vocabulary)
+    with pytest.raises(UserError, match="give max_length"):
+        unknown("a", truncation=True)
+    with pytest.raises(UserError, match="give max_length"):
+        unknown("a", padding="max_length")
+
+
+def test_a_misspelt_keyword_is_an_error(toy: BertTokenizer) -> None:
+    with pytest.raises(TypeError, match="truncate"):
+        toy("a", truncate=True)  # type: ignore[call-arg]
