@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful.tokens.characters import KEPT_MARK_CLASSES, MARKS, decomposition
+from heedful.tokens.characters import KEPT_MARK_CLASSES, MARKS, MOVABLE, decomposition
 from heedful.tokens.normalize import Normalizer
 
 EXHAUSTIVE = "HEEDFUL_SWEEP" in os.environ
@@ -75,6 +75,13 @@ def test_canonical_order_of_kept_marks_is_that_of_the_reference() -> None:
     for first, second in product(KEPT_MARK_CLASSES, repeat=2):
         text = f"a{chr(first)}{chr(second)}"
         assert ours.words(text) == theirs(text)
+
+
+def test_every_character_that_decomposes_into_one_that_is_moved_is_known() -> None:
+    found = {
+        code for code in CODES if set(decomposition(chr(code))) & set(map(chr, KEPT_MARK_CLASSES))
+    }
+    assert found == MOVABLE
 
 
 def test_what_python_is_asked_about_is_older_than_any_python_we_run_on() -> None:

@@ -127,6 +127,9 @@ They are spacing marks, and marks of Unicode 9, which its decomposition knows an
 Unicode 8 do not.
 """
 
+MOVABLE = frozenset({*KEPT_MARK_CLASSES, *_Ranges("1D15E-1D164 1D1BB-1D1C0")})
+"""Characters that are, or decompose into, one that canonical order moves and that is kept."""
+
 _SUPPLEMENTARY_COMPOSED = _Ranges(
     "1109A 1109C 110AB 1134B-1134C 114BB-114BC 114BE 115BA-115BB 1D15E-1D164 1D1BB-1D1C0 "
     "2F800-2FA1D"

@@ -83,6 +83,9 @@ def read_settings(folder: Path, given: Settings) -> Settings:
             found[key] = _typed(path, config, key, kinds)
     if (found["model_max_length"] or 0) >= _LARGEST_LENGTH:
         found["model_max_length"] = None
+    if found["clean_up_tokenization_spaces"] is None and (folder / COMPILED).is_file():
+        # What is not said means something else to the reference where it reads tokenizer.json.
+        found["clean_up_tokenization_spaces"] = False
     compiled = _read(folder / COMPILED).get("normalizer")
     for key, compiled_key in _COMPILED_KEYS.items():
         if found[key] is None:

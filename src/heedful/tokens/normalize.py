@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 
 from heedful.tokens.characters import (
     IDEOGRAPHS,
-    KEPT_MARK_CLASSES,
     MARKS,
+    MOVABLE,
     PUNCTUATION,
     REMOVED,
     SPACES,
@@ -23,7 +23,7 @@ from heedful.tokens.characters import (
 
 _MAX_TABLE = 20_000  # characters remembered in a table; a text may hold all 1.1 million
 _ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z ]").findall
-_KEPT_MARK = re.compile(f"[{''.join(map(chr, KEPT_MARK_CLASSES))}]")
+_FIND_MOVABLE = re.compile(f"[{''.join(map(chr, MOVABLE))}]").search
 
 Sourced = tuple[str, int]
 """A character and the index of the character of the text that it came from."""
@@ -104,7 +104,7 @@ class Normalizer:
     def _fold_words(self, text: str) -> list[str]:
         if text.isascii() and text.isprintable():  # so no control is in it, nor a space but U+0020
             return _ASCII_WORDS(text.lower() if self._lower_case else text)
-        if self._strip_accents and _KEPT_MARK.search(text):
+        if self._strip_accents and _FIND_MOVABLE(text):
             return [word for word, _ in self.sourced_words(text)]
         return text.translate(self._fold).split()
 
@@ -123,7 +123,7 @@ class Normalizer:
         return words
 
     def _fold_sourced(self, characters: list[Sourced]) -> list[Sourced]:
-        if self._strip_accents and any(ord(char) in KEPT_MARK_CLASSES for char, _ in characters):
+        if self._strip_accents and any(ord(char) in MOVABLE for char, _ in characters):
             cleaned = _replaced(self._clean, characters)
             parts = [(part, at) for char, at in cleaned for part in decomposition(char)]
             characters = _in_canonical_order(parts)

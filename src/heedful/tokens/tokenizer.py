@@ -58,7 +58,7 @@ class BertTokenizer:
         tokenize_chinese_chars: bool = True,
         never_split: Collection[str] = (),
         model_max_length: int | None = None,
-        clean_up_tokenization_spaces: bool = False,
+        clean_up_tokenization_spaces: bool = True,
     ) -> None:
         if isinstance(vocab_file, Vocabulary):
             self.vocabulary = vocab_file
@@ -141,7 +141,7 @@ class BertTokenizer:
             tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
             never_split=chosen.never_split or (),
             model_max_length=chosen.model_max_length,
-            clean_up_tokenization_spaces=bool(chosen.clean_up_tokenization_spaces),
+            clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -1,0 +1,216 @@
+"""Folders of the reference are read as it reads them, and ours by it; conflicts are told."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TEXTS = ["Émile, ЁЛКА [MASK] 北京", "<e1> The U.N. isn't", ""]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a vocabulary and nothing else."""
+    tokens = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,'北京Éé"]
+    tokens += [f"##{token}" for token in tokens[5:]]
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+    return path
+
+
+def _config(folder: Path, name: str = "tokenizer_config.json", **values: Any) -> None:
+    (folder / name).write_text(json.dumps(values))
+
+
+def _same(ours: BertTokenizer, theirs: Any) -> None:
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text)
+        assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text))
+    for name in ("unk_token_id", "sep_token_id", "pad_token_id", "cls_token_id", "mask_token_id"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert sorted(ours.all_special_ids) == sorted(theirs.all_special_ids)
+    assert len(ours) == len(theirs)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"do_lower_case": False},
+        {"do_lower_case": True, "strip_accents": False},
+        {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
+        {"model_max_length": 77, "clean_up_tokenization_spaces": True, "padding_side": "right"},
+        {"model_max_length": 1000000000000000019884624838656, "tokenizer_class": "BertTokenizer"},
+        {"do_basic_tokenize": True, "never_split": None, "name_or_path": "x", "anything": [1]},
+        {
+            "cls_token": "A",
+            "sep_token": {"__type": "AddedToken", "content": "B", "normalized": False},
+        },
+    ],
+)
+def test_a_folder_is_read_as_by_the_reference(
+    folder: Path, tmp_path: Path, reference: Any, config: dict[str, Any]
+) -> None:
+    _config(folder, **config)
+    ours = BertTokenizer.from_pretrained(folder)
+    theirs = type(reference).from_pretrained(folder)
+    _same(ours, theirs)
+    known = theirs.model_max_length if theirs.model_max_length < 10**20 else None
+    assert ours.model_max_length == known
+
+    ours.save_pretrained(tmp_path / "ours")
+    _same(ours, type(reference).from_pretrained(tmp_path / "ours"))
+    again = BertTokenizer.from_pretrained(tmp_path / "ours")
+    _same(again, theirs)
+    assert again.model_max_length == known
+
+    # With tokenizer.json beside the other files, and as the newest releases write it: alone.
+    theirs.save_pretrained(tmp_path / "theirs")
+    _same(BertTokenizer.from_pretrained(tmp_path / "theirs"), theirs)
+    (tmp_path / "theirs" / "vocab.txt").unlink()
+    _same(BertTokenizer.from_pretrained(tmp_path / "theirs"), theirs)
+
+
+def test_arguments_win_over_the_folder(folder: Path, reference: Any) -> None:
+    _config(folder, do_lower_case=True, strip_accents=True, never_split=["U.N."])
+    changed: dict[str, Any] = {
+        "do_lower_case": False,
+        "strip_accents": False,
+        "tokenize_chinese_chars": False,
+        "model_max_length": 9,
+    }
+    ours = BertTokenizer.from_pretrained(folder, never_split=(), **changed)
+    _same(ours, type(reference).from_pretrained(folder, **changed))
+    assert ours.model_max_length == 9
+    assert ours.never_split == ()
+    assert BertTokenizer.from_pretrained(folder).never_split == ("U.N.",)
+    with pytest.raises(TypeError, match="lowercase"):
+        BertTokenizer.from_pretrained(folder, lowercase=False)  # type: ignore[call-arg]
+
+
+def test_added_tokens_come_behind_the_vocabulary(
+    folder: Path, tmp_path: Path, reference: Any
+) -> None:
+    theirs = type(reference).from_pretrained(folder)
+    theirs.add_special_tokens({"additional_special_tokens": ["<e1>", "[EVENT]"]})
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = BertTokenizer.from_pretrained(tmp_path / "theirs")
+    _same(ours, theirs)
+    assert ours.encode("x<e1>y", add_special_tokens=False)[1] == len(ours) - 2
+    for name in ("tokenizer.json", "added_tokens.json"):
+        (tmp_path / "theirs" / name).unlink()
+        _same(BertTokenizer.from_pretrained(tmp_path / "theirs"), theirs)
+    ours.save_pretrained(tmp_path / "ours")
+    _same(BertTokenizer.from_pretrained(tmp_path / "ours"), theirs)
+    _same(ours, type(reference).from_pretrained(tmp_path / "ours"))
+
+
+def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> None:
+    size = len((folder / "vocab.txt").read_text().splitlines())
+    _config(folder, "added_tokens.json", **{"<e1>": size})
+    with pytest.raises(UserError, match="'<e1>' is not a special token"):
+        BertTokenizer.from_pretrained(folder)
+    _config(folder, "special_tokens_map.json", additional_special_tokens=["<e1>"])
+    assert BertTokenizer.from_pretrained(folder).encode("<e1>")[1] == size
+    _config(folder, "added_tokens.json", **{"<e1>": size + 3})
+    with pytest.raises(UserError, match=f"has id {size + 3}; its vocabulary has only {size}"):
+        BertTokenizer.from_pretrained(folder)
+
+
+def _added(**changed: Any) -> dict[str, Any]:
+    return {"added_tokens_decoder": {"5": {"content": "a", "special": True} | changed}}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"tokenizer_config": {"do_lower_case": "no"}}, "do_lower_case 'no' is a str"),
+        ({"tokenizer_config": {"model_max_length": "512"}}, "model_max_length '512' is a str"),
+        ({"tokenizer_config": {"never_split": "abc"}}, "never_split 'abc' is a str"),
+        ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize False"),
+        ({"tokenizer_config": {"truncation_side": "left"}}, "truncation_side 'left'"),
+        ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizerFast"}}, "RobertaTokenizerFast"),
+        ({"tokenizer_config": _added(lstrip=True)}, "'a' has lstrip: not supported"),
+        ({"tokenizer_config": _added(special=False)}, "'a' has special=false: not supported"),
+        ({"tokenizer_config": _added(content="Z")}, "'Z' has id 5; its vocabulary has 'a' there"),
+        (
+            {"tokenizer_config": {"do_lower_case": True}, "tokenizer": {"lowercase": False}},
+            "says do_lower_case True, tokenizer.json beside it says lowercase False",
+        ),
+        (
+            {"tokenizer_config": {"cls_token": "a"}, "special_tokens_map": {"cls_token": "b"}},
+            "says cls_token 'a', special_tokens_map.json beside it says 'b'",
+        ),
+        ({"special_tokens_map": {"cls_token": "[cls]"}}, r"the cls_token '\[cls\]' is not in it"),
+    ],
+)
+def test_what_a_folder_may_not_say(
+    folder: Path, files: dict[str, dict[str, Any]], message: str
+) -> None:
+    for name, values in files.items():
+        if name == "tokenizer":
+            values = {"normalizer": {"type": "BertNormalizer", **values}}
+        _config(folder, f"{name}.json", **values)
+    with pytest.raises(UserError, match=message) as caught:
+        BertTokenizer.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_argument_settles_a_conflict(folder: Path) -> None:
+    _config(folder, do_lower_case=True)
+    _config(folder, "tokenizer.json", normalizer={"type": "BertNormalizer", "lowercase": False})
+    assert not BertTokenizer.from_pretrained(folder, do_lower_case=False).do_lower_case
+
+
+def test_what_only_one_file_says_counts(folder: Path) -> None:
+    # The reference would take the default, lower case, over what tokenizer.json says.
+    _config(folder, "tokenizer.json", normalizer={"type": "BertNormalizer", "lowercase": False})
+    assert not BertTokenizer.from_pretrained(folder).do_lower_case
+
+
+def test_two_vocabularies_have_to_be_one(folder: Path) -> None:
+    model = {"type": "WordPiece", "vocab": {"[PAD]": 0, "b": 5}}
+    _config(folder, "tokenizer.json", model=model)
+    with pytest.raises(UserError, match=r"'b' is not on that line of vocab\.txt"):
+        BertTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"vocab": {"[PAD]": 0, "b": 5}}, "are not 0 to 1"),
+        ({"vocab": {"[PAD]": 0}, "continuing_subword_prefix": "@@"}, "subword_prefix '@@'"),
+        ({"vocab": {"[PAD]": 0}, "max_input_chars_per_word": 50}, "chars_per_word 50"),
+        ({"vocab": {}}, "vocab.txt: no such file"),
+    ],
+)
+def test_a_vocabulary_in_tokenizer_json_alone(
+    folder: Path, model: dict[str, Any], message: str
+) -> None:
+    (folder / "vocab.txt").unlink()
+    _config(folder, "tokenizer.json", model={"type": "WordPiece", **model})
+    with pytest.raises(UserError, match=message):
+        BertTokenizer.from_pretrained(folder)
+
+
+def test_saving_without_a_mask(tmp_path: Path) -> None:
+    BertTokenizer(Vocabulary(SPECIAL[:4])).save_pretrained(tmp_path / "a" / "b")
+    assert BertTokenizer.from_pretrained(tmp_path / "a" / "b").mask_token_id is None
+
+
+def test_special_tokens_are_saved(tmp_path: Path) -> None:
+    special = SpecialTokens(unk_token="u", additional_special_tokens=("x", "y"))
+    ours = BertTokenizer(Vocabulary([*SPECIAL, "u", "x", "y"], special), never_split=["U.N."])
+    ours.save_pretrained(tmp_path)
+    again = BertTokenizer.from_pretrained(tmp_path)
+    assert again.vocabulary.special == special
+    assert again.never_split == ("U.N.",)
+    shutil.copy(tmp_path / "tokenizer_config.json", tmp_path / "special_tokens_map.json")
+    assert BertTokenizer.from_pretrained(tmp_path).vocabulary.special == special
