@@ -9,6 +9,7 @@ from heedful.batches import Record, Text
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.tasks import classify
+from heedful.training.progress import counted
 
 METRICS = "metrics.json"
 
@@ -42,7 +43,7 @@ def evaluate(
     run: Path, data: Sequence[Path], columns: ColumnSettings, predictor: Predictor
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``."""
-    records = classify.read(data, columns.columns(), columns.format)
+    records = counted(classify.read(data, columns.columns(), columns.format), "texts evaluated")
     scores = {"data": [str(path) for path in data], **score_records(predictor, records)}
     files.write_json(run / METRICS, scores)
     return scores

@@ -23,6 +23,7 @@ from heedful.training.device import choose_device, choose_precision, keep_big_bu
 from heedful.training.fit import Job, Outcome, fit, open_run
 from heedful.training.loop import Work
 from heedful.training.optimize import adamw
+from heedful.training.progress import counted
 from heedful.training.schedule import schedule
 
 
@@ -95,7 +96,7 @@ def train_classify(
         encoded = classify.encode(
             read(data.train), tokenizer, labels, max_length=max_length, rule=data.long_text
         )
-        write_store(store_folder / "train.arrow", cut.examples(encoded))
+        write_store(store_folder / "train.arrow", cut.examples(counted(encoded, "texts tokenized")))
         if cut.texts:
             say(
                 f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "

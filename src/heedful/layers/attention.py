@@ -148,17 +148,22 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(width, width)
 
     def forward(
-        self, hidden: Tensor, mask: Tensor | None, need_weights: bool
+        self, hidden: Tensor, mask: Tensor | None, need_weights: bool, only_first: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the mixed values, shape (B, S, D), and the weights, shape (B, H, S, S), or None.
+        """Return the mixed values, shape (B, S, D), and the weights, shape (B, H, S, T), or None.
 
         Args:
-            hidden: shape (B, S, D).
-            mask: bool, broadcastable to (B, H, S, S); None lets every query attend to all.
+            hidden: shape (B, T, D).
+            mask: bool, broadcastable to (B, H, T, T); None lets every query attend to all.
             need_weights: whether to return the weights.
+            only_first: whether only the first token is a query: S is 1, else T.
         """
+        queries = hidden
+        if only_first:
+            queries = hidden[:, :1]
+            mask = None if mask is None else mask[..., :1, :]
         mixed, weights = attend(
-            self._split(self.query(hidden)),
+            self._split(self.query(queries)),
             self._split(self.key(hidden)),
             self._split(self.value(hidden)),
             mask=mask,

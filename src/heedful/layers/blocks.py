@@ -2,7 +2,7 @@
 
 The attributes are named so that a state dict has the reference's names.
 
-Shapes: B batch, H heads, S length, D model width.
+Shapes: B batch, H heads, T length, S length of what is computed, D model width.
 """
 
 from torch import Tensor, nn
@@ -53,11 +53,11 @@ class Attention(nn.Module):
         self.output = AddNorm(width, width, eps, dropout)
 
     def forward(
-        self, hidden: Tensor, mask: Tensor | None, need_weights: bool
+        self, hidden: Tensor, mask: Tensor | None, need_weights: bool, only_first: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return shape (B, S, D), and the weights, shape (B, H, S, S), or None."""
-        mixed, weights = self.self(hidden, mask, need_weights)
-        return self.output(mixed, hidden), weights
+        """Return shape (B, S, D), and the weights, shape (B, H, S, T), or None; see ``Block``."""
+        mixed, weights = self.self(hidden, mask, need_weights, only_first)
+        return self.output(mixed, hidden[:, : mixed.shape[1]]), weights
 
 
 class Block(nn.Module):
@@ -96,14 +96,15 @@ class Block(nn.Module):
         self.output = AddNorm(inner_width, width, eps, dropout)
 
     def forward(
-        self, hidden: Tensor, mask: Tensor | None, need_weights: bool
+        self, hidden: Tensor, mask: Tensor | None, need_weights: bool, only_first: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Return shape (B, S, D), and the weights, shape (B, H, S, S), or None.
+        """Return shape (B, S, D), and the weights, shape (B, H, S, T), or None.
 
         Args:
-            hidden: shape (B, S, D).
-            mask: bool, broadcastable to (B, H, S, S); None lets every query attend to all.
+            hidden: shape (B, T, D).
+            mask: bool, broadcastable to (B, H, T, T); None lets every query attend to all.
             need_weights: whether to return the attention weights.
+            only_first: whether to compute the first token alone: S is 1, else T.
         """
-        attended, weights = self.attention(hidden, mask, need_weights)
+        attended, weights = self.attention(hidden, mask, need_weights, only_first)
         return self.output(self.intermediate(attended), attended), weights

@@ -59,5 +59,7 @@ class Embeddings(nn.Module):
             positions = self.position_embeddings.weight[:length]  # (S, D)
         else:
             positions = self.position_embeddings(position_ids)
-        dropped: Tensor = self.dropout(self.LayerNorm(vectors + types + positions))
+        # The tables may be kept wider than the weights that the layers compute with.
+        summed = (vectors + types + positions).to(self.LayerNorm.weight.dtype)
+        dropped: Tensor = self.dropout(self.LayerNorm(summed))
         return dropped

@@ -39,7 +39,13 @@ class Encoder(nn.Module):
         )
 
     def forward(
-        self, hidden: Tensor, mask: Tensor | None, *, need_weights: bool, recompute: bool
+        self,
+        hidden: Tensor,
+        mask: Tensor | None,
+        *,
+        need_weights: bool,
+        recompute: bool,
+        only_first: bool,
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
         """Return what goes into the first block and comes out of each, and each one's weights.
 
@@ -48,13 +54,17 @@ class Encoder(nn.Module):
             mask: bool, broadcastable to (B, H, S, S).
             need_weights: whether to return the attention weights.
             recompute: whether to keep only each block's input for the backward pass.
+            only_first: whether the last block computes the first token alone.
         """
         states, weights = [hidden], []
-        for block in self.layer:
+        for number, block in enumerate(self.layer, start=1):
+            first = only_first and number == len(self.layer)
             if recompute:
-                hidden, kept = checkpoint(block, hidden, mask, need_weights, use_reentrant=False)
+                hidden, kept = checkpoint(
+                    block, hidden, mask, need_weights, first, use_reentrant=False
+                )
             else:
-                hidden, kept = block(hidden, mask, need_weights)
+                hidden, kept = block(hidden, mask, need_weights, first)
             states.append(hidden)
             weights.append(kept)
         return tuple(states), tuple(weights)
@@ -116,6 +126,7 @@ class BertModel(nn.Module):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
+        only_first: bool = False,
     ) -> BertModelOutput:
         """Encode a batch.
 
@@ -128,6 +139,8 @@ class BertModel(nn.Module):
             inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
             output_attentions: whether to return the attention weights.
             output_hidden_states: whether to return what comes out of the embeddings and blocks.
+            only_first: whether the first token's last state is all that is wanted: the last block
+                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
 
         Raises:
             UserError: a shape, a type, or (where looking costs nothing) a value is wrong.
@@ -153,6 +166,7 @@ class BertModel(nn.Module):
             mask,
             need_weights=output_attentions,
             recompute=self.gradient_checkpointing and self.training,
+            only_first=only_first,
         )
         return BertModelOutput(
             last_hidden_state=states[-1],

@@ -83,6 +83,8 @@ class BertForSequenceClassification(nn.Module):
             inputs_embeds=inputs_embeds,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
+            # The classifier reads the first token; who asks for more gets every token's.
+            only_first=not (output_attentions or output_hidden_states),
         )
         logits = self.classifier(self.dropout(encoded.pooler_output))  # (B, C)
         loss = None

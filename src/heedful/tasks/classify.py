@@ -4,14 +4,14 @@ The functions of a task: read, encode, build, loss, decode, score.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import (
@@ -170,14 +170,17 @@ def class_weights(
 
 
 def loss(
-    model: nn.Module, batch: Batch, *, multi_label: bool, weights: Tensor | None
+    forward: Callable[..., Any], batch: Batch, *, multi_label: bool, weights: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum of the batch's losses and the weight to divide it by."""
-    logits = model(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        token_type_ids=batch.token_type_ids,
-    ).logits
+    """Return the sum of the batch's losses and the weight to divide it by.
+
+    Args:
+        forward: the model, or what calls it.
+        batch: with labels.
+        multi_label: whether each label is a decision of its own.
+        weights: of the classes. Shape (labels,).
+    """
+    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
     assert batch.labels is not None
     if multi_label:
         return losses.binary_cross_entropy(logits, batch.labels, class_weights=weights)

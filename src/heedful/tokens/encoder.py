@@ -141,38 +141,27 @@ class TextEncoder:
             return self._words[words[0]]
         return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
 
-    def _pieces_of(self, chunk: str) -> "_ChunkPieces":
+    def _pieces_of(self, chunk: str) -> _ChunkPieces:
         ids: list[int] = []
-        offsets: list[tuple[int, int]] = []
+        begins: list[int] = []
+        ends: list[int] = []
         words: list[int] = []
         start = count = 0
         for part, special in self._parts(chunk):
-            if special:
-                ids.append(self._special[part])
-                offsets.append((start, start + len(part)))
-                words.append(count)
+            whole = [(part, list(range(len(part))))]
+            for word, sources in whole if special else self._normalizer.sourced_words(part):
+                word_ids = (self._special[word],) if special else self._words[word]
+                ids += word_ids
+                begin = 0
+                for end in piece_ends([self._tokens[at] for at in word_ids], word):
+                    # Canonical order may have put a character before one that stood to its left.
+                    begins.append(start + min(sources[begin:end]))
+                    ends.append(start + max(sources[begin:end]) + 1)
+                    words.append(count)
+                    begin = end
                 count += 1
-            else:
-                for word, sources in self._normalizer.sourced_words(part):
-                    word_ids = self._words[word]
-                    ids += word_ids
-                    offsets += self._offsets(word, word_ids, sources, start)
-                    words += [count] * len(word_ids)
-                    count += 1
             start += len(part)
-        begins, ends = zip(*offsets, strict=True) if offsets else ((), ())
-        return _ChunkPieces(tuple(ids), begins, ends, tuple(words), len(ids), count)
-
-    def _offsets(
-        self, word: str, ids: Sequence[int], sources: Sequence[int], start: int
-    ) -> Iterator[tuple[int, int]]:
-        """Yield the slice that each piece of a word came from, in a text that is at ``start``."""
-        begin = 0
-        for end in piece_ends([self._tokens[at] for at in ids], word):
-            # Canonical order may have moved a character before one that stood to its left.
-            came_from = sources[begin:end]
-            yield start + min(came_from), start + max(came_from) + 1
-            begin = end
+        return _ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
 
     def _parts(self, text: str) -> Iterator[tuple[str, bool]]:
         """Cut a text before and after its special tokens; say of each part whether it is one."""

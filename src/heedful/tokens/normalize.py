@@ -7,7 +7,8 @@ their characters came from (the same table, character by character).
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, repeat
 
 from heedful.tokens.characters import (
     IDEOGRAPHS,
@@ -21,12 +22,14 @@ from heedful.tokens.characters import (
     lower,
 )
 
-_MAX_TABLE = 20_000  # characters remembered in a table; a text may hold all 1.1 million
+MAX_TABLE = 20_000
+"""Characters that a table remembers; a text may hold all 1.1 million."""
+
 _ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z ]").findall
 _FIND_MOVABLE = re.compile(f"[{''.join(map(chr, MOVABLE))}]").search
 
-Sourced = tuple[str, int]
-"""A character and the index of the character of the text that it came from."""
+Sourced = tuple[str, list[int]]
+"""A text, or word, and for each of its characters the index of the one that it came from."""
 
 
 class _Table(dict[int, str]):
@@ -37,7 +40,7 @@ class _Table(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         image = self._image(chr(code))
-        if len(self) < _MAX_TABLE:
+        if len(self) < MAX_TABLE:
             self[code] = image
         return image
 
@@ -108,58 +111,59 @@ class Normalizer:
             return [word for word, _ in self.sourced_words(text)]
         return text.translate(self._fold).split()
 
-    def sourced_words(self, text: str) -> list[tuple[str, list[int]]]:
-        """Return the words of a text, and for each of their characters the index of its source."""
-        characters = list(zip(text, range(len(text)), strict=True))
+    def sourced_words(self, text: str) -> Iterator[Sourced]:
+        """Yield the words of a text, and for each of their characters the index of its source."""
+        sources = list(range(len(text)))
         if not self._never_split:
-            return _joined(self._fold_sourced(characters))
-        words = []
-        for word, sources in _joined(_replaced(self._clean, characters)):
-            if word in self._never_split:
-                words.append((word, sources))
+            yield from _split(*self._fold_sourced(text, sources))
+            return
+        for run, places in _split(
+            *_replaced(map(self._clean.__getitem__, map(ord, text)), sources)
+        ):
+            if run in self._never_split:
+                yield run, places
             else:
-                run = list(zip(word, sources, strict=True))
-                words += _joined(self._fold_sourced(run))
-        return words
+                yield from _split(*self._fold_sourced(run, places))
 
-    def _fold_sourced(self, characters: list[Sourced]) -> list[Sourced]:
-        if self._strip_accents and any(ord(char) in MOVABLE for char, _ in characters):
-            cleaned = _replaced(self._clean, characters)
-            parts = [(part, at) for char, at in cleaned for part in decomposition(char)]
-            characters = _in_canonical_order(parts)
-        return _replaced(self._fold, characters)
+    def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
+        if self._strip_accents and _FIND_MOVABLE(text):
+            text, sources = _replaced(map(self._clean.__getitem__, map(ord, text)), sources)
+            text, sources = _replaced(map(decomposition, text), sources)
+            text, sources = _in_canonical_order(text, sources)
+        return _replaced(map(self._fold.__getitem__, map(ord, text)), sources)
 
 
-def _replaced(table: _Table, characters: list[Sourced]) -> list[Sourced]:
-    return [(image, source) for char, source in characters for image in table[ord(char)]]
+def _replaced(images: Iterable[str], sources: list[int]) -> Sourced:
+    """Put together what takes the place of each character of a text."""
+    images = list(images)
+    text = "".join(images)
+    return text, list(chain.from_iterable(map(repeat, sources, map(len, images))))
 
 
-def _joined(characters: list[Sourced]) -> list[tuple[str, list[int]]]:
-    """Join characters into words at the spaces between them."""
-    words: list[tuple[str, list[int]]] = []
+def _split(text: str, sources: list[int]) -> Iterator[Sourced]:
+    """Split a text at its spaces."""
     start = 0
-    text = "".join(char for char, _ in characters)
     for run in text.split(" "):
         if run:
-            words.append((run, [at for _, at in characters[start : start + len(run)]]))
+            yield run, sources[start : start + len(run)]
         start += len(run) + 1
-    return words
 
 
-def _in_canonical_order(characters: list[Sourced]) -> list[Sourced]:
+def _in_canonical_order(text: str, sources: list[int]) -> Sourced:
     """Sort each run of characters of a combining class above 0 by that class, keeping ties.
 
     ``unicodedata.normalize`` takes time quadratic in the length of a run, and knows marks that
     Unicode 9 did not.
     """
-    ordered: list[Sourced] = []
-    run: list[tuple[int, Sourced]] = []
-    for character in characters:
-        rank = combining_class(character[0])
+    ranks = list(map(combining_class, text))
+    order: list[int] = []
+    run: list[int] = []
+    for at, rank in enumerate(ranks):
         if rank:
-            run.append((rank, character))
-            continue
-        ordered += [moved for _, moved in sorted(run, key=lambda item: item[0])]
-        ordered.append(character)
-        run.clear()
-    return ordered + [moved for _, moved in sorted(run, key=lambda item: item[0])]
+            run.append(at)
+        else:
+            order += sorted(run, key=ranks.__getitem__)
+            order.append(at)
+            run.clear()
+    order += sorted(run, key=ranks.__getitem__)
+    return "".join([text[at] for at in order]), [sources[at] for at in order]

@@ -11,9 +11,10 @@ from heedful.settings import Precision as PrecisionName
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# <malloc.h>: how large a block must be to get its own mapping, and how much free memory at the
-# top of the heap is given back to the system.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+# <malloc.h>: how much free memory at the top of the heap is given back to the system, and how many
+# blocks may have a mapping of their own. (The threshold for such mappings cannot be raised above
+# 32 MiB, which the gradient of a vocabulary exceeds.)
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _KEPT_BYTES = 2**31 - 1
 
 
@@ -90,8 +91,9 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
 def keep_big_buffers() -> bool:
     """Ask the C allocator to keep freed memory instead of handing it back at every step.
 
-    glibc maps each block above a threshold anew and unmaps it when it is freed, so every step pays
-    a page fault for each 4 KiB of every activation. Returns whether the allocator took the hint.
+    glibc gives a large block a mapping of its own and takes the mapping away when it is freed, so
+    every step pays a page fault for each 4 KiB of its activations and gradients. Returns whether
+    the allocator took the hint.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -99,4 +101,4 @@ def keep_big_buffers() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES) and mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from heedful.batches import Batch, Positions, Step
 from heedful.errors import UserError
 from heedful.training.device import Precision
+from heedful.training.gradients import NarrowWeights, TableGradients, gradient_values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +28,7 @@ class Work:
     """Epoch to its plan; the same epoch gives the same plan."""
     fetch: Callable[[Positions], Batch]
     """Rows to a batch on the model's device."""
-    loss: Callable[[nn.Module, Batch], tuple[Tensor, Tensor]]
+    loss: Callable[[Callable[..., Any], Batch], tuple[Tensor, Tensor]]
     """Sum of the batch's losses, and the count (or weight) to divide it by."""
     count: Callable[[Batch], float]
     """That count, before anything is computed."""
@@ -91,6 +93,8 @@ def train(
     base_rates = [
         group.setdefault("initial_lr", group["lr"]) for group in work.optimizer.param_groups
     ]
+    tables = TableGradients(work.model)
+    narrow = NarrowWeights(work.model, precision.dtype) if precision.mixed else None
     plan = work.plan(position.epoch)
     while position.step < total_steps:
         if position.index == len(plan):
@@ -101,8 +105,9 @@ def train(
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
         batches = [work.fetch(rows) for rows in plan[position.index]]
-        loss = _accumulate(work, batches, precision, scaler)
-        norm = _update(work, scaler, clip) if math.isfinite(loss) else math.nan
+        with tables.sparse():
+            loss = _accumulate(work, batches, narrow, scaler)
+        norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan
         # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
         if not math.isfinite(loss) or (scaler is None and not math.isfinite(norm)):
             what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
@@ -129,40 +134,44 @@ def train(
 def _accumulate(
     work: Work,
     batches: Sequence[Batch],
-    precision: Precision,
+    narrow: NarrowWeights | None,
     scaler: torch.amp.GradScaler | None,
 ) -> float:
     """Add up the gradient of the mean loss over all micro-batches; return that mean."""
     work.model.train()
     work.optimizer.zero_grad(set_to_none=True)
+    if narrow:
+        narrow.renew()
     count = sum(work.count(batch) for batch in batches)
     total = 0.0
     for batch in batches:
-        device = batch.input_ids.device.type
-        with torch.autocast(device, dtype=precision.dtype, enabled=precision.mixed):
-            loss_sum, _ = work.loss(work.model, batch)
+        loss_sum, _ = work.loss(narrow.forward if narrow else work.model, batch)
         share = loss_sum / count
         total += share.item()
         if not math.isfinite(total):
             break
         torch.autograd.backward(scaler.scale(share) if scaler else share)
+        if narrow:
+            narrow.collect()
     return total
 
 
-def _update(work: Work, scaler: torch.amp.GradScaler | None, clip: float) -> float:
+def _update(
+    work: Work, tables: TableGradients, scaler: torch.amp.GradScaler | None, clip: float
+) -> float:
     """Clip the gradient and take the step; return the norm before clipping."""
     if scaler:
         scaler.unscale_(work.optimizer)
-    parameters = [p for p in work.model.parameters() if p.grad is not None]
-    norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-    value = norm.item()
-    if scaler is None and not math.isfinite(value):
-        return value
-    if clip and value > clip:
-        nn.utils.clip_grads_with_norm_(parameters, clip, norm)
-    if scaler:
-        scaler.step(work.optimizer)
-        scaler.update()
-    else:
-        work.optimizer.step()
-    return value
+    gradients = gradient_values(work.model)
+    norm = nn.utils.get_total_norm(gradients).item()
+    if scaler is None and not math.isfinite(norm):
+        return norm
+    if clip and norm > clip:
+        torch._foreach_mul_(gradients, clip / (norm + 1e-6))
+    with tables.dense():
+        if scaler:
+            scaler.step(work.optimizer)
+            scaler.update()
+        else:
+            work.optimizer.step()
+    return norm

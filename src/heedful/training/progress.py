@@ -1,7 +1,8 @@
 """A progress bar on standard error: silent when that is not a terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -14,6 +15,8 @@ from rich.progress import (
 )
 
 from heedful.training.loop import Done
+
+Item = TypeVar("Item")
 
 # The share of the newest step in the smoothed figures shown: about the last 20 steps.
 _NEWEST = 0.1
@@ -52,3 +55,20 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]
 
     with bar:
         yield show
+
+
+def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
+    """Pass items on and show how many have gone by; how many will come is not known."""
+    columns = (
+        TextColumn(what),
+        TextColumn("{task.completed:,.0f}"),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+    )
+    screen = console()
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(what, total=None, rate=0.0)
+        for item in items:
+            yield item
+            bar.advance(task)
+            bar.update(task, rate=bar.tasks[0].completed / max(bar.tasks[0].elapsed or 0, 1e-9))
