@@ -146,22 +146,29 @@ class TextEncoder:
         begins: list[int] = []
         ends: list[int] = []
         words: list[int] = []
-        start = count = 0
-        for part, special in self._parts(chunk):
-            whole = [(part, list(range(len(part))))]
-            for word, sources in whole if special else self._normalizer.sourced_words(part):
-                word_ids = (self._special[word],) if special else self._words[word]
-                ids += word_ids
-                begin = 0
-                for end in piece_ends([self._tokens[at] for at in word_ids], word):
-                    # Canonical order may have put a character before one that stood to its left.
-                    begins.append(start + min(sources[begin:end]))
-                    ends.append(start + max(sources[begin:end]) + 1)
-                    words.append(count)
-                    begin = end
-                count += 1
-            start += len(part)
+        count = 0
+        for word_ids, word, sources in self._sourced_words(chunk):
+            begin = 0
+            for end in piece_ends([self._tokens[at] for at in word_ids], word):
+                # Canonical order may have put a character before one that stood to its left.
+                begins.append(min(sources[begin:end]))
+                ends.append(max(sources[begin:end]) + 1)
+                begin = end
+            ids += word_ids
+            words += [count] * len(word_ids)
+            count += 1
         return _ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+
+    def _sourced_words(self, chunk: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
+        """Yield the ids, the text, and the places of the characters of each word of a chunk."""
+        start = 0
+        for part, special in self._parts(chunk):
+            if special:
+                yield (self._special[part],), part, list(range(start, start + len(part)))
+            else:
+                for word, sources in self._normalizer.sourced_words(part):
+                    yield self._words[word], word, [start + at for at in sources]
+            start += len(part)
 
     def _parts(self, text: str) -> Iterator[tuple[str, bool]]:
         """Cut a text before and after its special tokens; say of each part whether it is one."""
