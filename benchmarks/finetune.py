@@ -58,7 +58,12 @@ def heedful_arm() -> Iterator[Lap]:
     tokenizer = BertTokenizer.from_pretrained("minilm")
     model = classify.build("minilm", LABELS, multi_label=False, dropout=None, revision=None)
     encoded = classify.encode(
-        ag_news("train_pool"), tokenizer, LABELS, max_length=MAX_LENGTH, rule="head"
+        ag_news("train_pool"),
+        tokenizer,
+        LABELS,
+        multi_label=False,
+        max_length=MAX_LENGTH,
+        rule="head",
     )
     examples = [piece for text in encoded for piece in text.pieces]
     lengths = [len(example.ids) for example in examples]

@@ -22,6 +22,10 @@ MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
 MANIFEST = "manifest.json"
 
+# A pickle of protocol 2 to 5 starts so, and what `torch.save` writes is a zip file of pickles. Read
+# as the length of a header, either is far too large for any file.
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file of at most 64 MiB.
@@ -78,12 +82,12 @@ def _check_safetensors(path: Path) -> None:
             start = stream.read(8)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    if start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK"):
-        raise UserError(f"{path}: holds a pickle, not safetensors; pickles are never loaded")
     if len(start) < 8:
         raise UserError(f"{path}: {size} bytes, too short for a safetensors file")
     (header,) = struct.unpack("<Q", start)
     if header > MAX_HEADER_BYTES or header + 8 > size:
+        if start.startswith(_PICKLES):
+            raise UserError(f"{path}: holds a pickle, not safetensors; pickles are never loaded")
         raise UserError(
             f"{path}: its header claims {header:,} bytes of a file of {size:,}; "
             "the file is truncated or not a safetensors file"

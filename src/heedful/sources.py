@@ -93,7 +93,8 @@ def _hub_folder(name: str, revision: str | None) -> Path:
         raise UserError(
             f"no folder {name!r}; to fetch it as a hub name: pip install 'heedful[hub]'"
         ) from None
-    wanted = ["config.json", "model.safetensors", "vocab.txt", "*token*.json", "heedful.json"]
+    wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
+    wanted += ["*token*.json", "heedful.json"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:

@@ -27,7 +27,7 @@ def score_records(predictor: Predictor, records: Iterable[Record]) -> dict[str, 
 
     def texts() -> Iterator[Text]:
         for item in records:
-            truths.append(classify.targets(item, index))
+            truths.append(classify.targets(item, index, multi_label=record.multi_label))
             yield classify.text_of(item)
 
     for rows in predictor.probabilities(texts()):

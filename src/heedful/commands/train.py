@@ -66,7 +66,7 @@ def train_classify(
     weights = classify.class_weights(data.class_weights, labels, found)
     index = {label: number for number, label in enumerate(labels)}
     for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
-        classify.targets(item, index)
+        classify.targets(item, index, multi_label=multi_label)
 
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
@@ -94,7 +94,12 @@ def train_classify(
     try:
         cut = _Cut()
         encoded = classify.encode(
-            read(data.train), tokenizer, labels, max_length=max_length, rule=data.long_text
+            read(data.train),
+            tokenizer,
+            labels,
+            multi_label=multi_label,
+            max_length=max_length,
+            rule=data.long_text,
         )
         write_store(store_folder / "train.arrow", cut.examples(counted(encoded, "texts tokenized")))
         if cut.texts:

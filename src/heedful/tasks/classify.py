@@ -26,7 +26,8 @@ from heedful.batches import (
     read_records,
 )
 from heedful.errors import UserError, did_you_mean
-from heedful.models import BertForSequenceClassification
+from heedful.models import BertConfig, BertForSequenceClassification
+from heedful.sources import resolve
 from heedful.tokens import BertTokenizer
 
 if TYPE_CHECKING:
@@ -79,12 +80,18 @@ def order_labels(
     return labels
 
 
-def targets(record: Record, index: dict[str, int]) -> tuple[float, ...]:
+def targets(record: Record, index: dict[str, int], *, multi_label: bool) -> tuple[float, ...]:
     """Return the numbers of a record's labels.
 
     Raises:
-        UserError: a label that the model does not have, with file and line.
+        UserError: a label that the model does not have, or several where it gives one, with file
+            and line.
     """
+    if not multi_label and len(record.labels or ()) != 1:
+        raise UserError(
+            f"{record.source}, line {record.line}: {len(record.labels or ())} labels, expected 1; "
+            "--label-separator trains for any number of labels"
+        )
     for label in record.labels or ():
         if label not in index:
             raise UserError(
@@ -104,6 +111,7 @@ def encode(
     tokenizer: BertTokenizer,
     labels: Sequence[str],
     *,
+    multi_label: bool,
     max_length: int,
     rule: Rule,
 ) -> Iterator[Fitted[Example]]:
@@ -113,7 +121,7 @@ def encode(
     texts = (text_of(record) for record in copies)
     fitted = features(texts, tokenizer, max_length=max_length, rule=rule)
     for record, parts in zip(records, fitted, strict=True):
-        numbers = targets(record, index)
+        numbers = targets(record, index, multi_label=multi_label)
         yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])
 
 
@@ -125,7 +133,8 @@ def build(
     dropout: float | None,
     revision: str | None,
 ) -> BertForSequenceClassification:
-    """Load an encoder with a fresh classifier for the labels."""
+    """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+    folder = resolve(model, revision)
     return BertForSequenceClassification.from_pretrained(
         model,
         id2label=dict(enumerate(labels)),
@@ -134,6 +143,8 @@ def build(
         attention_probs_dropout_prob=dropout,
         classifier_dropout=dropout,
         revision=revision,
+        # A run's classifier for other labels, or for these in another order, would mislead.
+        fresh_head=list(BertConfig.read(folder / "config.json").id2label.values()) != list(labels),
     )
 
 
