@@ -7,13 +7,16 @@ worked out once.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, chain, repeat
 from operator import add
 from typing import Generic, NamedTuple, TypeVar
 
-from heedful.tokens.encoding import Pieces
+from heedful.tokens.batch import Words
+from heedful.tokens.encoding import Pieces, Text
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.vocabulary import Vocabulary
 from heedful.tokens.wordpiece import WordPiece, piece_ends
 
 MAX_CHUNK = 64
@@ -62,31 +65,31 @@ class _ChunkPieces(NamedTuple):
 
 
 class TextEncoder:
-    """Turns a text into ids.
+    """Turns texts into ids.
 
     Args:
-        normalizer: text -> words.
-        words: word -> ids.
-        special: tokens that are matched whole, before anything else is done, and their ids.
-        tokens: the token of each id.
+        normalizer: text -> words; those that it never splits are looked up whole.
+        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
     """
 
-    def __init__(
-        self,
-        normalizer: Normalizer,
-        words: WordPiece,
-        special: Mapping[str, int],
-        tokens: Sequence[str],
-    ) -> None:
+    def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
         self._normalizer = normalizer
-        self._words = words
-        self._special = special
-        self._tokens = tokens
+        self._special = vocabulary.special_ids()
+        self._tokens = vocabulary.tokens
+        unknown_id = vocabulary.ids[vocabulary.special.unk_token]
+        self._words = WordPiece(vocabulary.ids, unknown_id, whole_words=normalizer.never_split)
         # The leftmost special token is taken, and of those that begin there the longest.
-        longest_first = sorted(special, key=len, reverse=True)
+        longest_first = sorted(self._special, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
         self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
+
+    def text(self, text: Words) -> Text:
+        """Encode a text, or a text that is given as words, for a call."""
+        if isinstance(text, str):
+            return Text(self.ids([text])[0], partial(self.pieces, text))
+        ids = list(chain.from_iterable(self.ids(text)))
+        return Text(ids, partial(self._pieces_of_words, text))
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
@@ -119,8 +122,7 @@ class TextEncoder:
             words=list(map(add, chain.from_iterable(words), word_shifts)),
         )
 
-    def pieces_of_words(self, words: Sequence[str]) -> Pieces:
-        """Return the pieces of a text that is given as words."""
+    def _pieces_of_words(self, words: Sequence[str]) -> Pieces:
         found = Pieces()
         for at, word in enumerate(words):
             pieces = self.pieces(word)

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 from heedful.tokens.rows import Layout, Row
+from heedful.tokens.vocabulary import Vocabulary
 
 Tensors = Literal["pt", "np"]
 Offsets = tuple[int, int]
@@ -138,16 +139,66 @@ class Encoding(MutableMapping[str, Any]):
         )
 
 
-def row_offsets(row: Row, sample: Sample) -> list[Offsets]:
-    """Return the slice of its text that each token of a row came from."""
-    first, second = sample
-    return row.lay(
-        first.pieces.offsets,
-        () if second is None else second.pieces.offsets,
-        begin=(0, 0),
-        end=(0, 0),
-        padding=(0, 0),
-    )
+def lay_out(
+    rows: Sequence[Row],
+    samples: Sequence[Sample],
+    vocabulary: Vocabulary,
+    *,
+    wanted: Mapping[str, bool],
+    tensors: Tensors | None,
+    single: bool,
+) -> Encoding:
+    """Fill rows with what is wanted of their texts.
+
+    Args:
+        rows: the rows, padded.
+        samples: the texts of each sample.
+        vocabulary: the tokens, special ones among them.
+        wanted: whether each item is wanted.
+        tensors: kind of tensors to make, None for lists.
+        single: whether lists are those of the one row there is.
+    """
+    special, ids = vocabulary.special, vocabulary.ids
+
+    def row_ids(row: Row) -> list[int]:
+        first, second = samples[row.sample]
+        return row.lay(
+            first.ids,
+            () if second is None else second.ids,
+            begin=ids[special.cls_token],
+            end=ids[special.sep_token],
+            padding=ids[special.pad_token],
+        )
+
+    def row_offsets(row: Row) -> list[Offsets]:
+        first, second = samples[row.sample]
+        return row.lay(
+            first.pieces.offsets,
+            () if second is None else second.pieces.offsets,
+            begin=(0, 0),
+            end=(0, 0),
+            padding=(0, 0),
+        )
+
+    columns: dict[str, Callable[[Row], Any]] = {
+        "input_ids": row_ids,
+        "token_type_ids": Row.type_ids,
+        "attention_mask": Row.attention_mask,
+        "special_tokens_mask": Row.special_tokens_mask,
+        "offset_mapping": row_offsets,
+        "length": len,
+        "overflow_to_sample_mapping": lambda row: row.sample,
+    }
+    values: dict[str, Any] = {
+        name: list(map(columns[name], rows)) for name in wanted if wanted[name]
+    }
+    all_ids = values["input_ids"]
+    if tensors is not None:
+        values = as_tensors(values, tensors)
+    elif single:
+        # As in the reference, the length stays a list.
+        values = {name: row if name == "length" else row[0] for name, row in values.items()}
+    return Encoding(values, rows=rows, samples=samples, ids=all_ids, tokens=vocabulary.tokens)
 
 
 _PADDING = {"token_type_ids": 0, "attention_mask": 0, "special_tokens_mask": 1}

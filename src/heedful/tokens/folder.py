@@ -218,7 +218,7 @@ def _added_tokens(folder: Path, special: Container[str]) -> dict[int, str]:
 def write_folder(folder: Path, vocabulary: Vocabulary, settings: Settings) -> None:
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
     special: dict[str, Any] = {**vocabulary.special.named()}
-    if vocabulary.mask_id is None:
+    if vocabulary.special.mask_token not in vocabulary.ids:
         # The reference would add it to the vocabulary, beyond the model's embeddings.
         del special["mask_token"]
     if vocabulary.special.additional_special_tokens:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, repeat
 
+from heedful.errors import UserError
 from heedful.tokens.characters import (
     IDEOGRAPHS,
     MARKS,
@@ -53,6 +54,9 @@ class Normalizer:
         strip_accents: whether text is decomposed and nonspacing marks are dropped.
         split_ideographs: whether each ideograph is a word by itself.
         never_split: words that are taken as they are where they stand between spaces.
+
+    Raises:
+        UserError: a word that is never to be split has spaces in it.
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class Normalizer:
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._split_ideographs = split_ideographs
-        self._never_split = frozenset(never_split)
+        if isinstance(never_split, str) or any(len(word.split()) != 1 for word in never_split):
+            raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
+        self.never_split = frozenset(never_split)
         self._clean = _Table(self._cleaned)
         self._fold = _Table(self._folded)
 
@@ -96,12 +102,12 @@ class Normalizer:
 
     def words(self, text: str) -> list[str]:
         """Return the normalised words of a text, punctuation marks among them."""
-        if not self._never_split:
+        if not self.never_split:
             return self._fold_words(text)
         return [
             word
             for run in text.translate(self._clean).split()
-            for word in ([run] if run in self._never_split else self._fold_words(run))
+            for word in ([run] if run in self.never_split else self._fold_words(run))
         ]
 
     def _fold_words(self, text: str) -> list[str]:
@@ -114,13 +120,13 @@ class Normalizer:
     def sourced_words(self, text: str) -> Iterator[Sourced]:
         """Yield the words of a text, and for each of their characters the index of its source."""
         sources = list(range(len(text)))
-        if not self._never_split:
+        if not self.never_split:
             yield from _split(*self._fold_sourced(text, sources))
             return
         for run, places in _split(
             *_replaced(map(self._clean.__getitem__, map(ord, text)), sources)
         ):
-            if run in self._never_split:
+            if run in self.never_split:
                 yield run, places
             else:
                 yield from _split(*self._fold_sourced(run, places))

@@ -2,11 +2,9 @@
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
-from heedful.errors import UserError
 from heedful.sources import resolve
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import join, tidy
@@ -16,16 +14,14 @@ from heedful.tokens.encoding import (
     Pieces,
     Sample,
     Tensors,
-    Text,
     as_tensors,
+    lay_out,
     pad_values,
-    row_offsets,
 )
 from heedful.tokens.folder import Settings, read_settings, read_vocabulary, write_folder
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.rows import Row, layout, num_special_tokens
 from heedful.tokens.vocabulary import Vocabulary, read_tokens
-from heedful.tokens.wordpiece import WordPiece
 
 
 class BertTokenizer:
@@ -65,36 +61,27 @@ class BertTokenizer:
         else:
             path = Path(vocab_file)
             self.vocabulary = Vocabulary(read_tokens(path), source=str(path))
-        if isinstance(never_split, str) or any(
-            not word or len(word.split()) != 1 for word in never_split
-        ):
-            raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
         self.never_split = tuple(never_split)
         self.model_max_length = model_max_length
         self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
-        ids = self.vocabulary.ids
-        special = self.vocabulary.special
-        self.unk_token_id = ids[special.unk_token]
-        self.sep_token_id = ids[special.sep_token]
-        self.pad_token_id = ids[special.pad_token]
-        self.cls_token_id = ids[special.cls_token]
-        self.mask_token_id = self.vocabulary.mask_id
-        special_ids = self.vocabulary.special_ids()
-        self.all_special_ids = list(special_ids.values())
-        self._encoder = TextEncoder(
-            Normalizer(
-                lower_case=do_lower_case,
-                strip_accents=do_lower_case if strip_accents is None else strip_accents,
-                split_ideographs=tokenize_chinese_chars,
-                never_split=self.never_split,
-            ),
-            WordPiece(ids, self.unk_token_id, whole_words=self.never_split),
-            special_ids,
-            self.vocabulary.tokens,
+        special, ids = self.vocabulary.special, self.vocabulary.ids
+        self.unk_token, self.unk_token_id = special.unk_token, ids[special.unk_token]
+        self.sep_token, self.sep_token_id = special.sep_token, ids[special.sep_token]
+        self.pad_token, self.pad_token_id = special.pad_token, ids[special.pad_token]
+        self.cls_token, self.cls_token_id = special.cls_token, ids[special.cls_token]
+        self.mask_token, self.mask_token_id = special.mask_token, ids.get(special.mask_token)
+        self.all_special_tokens = list(self.vocabulary.special_ids())
+        self.all_special_ids = list(self.vocabulary.special_ids().values())
+        normalizer = Normalizer(
+            lower_case=do_lower_case,
+            strip_accents=do_lower_case if strip_accents is None else strip_accents,
+            split_ideographs=tokenize_chinese_chars,
+            never_split=never_split,
         )
+        self._encoder = TextEncoder(normalizer, self.vocabulary)
 
     @classmethod
     def from_pretrained(
@@ -109,12 +96,12 @@ class BertTokenizer:
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
-        """Read the tokenizer of a model's folder; arguments win over what the folder says.
+        """Read the tokenizer of a model's folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            do_lower_case: see the class, as for the arguments that follow.
+            do_lower_case: see the class. This and what follows wins over what the folder says.
             strip_accents: see the class.
             tokenize_chinese_chars: see the class.
             never_split: see the class.
@@ -264,54 +251,28 @@ class BertTokenizer:
         )
         given, many = samples_of(text, text_pair, words=is_split_into_words)
         samples: list[Sample] = [
-            (self._text(first), None if second is None else self._text(second))
+            (self._encoder.text(first), None if second is None else self._encoder.text(second))
             for first, second in given
         ]
         rows: list[Row] = []
         for at, (first, second) in enumerate(samples):
             found = plan.rows(at, len(first.ids), None if second is None else len(second.ids))
             rows += found if return_overflowing_tokens else found[:1]
-        rows = plan.padded(rows)
-        ids = [self._row_ids(row, samples[row.sample]) for row in rows]
-        values: dict[str, list[Any]] = {"input_ids": ids}
-        if return_token_type_ids:
-            values["token_type_ids"] = [row.type_ids() for row in rows]
-        if return_attention_mask:
-            values["attention_mask"] = [row.attention_mask() for row in rows]
-        if return_special_tokens_mask:
-            values["special_tokens_mask"] = [row.special_tokens_mask() for row in rows]
-        if return_offsets_mapping:
-            values["offset_mapping"] = [row_offsets(row, samples[row.sample]) for row in rows]
-        if return_length:
-            values["length"] = [len(row) for row in rows]
-        if return_overflowing_tokens:
-            values["overflow_to_sample_mapping"] = [row.sample for row in rows]
-        elif not many and return_tensors is None:
-            values = {
-                name: value[0] if name != "length" else value for name, value in values.items()
-            }
-        return Encoding(
-            values if return_tensors is None else as_tensors(values, return_tensors),
-            rows=rows,
-            samples=samples,
-            ids=ids,
-            tokens=self.vocabulary.tokens,
-        )
-
-    def _text(self, text: Words) -> Text:
-        if isinstance(text, str):
-            return Text(self._encoder.ids([text])[0], partial(self._encoder.pieces, text))
-        ids = [at for word in self._encoder.ids(text) for at in word]
-        return Text(ids, partial(self._encoder.pieces_of_words, text))
-
-    def _row_ids(self, row: Row, sample: Sample) -> list[int]:
-        first, second = sample
-        return row.lay(
-            first.ids,
-            () if second is None else second.ids,
-            begin=self.cls_token_id,
-            end=self.sep_token_id,
-            padding=self.pad_token_id,
+        return lay_out(
+            plan.padded(rows),
+            samples,
+            self.vocabulary,
+            wanted={
+                "input_ids": True,
+                "token_type_ids": return_token_type_ids,
+                "attention_mask": return_attention_mask,
+                "special_tokens_mask": return_special_tokens_mask,
+                "offset_mapping": return_offsets_mapping,
+                "length": return_length,
+                "overflow_to_sample_mapping": return_overflowing_tokens,
+            },
+            tensors=return_tensors,
+            single=not many and not return_overflowing_tokens,
         )
 
     def encode(

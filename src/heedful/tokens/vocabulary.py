@@ -98,11 +98,6 @@ class Vocabulary:
             raise UserError(f"token id {at}: {self.source} has the ids 0 to {len(self.tokens) - 1}")
         return self.tokens[at]
 
-    @property
-    def mask_id(self) -> int | None:
-        """Id of the mask token, None where the vocabulary lacks it."""
-        return self.ids.get(self.special.mask_token)
-
     def special_ids(self) -> dict[str, int]:
         """Return each special token of this vocabulary and its id."""
         named = self.special.named().values()
