@@ -34,7 +34,24 @@ if TYPE_CHECKING:
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tokens import BertTokenizer as BertTokenizer
-    from heedful.training.schedule import get_constant_schedule as get_constant_schedule
+    from heedful.training.schedule import (
+        get_constant_schedule as get_constant_schedule,
+    )
+    from heedful.training.schedule import (
+        get_constant_schedule_with_warmup as get_constant_schedule_with_warmup,
+    )
+    from heedful.training.schedule import (
+        get_cosine_schedule_with_warmup as get_cosine_schedule_with_warmup,
+    )
+    from heedful.training.schedule import (
+        get_cosine_with_hard_restarts_schedule_with_warmup as get_cosine_with_hard_restarts_schedule_with_warmup,  # noqa: E501
+    )
+    from heedful.training.schedule import (
+        get_linear_schedule_with_warmup as get_linear_schedule_with_warmup,
+    )
+    from heedful.training.schedule import (
+        get_polynomial_decay_schedule_with_warmup as get_polynomial_decay_schedule_with_warmup,
+    )
 
 
 def __getattr__(name: str) -> Any:

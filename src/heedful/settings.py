@@ -10,6 +10,9 @@ from heedful.errors import UserError
 if TYPE_CHECKING:
     from heedful.batches import Columns
 
+HEAD_RATE = 20.0
+"""How many times faster a fresh head learns than the pre-trained encoder under it."""
+
 LongText = Literal["window", "head", "head-tail"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
@@ -44,8 +47,10 @@ class TrainSettings:
     """Items per optimizer step, over all devices."""
     batch_tokens: int = 8192
     """Tokens computed at once; a larger batch is accumulated, with the same result."""
-    learning_rate: float = 5e-5
+    learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
+    head_learning_rate: float | None = None
+    """The same for what stands on the encoder, which starts fresh; default: 20 times that."""
     schedule: Schedule = "linear"
     """Course of the learning rate after the warm-up."""
     warmup: float = 0.1
@@ -91,6 +96,8 @@ class TrainSettings:
         if self.max_minutes is not None:
             in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
         in_range("learning_rate", self.learning_rate, tiny, 10, what="above 0 and at most 10")
+        if self.head_learning_rate is not None:
+            in_range("head_learning_rate", self.head_learning_rate, tiny, 10, what=some)
         shares = "a share from 0 to below 1, or a whole number of steps"
         in_range("warmup", self.warmup, 0, 1e12, what=shares)
         if self.warmup > 1 and not float(self.warmup).is_integer():

@@ -15,6 +15,8 @@ from heedful.cli import run
 
 Out = pytest.CaptureFixture[str]
 
+RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2"]
+
 
 def command(capsys: Out, *words: object) -> str:
     """Run a command line that must succeed; return its standard output."""
@@ -31,7 +33,7 @@ def rows(text: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def trained(tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out) -> Path:
     out = tmp_path / "run"
-    options = ["--epochs", "25", "--batch-size", "8", "--learning-rate", "1e-2", "--warmup", "0"]
+    options = ["--epochs", "25", "--batch-size", "8", *RATES, "--warmup", "0"]
     train = ["train", "classify", "--model", tiny_model, "--train", colours, "--dev", colours]
     command(capsys, *train, "--out", out, *options, "--dropout", "0", "--precision", "fp32")
     return out
@@ -151,7 +153,7 @@ def test_pairs_and_several_labels(tiny_model: Path, tmp_path: Path, capsys: Out)
     data.write_text("\n".join(map(json.dumps, records)) + "\n")
     columns = ["--text", "a", "--text-pair", "b", "--label", "tags", "--label-separator", ";"]
     train = ["train", "classify", "--model", tiny_model, "--train", data, "--out", tmp_path / "r"]
-    options = ["--steps", "150", "--learning-rate", "1e-2", "--dropout", "0", "--precision", "fp32"]
+    options = ["--steps", "150", *RATES, "--dropout", "0", "--precision", "fp32"]
     command(capsys, *train, *columns, *options)
     out = command(capsys, "predict", tmp_path / "r", "--input", data, *columns)
     assert [row["label"] for row in rows(out)] == [["blue", "up"], ["green"], []]
@@ -163,7 +165,7 @@ def test_class_weights_early_stopping_tensorboard_and_the_best_step(
     tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
 ) -> None:
     train = ["train", "classify", "--model", tiny_model, "--train", colours, "--dev", colours]
-    options = ["--epochs", "40", "--batch-size", "8", "--learning-rate", "1e-2", "--tensorboard"]
+    options = ["--epochs", "40", "--batch-size", "8", *RATES, "--tensorboard"]
     options += ["--class-weights", "balanced", "--patience", "2", "--metric", "macro_f1"]
     out = tmp_path / "run"
     assert run([str(word) for word in [*train, "--out", out, *options]]) == 0

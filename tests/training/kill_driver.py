@@ -36,6 +36,7 @@ def train(model: str, data: Path, out: Path) -> None:
             batch_size=6,
             batch_tokens=40,
             learning_rate=1e-2,
+            head_learning_rate=1e-2,
             precision="fp32",
             checkpoint_every=4,
             evaluate_every=5,

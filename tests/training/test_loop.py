@@ -183,3 +183,21 @@ def test_precision_is_refused_where_it_would_be_emulated(monkeypatch: pytest.Mon
     assert choose_precision("auto", cpu).dtype is torch.float32
     with pytest.raises(UserError, match="fp16 needs a GPU"):
         choose_precision("fp16", cpu)
+
+
+def test_the_head_learns_at_its_own_rate_and_vectors_do_not_decay() -> None:
+    network = model()
+    optimizer = adamw(network, learning_rate=1e-3, head_learning_rate=1e-2, weight_decay=0.5)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    found = {
+        names[id(parameter)]: (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    assert len(found) == len(names)
+    assert found["classifier.weight"] == (1e-2, 0.5)
+    assert found["classifier.bias"] == (1e-2, 0.0)
+    assert found["bert.pooler.dense.weight"] == (1e-2, 0.5)
+    assert found["bert.embeddings.word_embeddings.weight"] == (1e-3, 0.5)
+    assert found["bert.embeddings.LayerNorm.weight"] == (1e-3, 0.0)
+    assert found["bert.encoder.layer.1.output.dense.bias"] == (1e-3, 0.0)

@@ -40,6 +40,7 @@ def run(model: Path, data: Path, out: Path, *, steps: int = 12, resume: bool = F
             steps=steps,
             batch_size=8,
             learning_rate=1e-2,
+            head_learning_rate=1e-2,
             precision="fp32",
             checkpoint_every=3,
             keep_checkpoints=3,

@@ -21,7 +21,7 @@ NEW_TICKETS = [
     "I can't sign in any more, the code never reaches my phone",
     "These headphones broke after a week. How do I send them back?",
 ]
-TRAINING = TrainSettings(epochs=6, batch_size=16, learning_rate=1e-4)
+TRAINING = TrainSettings(epochs=6, batch_size=16)
 
 
 def run_demo(

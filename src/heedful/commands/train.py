@@ -16,7 +16,13 @@ from heedful.commands.evaluate import score_records
 from heedful.doctor import versions
 from heedful.errors import unknown_name
 from heedful.predictor import Predictor, check_max_length
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, TrainSettings
+from heedful.settings import (
+    HEAD_RATE,
+    ClassifySettings,
+    ColumnSettings,
+    PredictSettings,
+    TrainSettings,
+)
 from heedful.tasks import classify
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision, keep_big_buffers
@@ -117,6 +123,8 @@ def train_classify(
             optimizer=adamw(
                 model,
                 learning_rate=training.learning_rate,
+                head_learning_rate=training.head_learning_rate
+                or HEAD_RATE * training.learning_rate,
                 weight_decay=training.weight_decay,
             ),
             plan=lambda epoch: plan_epoch(

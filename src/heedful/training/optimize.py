@@ -10,27 +10,49 @@ from heedful.errors import UserError
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Split the trainable parameters into a decayed and an undecayed group.
+def parameter_groups(
+    model: nn.Module, *, learning_rate: float, head_learning_rate: float, weight_decay: float
+) -> list[dict[str, object]]:
+    """Split the trainable parameters by learning rate and by whether they decay.
 
     Biases and the gains and offsets of normalisation are vectors; everything that multiplies is a
-    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias).
+    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias). What
+    stands on the encoder, the pooler and the classifier, has a learning rate of its own.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    encoder: list[nn.Parameter] = []
+    head: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            inside = ".encoder." in f".{name}" or ".embeddings." in f".{name}"
+            (encoder if inside else head).append(parameter)
     return [
-        {"params": [p for p in trainable if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+        {
+            "params": [p for p in parameters if (p.ndim > 1) == decayed],
+            "lr": rate,
+            "weight_decay": weight_decay if decayed else 0.0,
+        }
+        for parameters, rate in ((encoder, learning_rate), (head, head_learning_rate))
+        for decayed in (True, False)
     ]
 
 
 def adamw(
-    model: nn.Module, *, learning_rate: float, weight_decay: float = 0.01
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    head_learning_rate: float | None = None,
+    weight_decay: float = 0.01,
 ) -> torch.optim.AdamW:
     """Build AdamW (Loshchilov and Hutter 2019) with BERT's constants: 0.9, 0.999, 1e-8.
 
     The fused kernel reads each number once; on a CPU it is several times faster than the loop.
     """
-    groups = parameter_groups(model, weight_decay)
+    groups = parameter_groups(
+        model,
+        learning_rate=learning_rate,
+        head_learning_rate=head_learning_rate or learning_rate,
+        weight_decay=weight_decay,
+    )
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True)
 
 
