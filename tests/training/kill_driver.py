@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import heedful.commands.train
-import heedful.metrics
 from heedful.files import sha256
+from heedful.metrics import ClassificationScores
 from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
 
 PACKAGE = str(Path(heedful.__file__).parent)
@@ -81,6 +81,7 @@ def counted(work: Callable[[], None], kill_at: int | None, report: Path | None) 
 
 def main() -> None:
     model, data, folder, count = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    ClassificationScores(["a", "b"])  # imports its library, slowly, before the forks do
     whole = folder / "whole"
     report = folder / "calls"
     assert forked(partial(counted, partial(train, model, data, whole), None, report)) == 0
