@@ -1,0 +1,41 @@
+"""Computing the first token alone in the last block gives what computing all of them gives."""
+
+import pytest
+import torch
+
+from heedful import BertConfig, BertModel
+
+
+@pytest.mark.parametrize("mask", ["none", "padding", "per query"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_only_first_equals_all(mask: str, checkpointing: bool) -> None:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = BertModel(config).double().train()
+    model.gradient_checkpointing = checkpointing
+    ids = torch.randint(1, 30, (3, 9))
+    given = {
+        "none": None,
+        "padding": torch.arange(9) < torch.tensor([[9], [5], [1]]),
+        "per query": torch.rand(3, 9, 9) < 0.6,
+    }[mask]
+    results = []
+    for only_first in (False, True):
+        model.zero_grad()
+        out = model(ids, given, only_first=only_first)
+        torch.autograd.backward(
+            out.pooler_output.square().sum() + out.last_hidden_state[:, 0].sin().sum()
+        )
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        results.append((out.last_hidden_state[:, :1], out.pooler_output, gradients))
+        assert out.last_hidden_state.shape == (3, 1 if only_first else 9, 16)
+    torch.testing.assert_close(results[0], results[1], rtol=1e-10, atol=1e-12)
