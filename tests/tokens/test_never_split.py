@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import UserError
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, Vocabulary, encoder, wordpiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = [*SPECIAL, "U.N.", "C++", "foo", "##bar", "a", "##b", ".", "+", "n", "u", "c", "ab", "中"]
@@ -46,6 +46,15 @@ def test_offsets_of_words_that_are_kept() -> None:
     slices = [text[start:end] for start, end in pieces.offsets]
     assert slices == ["中", "U.N.", "No", "-", "Such", ".", "C\0++"]
     assert ours.convert_ids_to_tokens(pieces.ids)[-1] == "C++"
+
+
+def test_they_are_kept_after_all_else_was_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordpiece, "MAX_WORDS", 1)
+    monkeypatch.setattr(encoder, "MAX_CHUNKS", 1)
+    ours = BertTokenizer(Vocabulary(TOKENS), never_split=NEVER_SPLIT)
+    before = ours.encode_batch(NEVER_SPLIT)
+    ours.encode_batch(["aab", "abb", "bab", "ba"])
+    assert ours.encode_batch(NEVER_SPLIT) == before == [[5], [6], [1], [1], [1, 4]]
 
 
 def test_without_such_words_nothing_changes(compiled: Callable[..., Any]) -> None:

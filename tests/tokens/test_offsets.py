@@ -52,8 +52,10 @@ def _slices(ours: BertTokenizer, text: str) -> list[tuple[str, str]]:
         ("[mask]", [("[UNK]", "["), ("[UNK]", "mask"), ("[UNK]", "]")]),
         # Characters beyond the basic plane count once, in whatever way they are stored.
         ("👨\u200d👩 a", [("[UNK]", "👨\u200d👩"), ("a", "a")]),
-        # An unknown word is one piece, however long.
+        # An unknown word is one piece, however long, and whatever canonical order did to its ends.
         ("z" * 5 + " " + "a" * 101, [("[UNK]", "zzzzz"), ("[UNK]", "a" * 101)]),
+        ("\U0001d165\u1b44z", [("[UNK]", "\U0001d165\u1b44z")]),
+        ("z\U0001d165\u1b44 a", [("[UNK]", "z\U0001d165\u1b44"), ("a", "a")]),
     ],
 )
 def test_slices(text: str, expected: list[tuple[str, str]]) -> None:
