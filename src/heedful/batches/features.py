@@ -46,7 +46,7 @@ def features(
             for ids in encoded:
                 text = fit_text(ids, limit=room, rule=rule, stride=stride)
                 yield Fitted(
-                    pieces=[_single(piece, tokenizer) for piece in text.pieces],
+                    pieces=[_example(tokenizer, piece) for piece in text.pieces],
                     tokens_total=text.tokens_total,
                     tokens_used=text.tokens_used,
                 )
@@ -54,18 +54,15 @@ def features(
         for first, second in zip(encoded, tokenizer.encode_batch(seconds), strict=True):
             pair = fit_pair(first, second, limit=room, rule=rule, stride=stride)
             yield Fitted(
-                pieces=[_pair(*piece, tokenizer) for piece in pair.pieces],
+                pieces=[_example(tokenizer, *piece) for piece in pair.pieces],
                 tokens_total=pair.tokens_total,
                 tokens_used=pair.tokens_used,
             )
 
 
-def _single(ids: Sequence[int], tokenizer: BertTokenizer) -> Example:
-    whole = [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
-    return Example(ids=np.array(whole, dtype=np.int32))
-
-
-def _pair(first: Sequence[int], second: Sequence[int], tokenizer: BertTokenizer) -> Example:
-    separator = tokenizer.sep_token_id
-    whole = [tokenizer.cls_token_id, *first, separator, *second, separator]
-    return Example(ids=np.array(whole, dtype=np.int32), split=len(first) + 2)
+def _example(
+    tokenizer: BertTokenizer, first: Sequence[int], second: Sequence[int] | None = None
+) -> Example:
+    ids, types = tokenizer.build_inputs(first, second)
+    split = None if second is None else types.index(1)
+    return Example(ids=np.array(ids, dtype=np.int32), split=split)
