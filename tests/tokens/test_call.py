@@ -262,6 +262,11 @@ def test_what_a_call_refuses(
     assert "\n" not in str(caught.value)
 
 
+def test_one_text_is_no_list_of_letters(toy: BertTokenizer) -> None:
+    with pytest.raises(UserError, match="takes a list of texts, not one text"):
+        toy.encode_batch("hello")
+
+
 def test_truncation_needs_to_know_a_length(toy: BertTokenizer) -> None:
     unknown = BertTokenizer(toy.vocabulary)
     with pytest.raises(UserError, match="give max_length"):

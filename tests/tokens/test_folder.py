@@ -115,7 +115,7 @@ def test_added_tokens_come_behind_the_vocabulary(
 def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> None:
     size = len((folder / "vocab.txt").read_text().splitlines())
     _config(folder, "added_tokens.json", **{"<e1>": size})
-    with pytest.raises(UserError, match="'<e1>' is not a special token"):
+    with pytest.raises(UserError, match="'<e1>' .* is not a special token"):
         BertTokenizer.from_pretrained(folder)
     _config(folder, "special_tokens_map.json", additional_special_tokens=["<e1>"])
     assert BertTokenizer.from_pretrained(folder).encode("<e1>")[1] == size
@@ -126,6 +126,10 @@ def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> N
 
 def _added(**changed: Any) -> dict[str, Any]:
     return {"added_tokens_decoder": {"5": {"content": "a", "special": True} | changed}}
+
+
+def _lowercase(value: bool) -> dict[str, Any]:
+    return {"normalizer": {"type": "BertNormalizer", "lowercase": value}}
 
 
 @pytest.mark.parametrize(
@@ -141,13 +145,29 @@ def _added(**changed: Any) -> dict[str, Any]:
         ({"tokenizer_config": _added(special=False)}, "'a' has special=false: not supported"),
         ({"tokenizer_config": _added(content="Z")}, "'Z' has id 5; its vocabulary has 'a' there"),
         (
-            {"tokenizer_config": {"do_lower_case": True}, "tokenizer": {"lowercase": False}},
+            {"tokenizer_config": {"do_lower_case": True}, "tokenizer": _lowercase(False)},
             "says do_lower_case True, tokenizer.json beside it says lowercase False",
         ),
         (
             {"tokenizer_config": {"cls_token": "a"}, "special_tokens_map": {"cls_token": "b"}},
             "says cls_token 'a', special_tokens_map.json beside it says 'b'",
         ),
+        # Damaged, or made to do harm.
+        ({"tokenizer_config": _added(content=7)}, "added token '5' is"),
+        ({"tokenizer_config": {"added_tokens_decoder": {"x": {"content": "a"}}}}, "token 'x' is"),
+        (
+            {"tokenizer_config": {"added_tokens_decoder": ["a"]}},
+            "added_tokens_decoder .* is a list",
+        ),
+        ({"tokenizer_config": {"cls_token": ["a"]}}, "cls_token .* is a tuple"),
+        ({"tokenizer_config": {"cls_token": 3}}, "special token 3: must be text"),
+        ({"tokenizer_config": {"additional_special_tokens": "abc"}}, "'abc' is a str"),
+        ({"tokenizer_config": {"additional_special_tokens": [3]}}, "special token 3: must be text"),
+        ({"added_tokens": {"a": "5"}}, "'a' ..5.. is not a special token"),
+        ({"tokenizer": {"model": "WordPiece"}}, "model 'WordPiece' is a str"),
+        ({"tokenizer": {"added_tokens": ["a"]}}, "added token None is 'a'"),
+        ({"tokenizer": {"model": {"type": "WordPiece", "vocab": ["a"]}}}, "vocab .* is a list"),
+        ({"tokenizer": {"model": {"type": "WordPiece", "vocab": {"a": "b"}}}}, "whole numbers"),
         ({"special_tokens_map": {"cls_token": "[cls]"}}, r"the cls_token '\[cls\]' is not in it"),
     ],
 )
@@ -155,8 +175,6 @@ def test_what_a_folder_may_not_say(
     folder: Path, files: dict[str, dict[str, Any]], message: str
 ) -> None:
     for name, values in files.items():
-        if name == "tokenizer":
-            values = {"normalizer": {"type": "BertNormalizer", **values}}
         _config(folder, f"{name}.json", **values)
     with pytest.raises(UserError, match=message) as caught:
         BertTokenizer.from_pretrained(folder)
@@ -165,13 +183,13 @@ def test_what_a_folder_may_not_say(
 
 def test_an_argument_settles_a_conflict(folder: Path) -> None:
     _config(folder, do_lower_case=True)
-    _config(folder, "tokenizer.json", normalizer={"type": "BertNormalizer", "lowercase": False})
+    _config(folder, "tokenizer.json", **_lowercase(False))
     assert not BertTokenizer.from_pretrained(folder, do_lower_case=False).do_lower_case
 
 
 def test_what_only_one_file_says_counts(folder: Path) -> None:
     # The reference would take the default, lower case, over what tokenizer.json says.
-    _config(folder, "tokenizer.json", normalizer={"type": "BertNormalizer", "lowercase": False})
+    _config(folder, "tokenizer.json", **_lowercase(False))
     assert not BertTokenizer.from_pretrained(folder).do_lower_case
 
 

@@ -1,5 +1,6 @@
 """What is remembered is bounded, in number and in size, and what is not needed is not loaded."""
 
+import pickle
 import random
 import string
 import subprocess
@@ -46,6 +47,15 @@ def test_long_words_and_chunks_are_not_remembered() -> None:
     ours.pieces("z" * 65)
     assert len(ours._encoder._chunk_ids) == len(ours._encoder._chunk_pieces) == 0
     assert len(ours._encoder._words) == words + 2  # "y..." and "z...", shorter than 101
+
+
+def test_a_tokenizer_goes_to_another_process() -> None:
+    ours = BertTokenizer(Vocabulary([*SPECIAL, "a", "##b"]), never_split=["c"])
+    texts = ["ab [MASK] ä", "c a"]
+    expected = ours.encode_batch(texts), [ours.pieces(text) for text in texts]
+    again = pickle.loads(pickle.dumps(ours))
+    assert (again.encode_batch(texts), [again.pieces(text) for text in texts]) == expected
+    assert again.encode_batch(["ba"]) == ours.encode_batch(["ba"])
 
 
 def test_neither_torch_nor_numpy_is_imported() -> None:

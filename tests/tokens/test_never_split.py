@@ -64,7 +64,7 @@ def test_without_such_words_nothing_changes(compiled: Callable[..., Any]) -> Non
         assert ours.encode_batch([text])[0] == theirs.encode(text).ids
 
 
-@pytest.mark.parametrize("words", ["U.N.", ["a b"], [""], [" "], ["a\u3000b"]])
+@pytest.mark.parametrize("words", ["U.N.", ["a b"], [""], [" "], ["a\u3000b"], [3]])
 def test_what_is_refused(words: Any) -> None:
     with pytest.raises(UserError, match="must be words, without spaces in them"):
         BertTokenizer(Vocabulary(TOKENS), never_split=words)

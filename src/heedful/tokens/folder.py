@@ -150,8 +150,12 @@ def read_vocabulary(folder: Path) -> Vocabulary:
 def _tokens(folder: Path) -> list[str]:
     """Return the tokens of ``vocab.txt``, or of ``tokenizer.json``, which has to have the same."""
     path = folder / COMPILED
-    model = _read(path).get("model", {})
-    ids: dict[str, int] = model.get("vocab", {}) if model.get("type") == "WordPiece" else {}
+    model = _typed(path, _read(path), "model", (dict,)) or {}
+    ids: dict[str, int] = {}
+    if model.get("type") == "WordPiece":
+        ids = _typed(path, model, "vocab", (dict,)) or {}
+    if not all(type(at) is int for at in ids.values()):
+        raise UserError(f"{path}: its vocabulary has ids that are not whole numbers")
     if not ids or (folder / VOCABULARY).is_file():
         tokens = read_tokens(folder / VOCABULARY)
         wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
@@ -182,8 +186,11 @@ def _special_tokens(folder: Path) -> dict[str, Any]:
                 f"{folder / CONFIG} says {name} {ours!r}, {SPECIAL} beside it says {theirs!r}"
             )
         value = theirs if ours is None else ours
-        if value is not None:
-            chosen[name] = value
+        if value is None:
+            continue
+        if isinstance(value, tuple) != (name == "additional_special_tokens"):
+            raise UserError(f"{folder}: {name} {value!r} is a {type(value).__name__}")
+        chosen[name] = value
     return chosen
 
 
@@ -196,23 +203,31 @@ def _content(value: Any) -> Any:
 
 def _added_tokens(folder: Path, special: Container[str]) -> dict[int, str]:
     """Return id -> token of what was added to a vocabulary after it was made."""
-    added: dict[int, str] = {}
-    decoder = _read(folder / CONFIG).get("added_tokens_decoder", {})
-    entries = [entry | {"id": int(at)} for at, entry in decoder.items()]
-    for entry in entries + _read(folder / COMPILED).get("added_tokens", []):
-        asks = [key for key in ("lstrip", "rstrip", "single_word", "normalized") if entry.get(key)]
-        if not entry.get("special", False):
-            asks.append("special=false")
-        if asks:
-            raise UserError(
-                f"{folder}: added token {entry['content']!r} has {', '.join(asks)}: not supported"
-            )
-        added[entry["id"]] = entry["content"]
-    for token, at in _read(folder / ADDED).items():
-        if token not in special and added.get(at) != token:
-            raise UserError(f"{folder / ADDED}: {token!r} is not a special token: not supported")
+    config, compiled, behind = folder / CONFIG, folder / COMPILED, folder / ADDED
+    decoder = _typed(config, _read(config), "added_tokens_decoder", (dict,)) or {}
+    entries = _typed(compiled, _read(compiled), "added_tokens", (list,)) or []
+    added = dict(_added_token(config, at, entry) for at, entry in decoder.items())
+    for entry in entries:
+        at = entry.get("id") if isinstance(entry, dict) else None
+        added.update([_added_token(compiled, at, entry)])
+    for token, at in _read(behind).items():
+        if type(at) is not int or (token not in special and added.get(at) != token):
+            raise UserError(f"{behind}: {token!r} ({at!r}) is not a special token: not supported")
         added[at] = token
     return added
+
+
+def _added_token(path: Path, at: Any, entry: Any) -> tuple[int, str]:
+    """Return the id and the text of an added token, which has to be one that we match."""
+    token = entry.get("content") if isinstance(entry, dict) else None
+    if not isinstance(token, str) or not str(at).isdecimal():
+        raise UserError(f"{path}: added token {at!r} is {entry!r}")
+    asks = [key for key in ("lstrip", "rstrip", "single_word", "normalized") if entry.get(key)]
+    if not entry.get("special", False):
+        asks.append("special=false")
+    if asks:
+        raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
+    return int(at), token
 
 
 def write_folder(folder: Path, vocabulary: Vocabulary, settings: Settings) -> None:

@@ -70,7 +70,7 @@ class Normalizer:
         self._lower_case = lower_case
         self._strip_accents = strip_accents
         self._split_ideographs = split_ideographs
-        if isinstance(never_split, str) or any(len(word.split()) != 1 for word in never_split):
+        if isinstance(never_split, str) or not all(map(_is_word, never_split)):
             raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.never_split = frozenset(never_split)
         self._clean = _Table(self._cleaned)
@@ -137,6 +137,10 @@ class Normalizer:
             text, sources = _replaced(map(decomposition, text), sources)
             text, sources = _in_canonical_order(text, sources)
         return _replaced(map(self._fold.__getitem__, map(ord, text)), sources)
+
+
+def _is_word(given: object) -> bool:
+    return isinstance(given, str) and len(given.split()) == 1
 
 
 def _replaced(images: Iterable[str], sources: list[int]) -> Sourced:

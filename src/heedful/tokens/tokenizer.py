@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, overload
 
+from heedful.errors import UserError
 from heedful.sources import resolve
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import join, tidy
@@ -158,7 +159,13 @@ class BertTokenizer:
     # Many texts, fast: ids alone.
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without special tokens."""
+        """Return the ids of each text, without special tokens.
+
+        Raises:
+            UserError: one text was given, which would be taken for many of one letter.
+        """
+        if isinstance(texts, str):
+            raise UserError("encode_batch takes a list of texts, not one text")
         return self._encoder.ids(texts)
 
     def num_special_tokens(self, pair: bool = False) -> int:

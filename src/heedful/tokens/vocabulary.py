@@ -38,8 +38,8 @@ class SpecialTokens:
         return {name: getattr(self, name) for name in names}
 
 
-def _check_special(token: str) -> None:
-    if not token or any(character.isspace() for character in token):
+def _check_special(token: object) -> None:
+    if not isinstance(token, str) or not token or any(character.isspace() for character in token):
         # Text is cut at spaces before special tokens are looked for.
         raise UserError(f"special token {token!r}: must be text without a space in it")
 
