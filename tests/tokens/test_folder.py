@@ -115,7 +115,7 @@ def test_added_tokens_come_behind_the_vocabulary(
 def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> None:
     size = len((folder / "vocab.txt").read_text().splitlines())
     _config(folder, "added_tokens.json", **{"<e1>": size})
-    with pytest.raises(UserError, match="'<e1>' .* is not a special token"):
+    with pytest.raises(UserError, match=r"'<e1>' .* is not a special token"):
         BertTokenizer.from_pretrained(folder)
     _config(folder, "special_tokens_map.json", additional_special_tokens=["<e1>"])
     assert BertTokenizer.from_pretrained(folder).encode("<e1>")[1] == size
