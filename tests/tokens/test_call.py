@@ -124,6 +124,7 @@ def test_texts_given_as_words(
     options = {**options, **EVERYTHING, "is_split_into_words": True}
     _assert_same(uncased(WORDS, **options), reference(WORDS, **options))
     _assert_same(uncased(WORDS[0], **options), reference(WORDS[0], **options))
+    _assert_same(uncased([], **options), reference([], **options))
     if "stride" not in options:
         _assert_same(uncased(WORDS, MORE_WORDS, **options), reference(WORDS, MORE_WORDS, **options))
 
@@ -145,6 +146,15 @@ def test_one_text(uncased: BertTokenizer, reference: Any, pair: str | None, tens
     _assert_same(
         uncased(LONG, pair, **windows, **EVERYTHING), reference(LONG, pair, **windows, **EVERYTHING)
     )
+
+
+@pytest.mark.parametrize("truncation", ["longest_first", "only_second", "only_first"])
+def test_no_room_for_any_text(uncased: BertTokenizer, reference: Any, truncation: str) -> None:
+    options: dict[str, Any] = {"truncation": truncation, "max_length": 3, **EVERYTHING}
+    _assert_same(uncased(ONE, OTHER, **options), reference(ONE, OTHER, **options))
+    # The reference would give all that does not fit one row, however long.
+    with pytest.raises(UserError, match="room for"):
+        uncased(ONE, OTHER, return_overflowing_tokens=True, **options)
 
 
 def test_a_list_of_pairs(uncased: BertTokenizer, reference: Any) -> None:
@@ -209,6 +219,9 @@ def test_no_texts_make_no_rows(toy: BertTokenizer) -> None:
     }
 
 
+WINDOWS = {"truncation": True, "return_overflowing_tokens": True}
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -223,7 +236,8 @@ def test_no_texts_make_no_rows(toy: BertTokenizer) -> None:
         (("a",), {"padding": True, "max_length": 8}, "max_length 8 alone changes nothing"),
         (("a",), {"stride": -1}, "stride -1: must be a whole number from 0"),
         (("a",), {"pad_to_multiple_of": 0}, "pad_to_multiple_of 0: must be"),
-        (("a a a a",), {"truncation": True, "max_length": 4, "stride": 2}, "stride 2 is not below"),
+        (("a a a a",), WINDOWS | {"max_length": 4, "stride": 2}, "stride 2 is not below the 2 tok"),
+        (("a", "a a"), WINDOWS | {"max_length": 4}, "stride 0 is not below the 0 tokens"),
         (
             ("a",),
             {"truncation": True, "padding": True, "max_length": 9, "pad_to_multiple_of": 8},

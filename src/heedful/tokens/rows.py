@@ -97,13 +97,14 @@ class Layout:
     truncation: Truncation | None
     max_length: int | None
     """Tokens of a row, special ones counted; None where nothing is cut or padded to it."""
-    stride: int
+    stride: int | None
+    """Pieces that neighbouring windows share; None where what does not fit gets no windows."""
     multiple: int
     """What the length of a padded row is a multiple of."""
     special: bool
 
     def rows(self, sample: int, first: int, second: int | None) -> list[Row]:
-        """Return the rows of one sample, the first being what plain truncation keeps.
+        """Return the rows of one sample.
 
         Args:
             sample: index of the sample in the batch.
@@ -149,6 +150,7 @@ def layout(
     truncation: bool | str | None,
     max_length: int | None,
     stride: int,
+    overflow: bool,
     pad_to_multiple_of: int | None,
     special: bool,
     model_max_length: int | None,
@@ -190,7 +192,7 @@ def layout(
         padding=pad,
         truncation=cut,
         max_length=max_length,
-        stride=stride,
+        stride=stride if overflow else None,
         multiple=multiple,
         special=special,
     )
@@ -229,7 +231,7 @@ def whole(first: int, second: int | None) -> Window:
 
 
 def windows(
-    first: int, second: int | None, *, room: int, truncation: Truncation, stride: int
+    first: int, second: int | None, *, room: int, truncation: Truncation, stride: int | None
 ) -> list[Window]:
     """Cut a text, or a pair, into windows; the first is what plain truncation keeps.
 
@@ -239,7 +241,7 @@ def windows(
         room: how many pieces a row holds.
         truncation: which sequence is cut. ``longest_first`` takes from the longer one until both
             are equally long, then from both.
-        stride: how many pieces neighbouring windows share.
+        stride: how many pieces neighbouring windows share; None for the first window alone.
 
     Returns:
         The windows. Where both sequences are cut, each part of one meets each part of the other,
@@ -251,7 +253,7 @@ def windows(
     """
     if first + (second or 0) <= room:
         return [whole(first, second)]
-    if room == 0:
+    if room == 0 and stride is None:
         return [whole(0, None if second is None else 0)]
     first_room, second_room = _shares(first, second, room, truncation)
     firsts = _parts(first, first_room, stride)
@@ -276,8 +278,8 @@ def _shares(first: int, second: int | None, room: int, truncation: Truncation) -
         if room <= second:
             raise _too_long("second", second, room, "only_first")
         return room - second, second
-    short, long = sorted((first, second))
-    long = short if short > room else max(short, room - short)
+    short = min(first, second)
+    long = max(short, room - short)
     if short + long > room:
         short, long = room // 2, room - room // 2
     return (short, long) if first <= second else (long, short)
@@ -290,16 +292,16 @@ def _too_long(which: str, length: int, room: int, truncation: str) -> UserError:
     )
 
 
-def _parts(length: int, width: int, stride: int) -> list[slice]:
+def _parts(length: int, width: int, stride: int | None) -> list[slice]:
     """Cut ``length`` pieces into parts of ``width`` that share ``stride``."""
     if length <= width:
         return [slice(0, length)]
-    if width == 0:
-        return [slice(0, 0)]
+    if stride is None:
+        return [slice(0, width)]
     if stride >= width:
         raise UserError(
             f"stride {stride} is not below the {width} tokens of text a row has room for"
         )
-    step = width - stride
     # The last part is the first that reaches the end.
-    return [slice(at, min(at + width, length)) for at in range(0, length - stride, step)]
+    starts = range(0, length - stride, width - stride)
+    return [slice(start, min(start + width, length)) for start in starts]

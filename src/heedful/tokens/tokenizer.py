@@ -252,6 +252,7 @@ class BertTokenizer:
             truncation=truncation,
             max_length=max_length,
             stride=stride,
+            overflow=return_overflowing_tokens,
             pad_to_multiple_of=pad_to_multiple_of,
             special=add_special_tokens,
             model_max_length=self.model_max_length,
@@ -263,8 +264,7 @@ class BertTokenizer:
         ]
         rows: list[Row] = []
         for at, (first, second) in enumerate(samples):
-            found = plan.rows(at, len(first.ids), None if second is None else len(second.ids))
-            rows += found if return_overflowing_tokens else found[:1]
+            rows += plan.rows(at, len(first.ids), None if second is None else len(second.ids))
         return lay_out(
             plan.padded(rows),
             samples,
@@ -336,6 +336,7 @@ class BertTokenizer:
             truncation=False,
             max_length=max_length,
             stride=0,
+            overflow=False,
             pad_to_multiple_of=pad_to_multiple_of,
             special=False,
             model_max_length=self.model_max_length,
