@@ -32,10 +32,12 @@ def main() -> None:
     names = sys.argv[1:] or list(BENCHMARKS)
     if unknown := sorted(set(names) - set(BENCHMARKS)):
         sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
-    console = Console(width=160)
+    console = Console(width=190)
     figures = ", ".join(f"{name} {value:,.0f} GFLOP/s" for name, value in ceiling().items())
     console.print(f"best matrix product of this machine: {figures}")
-    table = Table("what", "heedful", "peer", "unit", "ratio", "quality (heedful / peer)")
+    table = Table(
+        "what", "heedful", "peer", "unit", "ratio", "quality (heedful / peer)", "peak MiB"
+    )
     for name in names:
         for row in BENCHMARKS[name]():
             table.add_row(
@@ -45,6 +47,7 @@ def main() -> None:
                 str(row["unit"]),
                 f"{row['ratio']:.2f}",
                 str(row["quality"]),
+                str(row.get("memory", "")),
             )
     console.print(table)
 

@@ -88,6 +88,7 @@ def run() -> list[dict[str, object]]:
             "unit": "texts/s",
             "quality": f"accuracy {right['heedful']:.4f} / {right['pipeline']:.4f}, "
             f"same answer {same / TEXTS:.4f}",
+            "memory": f"{laps['heedful'][-1]['peak']:,} / {laps['pipeline'][-1]['peak']:,}",
         }
     ]
 

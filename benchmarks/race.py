@@ -4,6 +4,7 @@ A drift of the machine's speed falls on all of them alike, and no one's settings
 """
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -58,7 +59,8 @@ def run_laps(arms: Mapping[str, Callable[[], Iterator[Lap]]]) -> None:
         lap = next(laps, None)
         if lap is None:
             return
-        print(json.dumps(lap), flush=True)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # MiB on Linux
+        print(json.dumps({**lap, "peak": peak}), flush=True)
 
 
 def total(laps: list[Lap], key: str) -> float:
