@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.errors import UserError
 from heedful.layers.blocks import Block
+from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
 from heedful.layers.masks import from_attention_mask
 from heedful.models import pretrained
@@ -124,8 +125,14 @@ class BertModel(nn.Module):
         *,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool = False,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
+        output_kernels: bool = False,
         only_first: bool = False,
     ) -> BertModelOutput:
         """Encode a batch.
@@ -137,14 +144,23 @@ class BertModel(nn.Module):
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); 0 to S - 1 if None.
             inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
+            head_mask: what each head's output is multiplied by. Shape (H,) or (L, H).
+            encoder_hidden_states: what a decoder's cross-attention attends to. Shape (B, E, D).
+            encoder_attention_mask: like ``attention_mask``, shape (B, E) or (B, S, E).
+            past_key_values: what an earlier call returned: ``input_ids`` go on from there.
+            use_cache: whether to return ``past_key_values``.
             output_attentions: whether to return the attention weights.
             output_hidden_states: whether to return what comes out of the embeddings and blocks.
+            output_kernels: whether to say which attention kernels ran.
             only_first: whether the first token's last state is all that is wanted: the last block
                 then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
 
         Raises:
             UserError: a shape, a type, or (where looking costs nothing) a value is wrong.
         """
+        later = (head_mask, encoder_hidden_states, encoder_attention_mask, past_key_values)
+        if any(value is not None for value in later) or use_cache or output_kernels:
+            raise UserError("head masks, decoders and kernels are not supported yet")
         config = self.config
         words = _check_words(input_ids, inputs_embeds, config)
         batch, length = words.shape[:2]

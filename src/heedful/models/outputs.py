@@ -1,6 +1,7 @@
 """What a model returns: small dataclasses that also read like the reference's outputs.
 
-Shapes: B batch, H heads, S length, D model width, C classes or outputs.
+Shapes: B batch, H heads, S length, T key length (S and what is cached), E encoder's length, D model
+width, C classes or outputs.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import Tensor
+
+from heedful.layers.cache import Cache
 
 
 class Output:
@@ -48,10 +51,17 @@ class BertModelOutput(Output):
     """Shape (B, S, D)."""
     pooler_output: Tensor | None = None
     """The first token after a dense layer and tanh. Shape (B, D)."""
+    past_key_values: Cache | None = None
+    """What a later call can go on from, if asked for."""
     hidden_states: tuple[Tensor, ...] | None = None
     """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    cross_attentions: tuple[Tensor, ...] | None = None
+    """Those of each block's cross-attention, if it has one. Each of shape (B, H, S, E)."""
+    kernels: tuple[str, ...] | None = None
+    """Which kernel each attention ran on, in the order in which they ran, if asked for: ``"fused"``
+    or ``"plain"``."""
 
 
 @dataclass(frozen=True, kw_only=True)
