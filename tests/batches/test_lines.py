@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from heedful.batches import lines as lines_module
-from heedful.batches.lines import check_file, read_lines
+from heedful.batches.lines import MAX_LINE_BYTES, check_file, read_lines
 from heedful.errors import UserError
 
 
-def error_of(path: Path) -> str:
+def error_of(path: Path, max_bytes: int = MAX_LINE_BYTES) -> str:
     with pytest.raises(UserError) as caught:
-        list(read_lines(path))
+        list(read_lines(path, max_bytes))
     return str(caught.value)
 
 
@@ -98,16 +97,13 @@ def test_a_wrong_checksum_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-def test_an_endless_line_is_refused_before_it_is_held(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 1000)
+def test_an_endless_line_is_refused_before_it_is_held(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     content = b"x" * 999 + b"\n" + b"y" * 20_000_000
     path.write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
     tracemalloc.start()
     try:
-        assert error_of(path) == f"{path}, line 2: longer than 1,000 bytes"
+        assert error_of(path, 1000) == f"{path}, line 2: longer than 1,000 bytes"
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()

@@ -58,11 +58,15 @@ def check_file(path: Path) -> None:
     raise UserError(f"{path}: no such file{did_you_mean(path.name, siblings)}")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file, or of stdin for ``-``, with their line ends.
 
     Only ``\n`` ends a line, so that no other character of the text is taken for a line end. A byte
     order mark at the start is dropped; a name that ends in ``.gz`` is inflated as it is read.
+
+    Args:
+        path: the file.
+        max_bytes: the longest line that is read.
 
     Raises:
         UserError: with file, line and byte, for whatever this module's head lists.
@@ -71,12 +75,10 @@ def read_lines(path: Path) -> Iterator[str]:
     number = 0
     try:
         with _open(path) as stream:
-            while raw := stream.readline(MAX_LINE_BYTES + 1):
+            while raw := stream.readline(max_bytes + 1):
                 number += 1
-                if len(raw) > MAX_LINE_BYTES:
-                    raise UserError(
-                        f"{source}, line {number}: longer than {MAX_LINE_BYTES:,} bytes"
-                    )
+                if len(raw) > max_bytes:
+                    raise UserError(f"{source}, line {number}: longer than {max_bytes:,} bytes")
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:

@@ -4,7 +4,6 @@ Several files are one stream, read in order. Nothing is cut, guessed or skipped 
 that cannot be read as asked is an error that says where it stands.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,11 @@ from heedful.batches.fields import (
     Values,
     find_field,
     find_fields,
-    kind_of,
     read_labels,
     read_text,
     unique,
 )
+from heedful.batches.json_objects import read_objects
 from heedful.batches.lines import STDIN, check_file, read_lines, source_name
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
@@ -181,9 +180,9 @@ def _records(
 def _rows(path: Path, format: str, columns: Columns) -> Iterator[_Row]:
     if format == "parquet":
         return _parquet_rows(path, columns)
-    lines = read_lines(path)
     if format == "jsonl":
-        return _json_rows(lines, source_name(path), columns)
+        return _json_rows(path, columns)
+    lines = read_lines(path)
     if format == "text":
         return _text_rows(lines)
     return _table_rows(lines, source_name(path), columns, format)
@@ -202,36 +201,15 @@ def _table_rows(lines: Iterator[str], source: str, columns: Columns, format: str
         yield number, layout, cells
 
 
-def _json_rows(lines: Iterator[str], source: str, columns: Columns) -> Iterator[_Row]:
+def _json_rows(path: Path, columns: Columns) -> Iterator[_Row]:
     names: list[str] = []
     layout: _Layout | None = None
-    for number, line in enumerate(lines, start=1):
-        text = without_line_end(line)
-        if not text or text.isspace():
-            continue
-        where = f"{source}, line {number}"
-        value = _json(text, where)
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
+    for number, value in read_objects(path):
         if layout is None or list(value) != names:
             names = list(value)
+            where = f"{source_name(path)}, line {number}"
             layout = _layout(columns, where, names, 0)  # keys have no order, so no numbers
         yield number, layout, list(value.values())
-
-
-def _json(text: str, where: str) -> object:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}, column {error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise UserError(f"{where}: JSON nested too deeply") from None
-    except ValueError as error:  # a constant, or a number of thousands of digits
-        raise UserError(f"{where}: not JSON: {str(error).partition(';')[0]}") from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
 
 
 def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
