@@ -1,0 +1,136 @@
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from heedful import BertTokenizer, UserError
+from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
+from heedful.tokens.vocabulary import Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [f"w{number}" for number in range(40)]
+TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *WORDS, *[f"##{word}" for word in WORDS]]))
+MASK, FIRST = 4, len(SPECIAL)
+PLAIN = mask_rule(TOKENIZER, most=None)
+WHOLE = mask_rule(TOKENIZER, whole_word=True, most=None)
+
+
+def sequence(length: int, *, seed: int = 0, pieces: bool = False) -> NDArray[np.int32]:
+    high = FIRST + len(WORDS) * (2 if pieces else 1)
+    text = np.random.default_rng(seed).integers(FIRST, high, length)
+    text[length // 3] = 1  # an unknown word
+    return np.array([2, *text[: length // 2], 3, *text[length // 2 :], 3], dtype=np.int32)
+
+
+def draws(rule: MaskRule, count: int, ids: NDArray[np.int32]) -> list[NDArray[np.int64]]:
+    rows = [hide_tokens(ids, rule, seed=1, epoch=2, index=index) for index in range(count)]
+    return [np.stack(side) for side in zip(*rows, strict=True)]
+
+
+def within(count: int, trials: int, share: float) -> bool:
+    """Tell whether a count is within five standard deviations of what a binomial gives."""
+    return abs(count - trials * share) <= 5 * math.sqrt(trials * share * (1 - share))
+
+
+def test_the_shares_are_those_of_the_paper() -> None:
+    ids = sequence(200)
+    seen, labels = draws(PLAIN, 400, ids)
+    chosen = labels != IGNORED
+    assert (chosen.sum(1) == round(0.15 * 199)).all()  # one of the 200 is unknown
+    total = int(chosen.sum())
+    masked, kept = seen[chosen] == MASK, seen[chosen] == labels[chosen]
+    assert within(int(masked.sum()), total, 0.8)
+    # A random token is the true one in one case of 40, or of 80 with the pieces.
+    assert within(int(kept.sum()), total, 0.1 + 0.1 / 80)
+    # Every place is as likely as any other, and so is every token to be put there.
+    ordinary = PLAIN.replacements
+    for count in chosen.sum(0)[ids >= FIRST]:
+        assert within(int(count), 400, 0.15)
+    random = seen[chosen][~masked & ~kept]
+    for count in np.bincount(random, minlength=len(ordinary) + FIRST)[FIRST:]:
+        assert within(int(count), len(random), 1 / len(ordinary))
+
+
+@pytest.mark.parametrize("rule", [PLAIN, WHOLE], ids=["tokens", "whole words"])
+def test_special_tokens_are_neither_hidden_nor_drawn(rule: MaskRule) -> None:
+    ids = sequence(30, pieces=True)
+    seen, labels = draws(rule, 500, ids)
+    special = ids < FIRST
+    assert (labels[:, special] == IGNORED).all()
+    assert (seen[:, special] == ids[special]).all()
+    assert set(np.unique(seen[:, ~special])) <= {MASK, *range(FIRST, len(TOKENIZER))}
+
+
+def test_what_is_not_chosen_stays_and_labels_are_the_truth() -> None:
+    ids = sequence(60)
+    seen, labels = draws(PLAIN, 50, ids)
+    chosen = labels != IGNORED
+    rows = np.broadcast_to(ids, labels.shape)
+    assert (labels[chosen] == rows[chosen]).all()
+    assert (seen[~chosen] == rows[~chosen]).all()
+
+
+def test_a_draw_depends_on_seed_epoch_and_index_alone() -> None:
+    ids = sequence(100)
+    first = hide_tokens(ids, PLAIN, seed=1, epoch=2, index=3)
+    again = hide_tokens(ids.copy(), PLAIN, seed=1, epoch=2, index=3)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    for seed, epoch, index in [(0, 2, 3), (1, 0, 3), (1, 2, 0), (2, 1, 3), (1, 3, 2)]:
+        other = hide_tokens(ids, PLAIN, seed=seed, epoch=epoch, index=index)
+        assert (first[1] != other[1]).any()
+
+
+def test_the_draws_stay_those_of_today() -> None:
+    # A run must resume on any platform and with any version of numpy.
+    seen, labels = hide_tokens(np.arange(20, dtype=np.int32), PLAIN, seed=0, epoch=0, index=0)
+    assert (int(seen.sum()), np.flatnonzero(labels != IGNORED).tolist()) == (183, [11, 13])
+
+
+@pytest.mark.parametrize(
+    ("length", "share", "most", "count"),
+    [(1, 0.15, None, 1), (100, 0.15, None, 15), (100, 0.4, None, 40), (100, 0.15, 7, 7)],
+)
+def test_how_many_are_chosen(length: int, share: float, most: int | None, count: int) -> None:
+    ids = np.array([2, *[FIRST] * length, 3], dtype=np.int32)
+    rule = mask_rule(TOKENIZER, share=share, most=most)
+    _, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+    assert (labels != IGNORED).sum() == count
+
+
+@pytest.mark.parametrize("rule", [PLAIN, WHOLE], ids=["tokens", "whole words"])
+def test_a_sequence_of_special_tokens_is_left_alone(rule: MaskRule) -> None:
+    ids = np.array([2, 1, 1, 3], dtype=np.int32)
+    seen, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+    assert (seen == ids).all()
+    assert (labels == IGNORED).all()
+
+
+def test_words_are_hidden_whole() -> None:
+    ids = sequence(200, pieces=True)
+    _, labels = draws(WHOLE, 200, ids)
+    continues = ids >= FIRST + len(WORDS)
+    chosen = labels != IGNORED
+    for place in range(1, len(ids)):
+        if continues[place] and ids[place - 1] >= FIRST:
+            assert (chosen[:, place] == chosen[:, place - 1]).all()
+    sums = chosen.sum(1)
+    wanted = round(0.15 * 199)
+    assert sums.max() <= wanted
+    assert sums.mean() > wanted - 0.5
+    assert chosen.any(0)[ids >= FIRST].all()
+
+
+def test_a_word_longer_than_the_share_is_hidden_all_the_same() -> None:
+    ids = np.array([2, FIRST, *[FIRST + len(WORDS)] * 8, 3], dtype=np.int32)
+    _, labels = hide_tokens(ids, WHOLE, seed=0, epoch=0, index=0)
+    assert (labels[1:-1] != IGNORED).all()
+
+
+def test_a_vocabulary_without_a_mask_is_named() -> None:
+    tokenizer = BertTokenizer(Vocabulary([*SPECIAL[:4], "a"], source="models/odd/vocab.txt"))
+    message = r"^models/odd/vocab.txt: there is no \[MASK\] in the vocabulary"
+    with pytest.raises(UserError, match=message):
+        mask_rule(tokenizer, most=None)
+    with pytest.raises(UserError, match="only special tokens"):
+        mask_rule(BertTokenizer(Vocabulary(SPECIAL)), most=None)
