@@ -76,3 +76,77 @@ class SequenceClassifierOutput(Output):
     """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
     """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenClassifierOutput(Output):
+    """What ``BertForTokenClassification`` returns."""
+
+    loss: Tensor | None = None
+    """The mean over the labels, if labels were given. Shape ()."""
+    logits: Tensor
+    """Shape (B, S, C)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringOutput(Output):
+    """What ``BertForQuestionAnswering`` returns."""
+
+    loss: Tensor | None = None
+    """The mean of the two ends' losses, if positions were given. Shape ()."""
+    start_logits: Tensor
+    """How well each token starts the answer. Shape (B, S)."""
+    end_logits: Tensor
+    """How well each token ends it. Shape (B, S)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelOutput(Output):
+    """What ``BertForMaskedLM`` and ``BertLMHeadModel`` return.
+
+    V is the size of the vocabulary, N the number of places that are scored.
+    """
+
+    loss: Tensor | None = None
+    """The mean over the labels, if labels were given. Shape ()."""
+    logits: Tensor
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
+    shape (N, V)."""
+    past_key_values: Cache | None = None
+    """What a later call of a decoder can go on from, if asked for."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    cross_attentions: tuple[Tensor, ...] | None = None
+    """Those of each block's cross-attention, if it has one. Each of shape (B, H, S, E)."""
+    positions: Tensor | None = None
+    """Where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape (N,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreTrainingOutput(Output):
+    """What ``BertForPreTraining`` returns; V and N as in ``LanguageModelOutput``."""
+
+    loss: Tensor | None = None
+    """The sum of the means over the labels of each kind that was given. Shape ()."""
+    prediction_logits: Tensor
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
+    shape (N, V)."""
+    seq_relationship_logits: Tensor
+    """Whether the second text follows the first (0) or not (1). Shape (B, 2)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    positions: Tensor | None = None
+    """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
+    (N,), int64."""

@@ -56,14 +56,13 @@ def initialise(module: nn.Module, std: float) -> None:
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.normal_(part.weight, std=std)
-        if isinstance(part, nn.Linear):
-            nn.init.zeros_(part.bias)
-        elif isinstance(part, nn.Embedding) and part.padding_idx is not None:
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
             with torch.no_grad():
                 part.weight[part.padding_idx].zero_()
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
-            nn.init.zeros_(part.bias)
+        if isinstance(bias := getattr(part, "bias", None), nn.Parameter):
+            nn.init.zeros_(bias)
 
 
 def num_parameters(model: nn.Module) -> int:
@@ -217,7 +216,8 @@ def _config(model: nn.Module) -> BertConfig:
 
 
 def _head(name: str) -> str:
-    return name.split(".", 1)[0]
+    """Return which head a weight is of; those of pre-training stand together under ``cls.``."""
+    return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
 
 
 def _some(names: list[str]) -> str:

@@ -1,0 +1,126 @@
+"""The product with the vocabulary, the largest of a small model, only where it is wanted.
+
+Shapes: B batch, S length, D model width, V vocabulary, N places that are scored.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful import losses
+from heedful.errors import UserError
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.config import BertConfig
+from heedful.models.heads.labels import check_classes
+
+
+class Transform(nn.Module):
+    """A dense layer, the activation, and a normalisation.
+
+    Args:
+        width: D.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        eps: added to the variance by the layer normalisation.
+    """
+
+    def __init__(self, width: int, activation: str, eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (..., D) for shape (..., D)."""
+        normal: Tensor = self.LayerNorm(self.activation(self.dense(hidden)))
+        return normal
+
+
+class WordScores(nn.Module):
+    """States to a logit for each word of the vocabulary.
+
+    Args:
+        width: D.
+        vocab_size: V.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        eps: added to the variance by the layer normalisation.
+        tied: whether a word's vector is the one of the embeddings, which is then handed to each
+            call; else the head has vectors of its own, ``decoder.weight``.
+    """
+
+    def __init__(
+        self, *, width: int, vocab_size: int, activation: str, eps: float, tied: bool
+    ) -> None:
+        super().__init__()
+        self.transform = Transform(width, activation, eps)
+        self.decoder = None if tied else nn.Linear(width, vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, hidden: Tensor, embeddings: Tensor) -> Tensor:
+        """Return shape (..., V).
+
+        Args:
+            hidden: shape (..., D).
+            embeddings: the words' vectors, used by a tied head. Shape (V, D).
+        """
+        vectors = embeddings if self.decoder is None else self.decoder.weight
+        # The embeddings may be kept wider than the weights that the layers compute with.
+        return F.linear(self.transform(hidden), vectors.to(self.bias.dtype), self.bias)
+
+    def resize(self, vocab_size: int, std: float) -> None:
+        """Take another vocabulary: what both have is kept, biases start at 0 and vectors afresh.
+
+        Args:
+            vocab_size: the new V.
+            std: standard deviation of fresh vectors.
+        """
+        kept = min(vocab_size, len(self.bias))
+        bias = self.bias.new_zeros(vocab_size)
+        bias[:kept] = self.bias.detach()[:kept]
+        self.bias = nn.Parameter(bias)
+        if self.decoder is not None:
+            before = self.decoder.weight.detach()
+            weight = before.new_empty(vocab_size, before.shape[1]).normal_(std=std)
+            weight[:kept] = before[:kept]
+            self.decoder.weight = nn.Parameter(weight)
+            self.decoder.out_features = vocab_size
+
+
+def word_scores(config: BertConfig) -> WordScores:
+    """Build the head of a model."""
+    return WordScores(
+        width=config.hidden_size,
+        vocab_size=config.vocab_size,
+        activation=config.hidden_act,
+        eps=config.layer_norm_eps,
+        tied=config.tie_word_embeddings,
+    )
+
+
+def places(hidden: Tensor, positions: Tensor | None) -> Tensor:
+    """Return the states of every place, (B, S, D), or of some, (N, D).
+
+    Args:
+        hidden: shape (B, S, D).
+        positions: the places in the batch laid out as one row. Shape (N,).
+    """
+    return hidden if positions is None else hidden.flatten(0, 1)[positions]
+
+
+def labelled(
+    labels: Tensor, positions: Tensor | None, shape: tuple[int, ...], vocab_size: int
+) -> Tensor:
+    """Return the places that have a label. Shape (N,).
+
+    Args:
+        labels: words, or -100 where there is none.
+        positions: what the user asked to score; only None goes with labels.
+        shape: (B, S), which the labels must have.
+        vocab_size: V.
+
+    Raises:
+        UserError: the labels do not fit, or positions are given too.
+    """
+    if positions is not None:
+        raise UserError("give labels or positions, not both: labels are scored where they stand")
+    check_classes(labels, shape, vocab_size)
+    return (labels.flatten() != losses.IGNORED).nonzero().squeeze(1)

@@ -1,0 +1,266 @@
+"""BERT that says which words stand where: masked ones, the next one.
+
+The arguments that ``BertModel.forward`` has too are explained there. Logits are computed only where
+they are asked for: at the places with a label, or at those in ``positions``.
+
+Shapes: B batch, S length, V vocabulary, N places that are scored.
+"""
+
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful import losses
+from heedful.layers.cache import Cache
+from heedful.models import pretrained
+from heedful.models.bert import BertModel
+from heedful.models.config import BertConfig
+from heedful.models.heads.body import OfBody
+from heedful.models.heads.labels import class_loss
+from heedful.models.heads.word_scores import labelled, places, word_scores
+from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
+
+
+class BertForMaskedLM(nn.Module):
+    """BERT that says which words stand at masked places (Devlin et al. 2019, section 3.1).
+
+    Args:
+        config: its sizes and options.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.cls = nn.ModuleDict({"predictions": word_scores(config)})
+        pretrained.initialise(self.cls, config.initializer_range)
+
+    from_pretrained: "ClassVar[classmethod[Any, ..., BertForMaskedLM]]" = classmethod(
+        pretrained.from_pretrained
+    )
+    save_pretrained = pretrained.save_pretrained
+    config = OfBody[BertConfig]()
+    gradient_checkpointing = OfBody[bool]()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        positions: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> LanguageModelOutput:
+        """Score the words at every place, logits of shape (B, S, V), or at some, shape (N, V).
+
+        ``labels`` are the right words, or -100 for a place that is not scored. Shape (B, S).
+        ``positions`` are the places to score where there are no labels, in the batch laid out as
+        one row of B * S tokens. Shape (N,), int64.
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value.
+        """
+        encoded = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            head_mask=head_mask,
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        hidden = encoded.last_hidden_state
+        if labels is not None:
+            shape = tuple(hidden.shape[:2])
+            positions = labelled(labels, positions, shape, self.config.vocab_size)
+        vectors = self.bert.embeddings.word_embeddings.weight
+        logits = self.cls["predictions"](places(hidden, positions), vectors)
+        loss = None
+        if labels is not None:
+            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
+            loss = total / count
+        return LanguageModelOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
+            positions=positions,
+        )
+
+
+class BertLMHeadModel(nn.Module):
+    """BERT that says which word comes next, for a configuration with ``is_decoder``.
+
+    Args:
+        config: its sizes and options.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.cls = nn.ModuleDict({"predictions": word_scores(config)})
+        pretrained.initialise(self.cls, config.initializer_range)
+
+    from_pretrained: "ClassVar[classmethod[Any, ..., BertLMHeadModel]]" = classmethod(
+        pretrained.from_pretrained
+    )
+    save_pretrained = pretrained.save_pretrained
+    config = OfBody[BertConfig]()
+    gradient_checkpointing = OfBody[bool]()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool = False,
+        labels: Tensor | None = None,
+        positions: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> LanguageModelOutput:
+        """Score what follows every place, logits of shape (B, S, V), or some, shape (N, V).
+
+        ``labels`` are the words of the text itself, or -100 for a word that is not scored. Shape
+        (B, S). Each is scored at the place before it, so the first counts for nothing.
+        ``positions`` are the places to score where there are no labels, in the batch laid out as
+        one row of B * S tokens. Shape (N,), int64.
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value.
+        """
+        encoded = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            head_mask=head_mask,
+            encoder_hidden_states=encoder_hidden_states,
+            encoder_attention_mask=encoder_attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        hidden = encoded.last_hidden_state
+        if labels is not None:
+            labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S): of the next place
+            shape = tuple(hidden.shape[:2])
+            positions = labelled(labels, positions, shape, self.config.vocab_size)
+        vectors = self.bert.embeddings.word_embeddings.weight
+        logits = self.cls["predictions"](places(hidden, positions), vectors)
+        loss = None
+        if labels is not None:
+            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
+            loss = total / count
+        return LanguageModelOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=encoded.past_key_values,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
+            positions=positions,
+        )
+
+
+class BertForPreTraining(nn.Module):
+    """BERT with the two heads that it was pre-trained with: masked words, next sentence.
+
+    Args:
+        config: its sizes and options.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.bert = BertModel(config)
+        self.cls = nn.ModuleDict(
+            {
+                "predictions": word_scores(config),
+                "seq_relationship": nn.Linear(config.hidden_size, 2),
+            }
+        )
+        pretrained.initialise(self.cls, config.initializer_range)
+
+    from_pretrained: "ClassVar[classmethod[Any, ..., BertForPreTraining]]" = classmethod(
+        pretrained.from_pretrained
+    )
+    save_pretrained = pretrained.save_pretrained
+    config = OfBody[BertConfig]()
+    gradient_checkpointing = OfBody[bool]()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        positions: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> PreTrainingOutput:
+        """Score words, at every place or some, and whether the second text follows the first.
+
+        ``labels`` and ``positions`` are those of ``BertForMaskedLM``. ``next_sentence_label`` is 0
+        where the second text follows the first, 1 where it does not. Shape (B,). Each kind of label
+        may be given alone, and then decides the loss alone (the reference has no loss then).
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value.
+        """
+        encoded = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            head_mask=head_mask,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        hidden = encoded.last_hidden_state
+        if labels is not None:
+            shape = tuple(hidden.shape[:2])
+            positions = labelled(labels, positions, shape, self.config.vocab_size)
+        vectors = self.bert.embeddings.word_embeddings.weight
+        logits = self.cls["predictions"](places(hidden, positions), vectors)
+        follows = self.cls["seq_relationship"](encoded.pooler_output)  # (B, 2)
+        means = []
+        if labels is not None:
+            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
+            means.append(total / count)
+        if next_sentence_label is not None:
+            total, count = class_loss(follows, next_sentence_label)
+            means.append(total / count)
+        return PreTrainingOutput(
+            loss=sum(means[1:], means[0]) if means else None,
+            prediction_logits=logits,
+            seq_relationship_logits=follows,
+            hidden_states=encoded.hidden_states,
+            attentions=encoded.attentions,
+            positions=positions,
+        )
