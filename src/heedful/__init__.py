@@ -9,7 +9,14 @@ __version__ = "0.1.0"
 # command line's help needs no torch.
 _HOMES = {
     "BertConfig": "heedful.models",
+    "BertForMaskedLM": "heedful.models",
+    "BertForMultipleChoice": "heedful.models",
+    "BertForNextSentencePrediction": "heedful.models",
+    "BertForPreTraining": "heedful.models",
+    "BertForQuestionAnswering": "heedful.models",
     "BertForSequenceClassification": "heedful.models",
+    "BertForTokenClassification": "heedful.models",
+    "BertLMHeadModel": "heedful.models",
     "BertModel": "heedful.models",
     "BertTokenizer": "heedful.tokens",
     "Prediction": "heedful.predictor",
@@ -28,7 +35,14 @@ __all__ = ["__version__", *_HOMES]
 if TYPE_CHECKING:
     from heedful.errors import UserError as UserError
     from heedful.models import BertConfig as BertConfig
+    from heedful.models import BertForMaskedLM as BertForMaskedLM
+    from heedful.models import BertForMultipleChoice as BertForMultipleChoice
+    from heedful.models import BertForNextSentencePrediction as BertForNextSentencePrediction
+    from heedful.models import BertForPreTraining as BertForPreTraining
+    from heedful.models import BertForQuestionAnswering as BertForQuestionAnswering
     from heedful.models import BertForSequenceClassification as BertForSequenceClassification
+    from heedful.models import BertForTokenClassification as BertForTokenClassification
+    from heedful.models import BertLMHeadModel as BertLMHeadModel
     from heedful.models import BertModel as BertModel
     from heedful.predictor import Prediction as Prediction
     from heedful.predictor import Predictor as Predictor
