@@ -28,8 +28,7 @@ def _score(folder: Path) -> float:
 
     record = RunRecord(
         task="classify",
-        labels=LABELS,
-        multi_label=False,
+        goal={"labels": LABELS, "multi_label": False},
         max_length=MAX_LENGTH,
         settings={},
         data=[],
@@ -49,8 +48,8 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
     import torch
 
     from heedful.batches import collate, plan_epoch
-    from heedful.settings import HEAD_RATE
-    from heedful.tasks import classify
+    from heedful.settings import HEAD_RATE, DataSettings
+    from heedful.tasks import Fit, classify
     from heedful.tokens import BertTokenizer
     from heedful.training.device import choose_device, choose_precision, keep_big_buffers
     from heedful.training.loop import Position, Work, train
@@ -62,15 +61,10 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
     rate = RATE * (batch_size / BATCH) ** 0.5
     torch.manual_seed(0)
     tokenizer = BertTokenizer.from_pretrained("minilm")
-    model = classify.build("minilm", LABELS, multi_label=False, dropout=None, revision=None)
-    encoded = classify.encode(
-        ag_news("train_pool"),
-        tokenizer,
-        LABELS,
-        multi_label=False,
-        max_length=MAX_LENGTH,
-        rule="head",
-    )
+    goal = classify.Goal(labels=tuple(LABELS), multi_label=False)
+    model = classify.build(goal, DataSettings(train=[]))
+    fit = Fit(max_length=MAX_LENGTH, rule="head")
+    encoded = classify.encode(ag_news("train_pool"), goal, tokenizer, fit, True)
     examples = [piece for text in encoded for piece in text.pieces]
     lengths = [len(example.ids) for example in examples]
     device = choose_device("cpu")
@@ -80,11 +74,11 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=batch_size, batch_tokens=8192, seed=0, epoch=epoch
         ),
-        fetch=lambda rows: collate(
+        fetch=lambda rows, epoch: collate(
             [examples[i] for i in rows], pad_id=tokenizer.pad_token_id, labels="class"
         ),
-        loss=lambda m, b: classify.loss(m, b, multi_label=False, weights=None),
-        count=lambda b: classify.loss_count(b, multi_label=False, weights=None),
+        loss=lambda forward, batch: classify.loss(forward, batch, goal),
+        count=lambda batch: classify.count(batch, goal),
         factor=schedule("linear", total_steps=steps, warmup=0.1),
     )
     precision = choose_precision("auto", device)

@@ -58,13 +58,15 @@ ARMS = {"heedful": heedful_arm, "pipeline": pipeline_arm}
 
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
-    from heedful.commands.train import train_classify
-    from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+    from heedful.commands.train import train
+    from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        train_classify(
-            ClassifySettings(train=[FOLDER / "ag_news/train_pool.csv.gz"]),
+        train(
+            "classify",
+            DataSettings(train=[FOLDER / "ag_news/train_pool.csv.gz"]),
+            ClassifySettings(),
             ColumnSettings(text="2", label="1", header=False),
             TrainSettings(steps=500, batch_size=8),
             out,

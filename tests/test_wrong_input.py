@@ -132,7 +132,9 @@ def test_unbalanced_quotes_do_not_swallow_rows(
     data.write_text("text,label\n" + "\n".join(rows[1:] * 3 + ["the sky is,blue"]) + "\n")
     command = ["train", "classify", "--model", tiny_model, "--train", data, "--steps", "1"]
     assert run([str(part) for part in [*command, "--out", tmp_path / "run"]]) == 0
-    assert "10 examples, 3 labels" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "10 examples" in told
+    assert "3 labels" in told
 
 
 def test_a_command_or_a_task_that_is_not_there(fails: Callable[..., str]) -> None:

@@ -19,7 +19,7 @@ _HOMES = {
     "BertLMHeadModel": "heedful.models",
     "BertModel": "heedful.models",
     "BertTokenizer": "heedful.tokens",
-    "Prediction": "heedful.predictor",
+    "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from heedful.models import BertForTokenClassification as BertForTokenClassification
     from heedful.models import BertLMHeadModel as BertLMHeadModel
     from heedful.models import BertModel as BertModel
-    from heedful.predictor import Prediction as Prediction
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
+    from heedful.tasks.classify import Prediction as Prediction
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,

@@ -19,7 +19,10 @@ from heedful.errors import UserError
 from heedful.settings import (
     ClassifySettings,
     ColumnSettings,
+    DataSettings,
     PredictSettings,
+    RegressSettings,
+    RunSettings,
     TrainSettings,
 )
 
@@ -30,7 +33,11 @@ EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
+Data = Annotated[DataSettings, Parameter(name="*", group="Data and model")]
+Training = Annotated[TrainSettings, Parameter(name="*", group="Training")]
+Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
 COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
+CLASSIFY = ClassifySettings()
 
 app = App(
     name="heedful",
@@ -50,33 +57,56 @@ app.command(train)
 @train.command(name="classify")
 def train_classify(
     *,
-    data: Annotated[ClassifySettings, Parameter(name="*", group="Data and model")],
+    data: Data,
+    own: Annotated[ClassifySettings, Parameter(name="*", group="Classification")] = CLASSIFY,
     columns: Columns = COLUMNS,
-    training: Annotated[TrainSettings, Parameter(name="*", group="Training")] = TRAINING,
-    out: Path,
-    resume: Annotated[bool, Parameter(negative="")] = False,
-    overwrite: Annotated[bool, Parameter(negative="")] = False,
+    training: Training = TRAINING,
+    place: Place,
 ) -> None:
     """Sort texts, or pairs of texts, into labels.
 
     The file has a column of texts and a column of labels:
 
         heedful train classify --train tickets.csv --text message --label team --out runs/tickets
-
-    Parameters
-    ----------
-    out
-        Run folder to make.
-    resume
-        Go on with the run in --out from its newest checkpoint, with the same result as if it had
-        never stopped.
-    overwrite
-        Replace the run in --out.
     """
-    from heedful.commands import train as command
+    _train("classify", data, own, columns, training, place)
 
-    outcome = command.train_classify(
-        data, columns, training, out, resume=resume, overwrite=overwrite, say=_say
+
+@train.command(name="regress")
+def train_regress(
+    *, data: Data, columns: Columns = COLUMNS, training: Training = TRAINING, place: Place
+) -> None:
+    r"""Give texts, or pairs of texts, a number, such as how alike two sentences are.
+
+    The label is a number:
+
+        heedful train regress --train pairs.csv --text first --text-pair second --label score \\
+            --out runs/alike
+    """
+    _train("regress", data, RegressSettings(), columns, training, place)
+
+
+def _train(
+    task: str,
+    data: DataSettings,
+    own: object,
+    columns: ColumnSettings,
+    training: TrainSettings,
+    place: RunSettings,
+) -> None:
+    from heedful.commands.train import train
+
+    out = place.out
+    outcome = train(
+        task,
+        data,
+        own,
+        columns,
+        training,
+        out,
+        resume=place.resume,
+        overwrite=place.overwrite,
+        say=_say,
     )
     if outcome is None:
         return
@@ -88,9 +118,9 @@ def train_classify(
         f"the model is in {out}"
     )
     if outcome.scores:
-        from heedful.metrics import per_class_table
+        from heedful.metrics import scores_table
 
-        _print_table(per_class_table(outcome.scores))
+        _print_table(scores_table(outcome.scores))
     _say(f'try: heedful predict {out} "a text"   or: heedful evaluate {out} --data FILE')
 
 
@@ -115,11 +145,11 @@ def evaluate(
         Also draw the confusion matrix, to a .png or .svg file.
     """
     from heedful.commands import evaluate as command
-    from heedful.metrics import confusion_table, per_class_table, save_confusion_picture
+    from heedful.metrics import confusion_table, save_confusion_picture, scores_table
 
     predictor = _predictor(run, predicting)
     scores = command.evaluate(run, data, columns, predictor)
-    _print_table(per_class_table(scores))
+    _print_table(scores_table(scores))
     if "confusion" in scores:
         _print_table(confusion_table(scores))
     if picture is not None:
@@ -149,16 +179,17 @@ def predict(
     input
         A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
     all_scores
-        Give the probability of every label.
+        Give everything the model scored, such as the probability of every label.
     plain
-        Print the label alone.
+        Print the answer alone.
     """
     from heedful.commands import predict as command
 
-    items = command.texts_of(texts, input, columns)
     predictor = _predictor(run, predicting)
-    for prediction in predictor.predict(items):
-        print(command.line_of(prediction, all_scores=all_scores, plain=plain), flush=not texts)
+    records = command.records_of(predictor.task, texts, input, columns)
+    for answer in predictor.answers(records):
+        line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
+        print(line, flush=not texts)
 
 
 @app.command

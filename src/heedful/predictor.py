@@ -7,49 +7,32 @@ they cannot differ.
 import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Example, Fitted, Text, collate, features, plan_pass
+from heedful.batches import Draw, Example, Fitted, Text, plan_pass
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.models import BertConfig, BertForSequenceClassification
+from heedful.models import BertConfig
 from heedful.settings import PredictSettings
-from heedful.tasks import classify
+from heedful.tasks import Fit, task_named
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision
 
-# Texts sorted by length together: enough to fill batches without padding, few enough that memory
+# Items sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
 _SORTED_TOGETHER = 4096
 _DEFAULT = PredictSettings()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prediction:
-    """The answer for one text."""
-
-    label: str | list[str]
-    """The likeliest label; for a multi-label run every label whose probability is at least 0.5."""
-    score: float | None
-    """Its probability; none for a multi-label run."""
-    scores: dict[str, float]
-    """Probability of every label, in the order of the run's labels."""
-    tokens_total: int
-    """Tokens of the text."""
-    tokens_used: int
-    """Tokens the model was given: fewer only where ``long_text`` leaves some out."""
-    windows: int
-    """Windows the text was read in; their probabilities are averaged."""
-
-
 class Predictor:
-    """Predicts with a classification model.
+    """Answers with a model.
 
     Args:
         model: the model; it is not changed, and a copy is made where the precision asks for one.
@@ -60,11 +43,14 @@ class Predictor:
 
     def __init__(
         self,
-        model: BertForSequenceClassification,
+        model: nn.Module,
         tokenizer: BertTokenizer,
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
     ) -> None:
+        assert isinstance(model.config, BertConfig)
+        self.task = task_named(record.task)
+        self.goal = read_goal(self.task.goal, record.goal)
         self.device = choose_device(settings.device)
         self.precision = choose_precision(settings.precision, self.device)
         self.tokenizer = tokenizer
@@ -84,71 +70,72 @@ class Predictor:
         record = runs.read_record(folder)
         if not runs.is_finished(folder):
             raise UserError(f"{folder}: training has not finished; go on with --resume")
-        model = BertForSequenceClassification.from_pretrained(folder)
+        model = task_named(record.task).load(folder)
         return cls(model, BertTokenizer.from_pretrained(folder), record, settings)
 
-    def __call__(self, texts: Text | Sequence[Text]) -> Prediction | list[Prediction]:
-        """Answer for one text (or a pair as a tuple), or for a list of them."""
+    def __call__(self, texts: Text | Sequence[Text]) -> Any:
+        """Answer for one text (or a pair as a tuple), or for a list of them.
+
+        Returns:
+            The answer of the run's task, or a list of them.
+        """
         if isinstance(texts, str | tuple):
             return next(self.predict([texts]))
         return list(self.predict(texts))
 
-    def predict(self, texts: Iterable[Text]) -> Iterator[Prediction]:
-        """Answer for each text in its order, holding only some thousands at a time."""
-        labels, multi_label = self.record.labels, self.record.multi_label
-        for fitted, rows in self._answers(texts):
-            for item, row in zip(fitted, rows.tolist(), strict=True):
-                best = max(range(len(row)), key=row.__getitem__)
-                chosen = [label for label, p in zip(labels, row, strict=True) if p >= 0.5]
-                yield Prediction(
-                    label=chosen if multi_label else labels[best],
-                    score=None if multi_label else row[best],
-                    scores=dict(zip(labels, row, strict=True)),
-                    tokens_total=item.tokens_total,
-                    tokens_used=item.tokens_used,
-                    windows=len(item.pieces),
+    def predict(self, texts: Iterable[Text]) -> Iterator[Any]:
+        """Answer for each text, or pair, in its order, holding only some thousands at a time."""
+        source = iter(texts)
+        while chunk := list(islice(source, _SORTED_TOGETHER)):
+            yield from self.answers(self.task.from_texts(chunk))
+
+    def answers(self, records: Iterable[Any], *, labelled: bool = False) -> Iterator[Any]:
+        """Answer for each record of the task, in its order, holding only some thousands at a time.
+
+        Args:
+            records: as the task's ``read`` gives them.
+            labelled: whether to encode their truth too, for scoring.
+        """
+        records, copies = tee(records)
+        fit = Fit(max_length=self.max_length, rule=self.settings.long_text)
+        encoded = self.task.encode(copies, self.goal, self.tokenizer, fit, labelled)
+        while chunk := list(islice(encoded, _SORTED_TOGETHER)):
+            outputs = self._compute(chunk, labelled)
+            for record, fitted in zip(islice(records, len(chunk)), chunk, strict=True):
+                own = [next(outputs) for _ in fitted.pieces]
+                yield self.task.decode(
+                    record, fitted, own, self.goal, self.settings, self.tokenizer
                 )
 
-    def probabilities(self, texts: Iterable[Text]) -> Iterator[Tensor]:
-        """Give the probabilities of each label, some thousand texts at a time.
-
-        Shape:
-            each (texts, labels), fp32, on the CPU.
-        """
-        for _, rows in self._answers(texts):
-            yield rows
-
-    def _answers(self, texts: Iterable[Text]) -> Iterator[tuple[list[Fitted[Example]], Tensor]]:
-        fitted = features(
-            texts, self.tokenizer, max_length=self.max_length, rule=self.settings.long_text
-        )
-        while chunk := list(islice(fitted, _SORTED_TOGETHER)):
-            yield chunk, self._compute(chunk)
-
     @torch.inference_mode()
-    def _compute(self, texts: Sequence[Fitted[Example]]) -> Tensor:
-        """Return the probabilities of each text, averaged over its windows.
-
-        Shape:
-            (texts, labels), fp32, on the CPU.
-        """
-        examples = [example for text in texts for example in text.pieces]
-        owner = torch.tensor([number for number, text in enumerate(texts) for _ in text.pieces])
-        rows = torch.empty(len(examples), len(self.record.labels))
+    def _compute(self, items: Sequence[Fitted[Example]], labelled: bool) -> Iterator[Tensor]:
+        """Return what the task computes for each example of the items, in order, on the CPU."""
+        examples = [example for item in items for example in item.pieces]
+        found: list[Tensor] = [torch.empty(0)] * len(examples)
         for places in plan_pass(
             [len(example.ids) for example in examples],
             batch_tokens=self.settings.batch_tokens,
             max_items=self.settings.batch_size,
         ):
-            batch = collate(
-                [examples[place] for place in places], pad_id=self.tokenizer.pad_token_id
-            ).to(self.device)
-            logits = self.model(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
-            rows[torch.from_numpy(places)] = classify.decode(
-                logits, multi_label=self.record.multi_label
-            ).cpu()
-        total = torch.zeros(len(texts), rows.shape[1]).index_add_(0, owner, rows)
-        return total / torch.bincount(owner, minlength=len(texts))[:, None]
+            chosen = [examples[place] for place in places]
+            draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
+            batch = self.task.batch_of(chosen, self.goal, self.tokenizer, draw).to(self.device)
+            rows = self.task.compute(self.model, batch, self.goal).cpu()
+            for place, row in zip(places, rows, strict=True):
+                found[place] = row
+        return iter(found)
+
+
+def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:
+    """Build a task's goal from what ``heedful.json`` holds.
+
+    Raises:
+        UserError: a key is missing or unknown.
+    """
+    try:
+        return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+    except TypeError:
+        raise UserError(f"heedful.json: its goal does not fit the task: {values}") from None
 
 
 def check_max_length(max_length: int, config: BertConfig) -> int:

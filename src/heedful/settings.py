@@ -122,7 +122,7 @@ class ColumnSettings:
     """Whether the first line names the columns."""
     label_separator: str | None = None
     """Character between the labels of one item; giving it allows several labels an item."""
-    format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
+    format: Literal["csv", "tsv", "jsonl", "parquet", "text"] | None = None
     """Format of the files, where their names do not tell."""
 
     def columns(self, *, labelled: bool = True) -> "Columns":
@@ -139,21 +139,17 @@ class ColumnSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClassifySettings:
-    """What a classification run learns from, and what it starts with."""
+class DataSettings:
+    """What a run learns from and what it starts with, the same for every task."""
 
     train: list[Path]
-    """Training files: .csv, .tsv, .jsonl or .parquet, also with .gz."""
+    """Training files: of the task's format, also with .gz."""
     dev: list[Path] | None = None
     """Files to evaluate on while training; the best step is kept."""
     model: str = "minilm"
     """Model to start from: a folder, a run, an installed model or a hub name."""
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
-    labels: str | None = None
-    """Labels in the order of the model's outputs, with commas; default: sorted."""
-    class_weights: str | None = None
-    """Weights of the classes in the loss: balanced, or label=weight with commas."""
     max_length: int | None = None
     """Tokens the model is given at once; default: all it has positions for."""
     long_text: LongText = "head"
@@ -172,6 +168,33 @@ class ClassifySettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifySettings:
+    """What classification alone can be told."""
+
+    labels: str | None = None
+    """Labels in the order of the model's outputs, with commas; default: sorted."""
+    class_weights: str | None = None
+    """Weights of the classes in the loss: balanced, or label=weight with commas."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegressSettings:
+    """What regression alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """Where a run goes."""
+
+    out: Path
+    """Run folder to make."""
+    resume: bool = False
+    """Go on with the run in --out from its newest checkpoint, as if it had never stopped."""
+    overwrite: bool = False
+    """Replace the run in --out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PredictSettings:
     """How answers are computed; none of it changes what was learnt."""
 
@@ -187,6 +210,8 @@ class PredictSettings:
     """Texts computed at once, at most."""
     batch_tokens: int = 8192
     """Tokens computed at once, at most."""
+    top: int = 5
+    """How many answers to give where a task has several."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -194,5 +219,5 @@ class PredictSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
-        for name in ("batch_size", "batch_tokens"):
+        for name in ("batch_size", "batch_tokens", "top"):
             in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")

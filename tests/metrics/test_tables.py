@@ -4,7 +4,7 @@ import pytest
 import torch
 from rich.console import Console, RenderableType
 
-from heedful.metrics import ClassificationScores, confusion_table, per_class_table
+from heedful.metrics import ClassificationScores, confusion_table, scores_table
 from heedful.metrics.tables import shorten
 
 
@@ -24,8 +24,8 @@ def _printed(table: RenderableType) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_per_class_table() -> None:
-    assert _printed(per_class_table(_scores([[3, 1], [0, 1204]], ["[red]", "a\nb"]))) == [
+def test_scores_table() -> None:
+    assert _printed(scores_table(_scores([[3, 1], [0, 1204]], ["[red]", "a\nb"]))) == [
         "label  precision  recall     f1  support",
         "[red]      1.000   0.750  0.857        4",
         "a b        0.999   1.000  1.000    1,204",
@@ -33,10 +33,10 @@ def test_per_class_table() -> None:
     ]
 
 
-def test_per_class_table_of_multi_label_scores() -> None:
+def test_scores_table_of_multi_label_scores() -> None:
     scores = ClassificationScores(["a", "b"], multi_label=True)
     scores.update(torch.tensor([[0.9, 0.9]]), torch.tensor([[1, 0]]))
-    last = _printed(per_class_table(scores.compute()))[-1]
+    last = _printed(scores_table(scores.compute()))[-1]
     assert last == "1 items: accuracy 0.0000, macro_f1 0.5000, micro_f1 0.6667"
 
 

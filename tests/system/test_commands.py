@@ -76,7 +76,7 @@ def test_a_run_folder_is_whole(trained: Path) -> None:
         "vocab.txt",
     } & names | names - {"special_tokens_map.json"}
     record = json.loads((trained / "heedful.json").read_text())
-    assert record["labels"] == ["blue", "green", "red"]
+    assert record["goal"]["labels"] == ["blue", "green", "red"]
     log = rows((trained / "metrics.jsonl").read_text())
     assert [row["step"] for row in log if "loss" in row] == list(range(1, 151))
     assert any("dev" in row for row in log)

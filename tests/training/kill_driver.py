@@ -22,14 +22,16 @@ import torch
 import heedful.commands.train
 from heedful.files import sha256
 from heedful.metrics import ClassificationScores
-from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
 
 PACKAGE = str(Path(heedful.__file__).parent)
 
 
 def train(model: str, data: Path, out: Path) -> None:
-    heedful.commands.train.train_classify(
-        ClassifySettings(train=[data], dev=[data], model=model, long_text="window"),
+    heedful.commands.train.train(
+        "classify",
+        DataSettings(train=[data], dev=[data], model=model, long_text="window"),
+        ClassifySettings(),
         ColumnSettings(),
         TrainSettings(
             epochs=3,

@@ -1,6 +1,7 @@
 """The loop: accumulation equals the large batch, clipping, precision, checkpointing of blocks."""
 
 import copy
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from heedful.training.device import Precision, choose_precision
 from heedful.training.loop import Done, Position, Work, train
 from heedful.training.optimize import adamw, load_optimizer_tensors, optimizer_tensors
 
+GOAL = classify.Goal(labels=("a", "b", "c"), multi_label=False)
 FP32 = Precision(dtype=torch.float32, reason="test")
 
 
@@ -51,35 +53,35 @@ def run(
     data: list[Example],
     *,
     batch_tokens: int,
-    weights: torch.Tensor | None = None,
+    weights: tuple[float, ...] | None = None,
     steps: int = 3,
     batch_size: int = 16,
     clip: float = 1.0,
     precision: Precision = FP32,
 ) -> list[Done]:
     lengths = [len(example.ids) for example in data]
+    goal = replace(GOAL, weights=weights)
     work = Work(
         model=network,
         optimizer=adamw(network, learning_rate=1e-3),
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
         ),
-        fetch=lambda rows: collate([data[row] for row in rows], pad_id=0, labels="class"),
-        loss=partial(classify.loss, multi_label=False, weights=weights),
-        count=partial(classify.loss_count, multi_label=False, weights=weights),
+        fetch=lambda rows, epoch: collate([data[row] for row in rows], pad_id=0, labels="class"),
+        loss=partial(classify.loss, goal=goal),
+        count=partial(classify.count, goal=goal),
         factor=lambda step: 1.0,
     )
     return list(train(work, Position(), total_steps=steps, precision=precision, clip=clip))
 
 
-@pytest.mark.parametrize("weights", [None, torch.tensor([0.2, 1.0, 3.0])])
-def test_accumulation_equals_the_large_batch(weights: torch.Tensor | None) -> None:
+@pytest.mark.parametrize("weights", [None, (0.2, 1.0, 3.0)])
+def test_accumulation_equals_the_large_batch(weights: tuple[float, ...] | None) -> None:
     """40 items in batches of 16: the third step is a short window of 8, cut into micro-batches."""
     data = examples(40)
     whole, parts = model().double(), model().double()
-    wide = None if weights is None else weights.double()
-    large = run(whole, data, batch_tokens=10**6, weights=wide)
-    small = run(parts, data, batch_tokens=60, weights=wide)
+    large = run(whole, data, batch_tokens=10**6, weights=weights)
+    small = run(parts, data, batch_tokens=60, weights=weights)
     assert [done.items for done in small] == [16, 16, 8]
     assert max(done.padded_tokens for done in small) <= max(done.padded_tokens for done in large)
     for one, other in zip(large, small, strict=True):
@@ -160,7 +162,7 @@ def test_the_optimizer_comes_back_as_it_was() -> None:
     network = model()
     optimizer = adamw(network, learning_rate=1e-3)
     batch = collate(data, pad_id=0, labels="class")
-    total, _ = classify.loss(network, batch, multi_label=False, weights=None)
+    total, _ = classify.loss(network, batch, GOAL)
     torch.autograd.backward(total)
     optimizer.step()
     saved = optimizer_tensors(network, optimizer)

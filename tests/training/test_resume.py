@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from heedful.checkpoints import steps
-from heedful.commands.train import train_classify
+from heedful.commands.train import train
 from heedful.errors import UserError
 from heedful.files import sha256
-from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
 from heedful.training.fit import Stopped
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -33,8 +33,10 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
 
 
 def run(model: Path, data: Path, out: Path, *, steps: int = 12, resume: bool = False) -> str:
-    train_classify(
-        ClassifySettings(train=[data], model=str(model)),
+    train(
+        "classify",
+        DataSettings(train=[data], model=str(model)),
+        ClassifySettings(),
         ColumnSettings(),
         TrainSettings(
             steps=steps,

@@ -2,7 +2,7 @@
 
 from heedful.batches.buckets import Positions, Step, plan_epoch, plan_pass
 from heedful.batches.collate import Batch, collate
-from heedful.batches.examples import Example
+from heedful.batches.examples import Draw, Example
 from heedful.batches.features import Text, features
 from heedful.batches.readers import Columns, Record, fingerprint, read_records
 from heedful.batches.store import Store, write_store
@@ -11,6 +11,7 @@ from heedful.batches.windows import Fitted, Rule
 __all__ = [
     "Batch",
     "Columns",
+    "Draw",
     "Example",
     "Fitted",
     "Positions",

@@ -14,7 +14,10 @@ from torch import Tensor
 
 from heedful.batches.examples import Example
 
-LabelKind = Literal["class", "classes", "value"]
+LabelKind = Literal["class", "classes", "value", "tokens", "span"]
+
+_IGNORED = -100
+"""The label of padding, which no loss counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -29,7 +32,7 @@ class Batch:
     """(B, T) int64, 1 from the second text on; None when no item has a second text."""
     labels: Tensor | None
     """By the kind of label: class (B,) int64, classes (B, C) float32 of 0 and 1, value (B,)
-    float32."""
+    float32, tokens (B, T) int64 with -100 where nothing is to be learnt, span (B, 2) int64."""
     tokens: int
     """Tokens, padding not counted."""
 
@@ -98,5 +101,12 @@ def _labels(examples: Sequence[Example], kind: LabelKind, num_labels: int) -> Te
         items = [item for item, row in enumerate(rows) for _ in row]
         hot[items, [int(label) for row in rows for label in row]] = 1.0
         return hot
+    if kind == "span":
+        return torch.tensor(rows, dtype=torch.int64)  # (B, 2)
+    if kind == "tokens":
+        padded = torch.full((len(rows), max(map(len, rows))), _IGNORED)  # (B, T)
+        for target, row in zip(padded, rows, strict=True):
+            target[: len(row)] = torch.tensor(row, dtype=torch.int64)
+        return padded
     values = [value for (value,) in rows]
     return torch.tensor(values, dtype=torch.int64 if kind == "class" else torch.float32)

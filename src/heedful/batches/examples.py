@@ -16,4 +16,15 @@ class Example:
     """Where the second text's tokens start, with the special tokens that close it; the token type
     is 0 before it and 1 from there. None for a single text."""
     labels: tuple[float, ...] = ()
-    """A class, several classes, or a value: `heedful.batches.collate` is told which."""
+    """A class, several classes, a value, a class for each token, or a first and a last token:
+    `heedful.batches.collate` is told which."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Draw:
+    """What random choices about the examples of a batch depend on, and nothing else."""
+
+    seed: int
+    epoch: int
+    rows: NDArray[np.int64]
+    """The place of each example among all of the data."""

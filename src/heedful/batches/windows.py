@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from heedful.errors import UserError
 
 Rule = Literal["window", "head", "head-tail"]
@@ -31,6 +34,9 @@ class Fitted(Generic[Piece_co]):
     """Tokens there were."""
     tokens_used: int
     """Tokens that stand in at least one piece."""
+    offsets: Sequence[NDArray[np.int32]] = ()
+    """For tasks that point into the user's text: for each piece, shape (T, 2), where in the text
+    each of its tokens starts and ends; (-1, -1) for one that is not of that text."""
 
 
 def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:

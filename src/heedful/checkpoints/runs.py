@@ -22,10 +22,8 @@ class RunRecord:
 
     task: str
     """Name of the task, such as ``classify``."""
-    labels: list[str]
-    """Labels in the order of the model's outputs."""
-    multi_label: bool
-    """Whether an item may have several labels or none."""
+    goal: dict[str, Any]
+    """What the task must know to answer, such as the labels in the order of the outputs."""
     max_length: int
     """Tokens the model is given at once, special tokens included."""
     settings: dict[str, Any]

@@ -5,9 +5,14 @@ from pathlib import Path
 from heedful.checkpoints.runs import RunRecord
 
 
-def write_card(folder: Path, record: RunRecord) -> None:
-    """Write the model card of a classification run."""
-    kind = "any number of labels a text" if record.multi_label else "one label a text"
+def write_card(folder: Path, record: RunRecord, purpose: str) -> None:
+    """Write the model card of a run.
+
+    Args:
+        folder: where.
+        record: what the run folder says of the run.
+        purpose: what the model does, in a sentence or two.
+    """
     settings = "\n".join(
         f"| {name} | {value} |" for name, value in record.settings.items() if value is not None
     )
@@ -16,9 +21,9 @@ def write_card(folder: Path, record: RunRecord) -> None:
         for item in record.data
     )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    text = f"""# A text classifier
+    text = f"""# A heedful run: {record.task}
 
-Sorts text into {len(record.labels)} labels ({kind}): {", ".join(record.labels)}.
+{purpose}
 It reads {record.max_length} tokens at once; longer texts are read in windows unless told otherwise.
 
     heedful predict {folder.parent.name} "a text"

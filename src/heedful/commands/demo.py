@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from heedful.commands.evaluate import evaluate
-from heedful.commands.train import train_classify
+from heedful.commands.train import train
 from heedful.errors import UserError
 from heedful.explain.attention import save_attention_picture
-from heedful.metrics import confusion_table, per_class_table
+from heedful.metrics import confusion_table, scores_table
 from heedful.predictor import Predictor
-from heedful.settings import ClassifySettings, ColumnSettings, TrainSettings
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
 
 NEW_TICKETS = [
     "Hi, I was charged twice for October, could you send one payment back?",
@@ -39,14 +39,15 @@ def run_demo(
     columns = ColumnSettings()
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
     started = time.monotonic()
-    settings = ClassifySettings(train=[data / "train.csv"])
-    train_classify(settings, columns, TRAINING, out, overwrite=out.exists(), say=say)
+    settings = DataSettings(train=[data / "train.csv"])
+    own = ClassifySettings()
+    train("classify", settings, own, columns, TRAINING, out, overwrite=out.exists(), say=say)
     say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
 
     say(f"2. Scores on {data / 'test.csv'}, which it has not seen")
     predictor = Predictor.load(out)
     scores = evaluate(out, [data / "test.csv"], columns, predictor)
-    show(per_class_table(scores))
+    show(scores_table(scores))
     show(confusion_table(scores))
 
     say("3. New tickets")

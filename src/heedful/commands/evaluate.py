@@ -1,41 +1,31 @@
-"""``heedful evaluate``: a run and labelled records in, scores out."""
+"""``heedful evaluate``: a run and records with their truth in, scores out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice, tee
 from pathlib import Path
 from typing import Any
 
 from heedful import files
-from heedful.batches import Record, Text
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
-from heedful.tasks import classify
+from heedful.tasks import read_files
 from heedful.training.progress import counted
 
 METRICS = "metrics.json"
+_TOGETHER = 1024
 
 
-def score_records(predictor: Predictor, records: Iterable[Record]) -> dict[str, Any]:
-    """Score a predictor on labelled records, holding only some thousands at a time.
+def score_records(predictor: Predictor, records: Iterable[Any]) -> dict[str, Any]:
+    """Score a predictor on records of its task, holding only some thousands at a time.
 
     Raises:
-        UserError: there is no record, or one has a label the model does not know.
+        UserError: there is no record, or one has a truth the model does not know.
     """
-    record = predictor.record
-    index = {label: number for number, label in enumerate(record.labels)}
-    scores = classify.score(record.labels, multi_label=record.multi_label)
-    truths: list[tuple[float, ...]] = []
-
-    def texts() -> Iterator[Text]:
-        for item in records:
-            truths.append(classify.targets(item, index, multi_label=record.multi_label))
-            yield classify.text_of(item)
-
-    for rows in predictor.probabilities(texts()):
-        scores.update(
-            rows,
-            classify.target_tensor(truths, num_labels=len(index), multi_label=record.multi_label),
-        )
-        truths.clear()
+    scores = predictor.task.scores(predictor.goal)
+    truths, copies = tee(records)
+    answers = predictor.answers(copies, labelled=True)
+    while chunk := list(islice(answers, _TOGETHER)):
+        scores.update(chunk, list(islice(truths, len(chunk))))
     return scores.compute()
 
 
@@ -43,7 +33,7 @@ def evaluate(
     run: Path, data: Sequence[Path], columns: ColumnSettings, predictor: Predictor
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``."""
-    records = counted(classify.read(data, columns.columns(), columns.format), "texts evaluated")
+    records = counted(read_files(predictor.task, data, columns, labelled=True), "items evaluated")
     scores = {"data": [str(path) for path in data], **score_records(predictor, records)}
     files.write_json(run / METRICS, scores)
     return scores

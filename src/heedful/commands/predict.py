@@ -2,18 +2,21 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from heedful.batches import Text, read_records
 from heedful.errors import UserError
-from heedful.predictor import Prediction
+from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
-from heedful.tasks.classify import text_of
+from heedful.tasks import Task, read_files
 
 
-def texts_of(texts: Sequence[str], path: Path | None, columns: ColumnSettings) -> Iterable[Text]:
-    """Return the texts given as arguments, in a file, or on standard input one a line.
+def records_of(
+    task: Task, texts: Sequence[str], path: Path | None, columns: ColumnSettings
+) -> Iterable[Any]:
+    """Return records of the texts given as arguments, in a file, or on standard input one a line.
 
     Raises:
         UserError: texts are given twice over, or not at all.
@@ -23,28 +26,20 @@ def texts_of(texts: Sequence[str], path: Path | None, columns: ColumnSettings) -
     if texts:
         if columns.text_pair is not None:
             raise UserError("--text-pair is for --input; as arguments only single texts are taken")
-        return texts
+        return task.from_texts(texts)
     if path is None and sys.stdin.isatty():
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
-    return _read(path or Path("-"), columns)
-
-
-def _read(path: Path, columns: ColumnSettings) -> Iterator[Text]:
+    path = path or Path("-")
     plain = path == Path("-") or path.name.removesuffix(".gz").endswith(".txt")
-    file_format = columns.format or ("text" if plain else None)
-    wanted = columns.columns(labelled=False)
-    return map(text_of, read_records([path], wanted, file_format, allow_empty=True))
+    if task.uses_columns and plain and columns.format is None:
+        columns = replace(columns, format="text")
+    return read_files(task, [path], columns, labelled=False)
 
 
-def line_of(prediction: Prediction, *, all_scores: bool, plain: bool) -> str:
-    """Format one answer: a JSON object, or with ``plain`` the label (labels with commas)."""
-    label = prediction.label
+def line_of(predictor: Predictor, answer: Any, *, all_scores: bool, plain: bool) -> str:
+    """Format one answer: a JSON object, or with ``plain`` the answer alone."""
     if plain:
-        return label if isinstance(label, str) else ",".join(label)
-    row: dict[str, object] = {"label": label}
-    if prediction.score is not None:
-        row["score"] = round(prediction.score, 6)
-    if all_scores or prediction.score is None:
-        row["scores"] = {name: round(value, 6) for name, value in prediction.scores.items()}
-    row |= {"tokens_total": prediction.tokens_total, "tokens_used": prediction.tokens_used}
+        return predictor.task.plain(answer)
+    row = predictor.task.row(answer, all_scores)
+    row |= {"tokens_total": answer.tokens_total, "tokens_used": answer.tokens_used}
     return json.dumps(row, ensure_ascii=False)

@@ -7,23 +7,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
-from heedful.batches import Example, Fitted, Store, collate, fingerprint, plan_epoch, write_store
+from heedful.batches import (
+    Batch,
+    Draw,
+    Example,
+    Fitted,
+    Positions,
+    Step,
+    Store,
+    fingerprint,
+    plan_epoch,
+    write_store,
+)
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.card import write_card
 from heedful.commands.evaluate import score_records
 from heedful.doctor import versions
 from heedful.errors import unknown_name
+from heedful.models import BertConfig, BertModel
+from heedful.models.pretrained import save_pretrained
 from heedful.predictor import Predictor, check_max_length
 from heedful.settings import (
     HEAD_RATE,
-    ClassifySettings,
     ColumnSettings,
+    DataSettings,
     PredictSettings,
     TrainSettings,
 )
-from heedful.tasks import classify
+from heedful.tasks import Fit, Task, read_files, task_named
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision, keep_big_buffers
 from heedful.training.fit import Job, Outcome, fit, open_run
@@ -33,8 +48,10 @@ from heedful.training.progress import counted
 from heedful.training.schedule import schedule
 
 
-def train_classify(
-    data: ClassifySettings,
+def train(
+    task_name: str,
+    data: DataSettings,
+    own: Any,
     columns: ColumnSettings,
     training: TrainSettings,
     out: Path,
@@ -43,11 +60,13 @@ def train_classify(
     overwrite: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Outcome | None:
-    """Fine-tune a classifier and leave a run folder.
+    """Fine-tune a model for a task and leave a run folder.
 
     Args:
-        data: files, model and labels.
-        columns: where texts and labels stand in the files.
+        task_name: a name in ``heedful.tasks.TASKS``.
+        data: files and model.
+        own: the settings that the task alone has.
+        columns: where texts and labels stand in the files, for tasks that read tables.
         training: how to train.
         out: the run folder.
         resume: go on with the run in ``out``.
@@ -60,34 +79,28 @@ def train_classify(
     Raises:
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
+    task = task_named(task_name)
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
     keep_big_buffers()
-    multi_label = columns.label_separator is not None
-    metric = _metric(training.metric, multi_label=multi_label)
-    read = partial(classify.read, columns=columns.columns(), file_format=columns.format)
-    found = classify.count_labels(read(data.train))
-    wanted = data.labels.split(",") if data.labels is not None else None
-    labels = classify.order_labels(found, wanted, multi_label=multi_label)
-    weights = classify.class_weights(data.class_weights, labels, found)
-    index = {label: number for number, label in enumerate(labels)}
+    read = partial(read_files, task, columns=columns, labelled=True)
+    goal = task.goal_of(read(data.train), columns, own)
+    metric = _metric(training.metric, task.metrics(goal))
     for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
-        classify.targets(item, index, multi_label=multi_label)
+        task.check(item, goal)
 
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
-    model = classify.build(
-        data.model, labels, multi_label=multi_label, dropout=data.dropout, revision=data.revision
-    ).to(device)
+    model = task.build(goal, data).to(device)
+    assert isinstance(model.config, BertConfig)
     max_length = check_max_length(
         data.max_length or model.config.max_position_embeddings, model.config
     )
     record = RunRecord(
-        task="classify",
-        labels=labels,
-        multi_label=multi_label,
+        task=task.name,
+        goal=_plain(asdict(goal)),
         max_length=max_length,
-        settings=_plain(asdict(data) | asdict(columns) | asdict(training)),
+        settings=_plain(asdict(data) | asdict(own) | asdict(columns) | asdict(training)),
         data=[asdict(print_) for print_ in fingerprint(data.train)],
         versions=versions(),
     )
@@ -99,51 +112,20 @@ def train_classify(
     store_folder.mkdir()
     try:
         cut = _Cut()
-        encoded = classify.encode(
-            read(data.train),
-            tokenizer,
-            labels,
-            multi_label=multi_label,
-            max_length=max_length,
-            rule=data.long_text,
-        )
+        fit_to = Fit(max_length=max_length, rule=data.long_text)
+        encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
         write_store(store_folder / "train.arrow", cut.examples(counted(encoded, "texts tokenized")))
         if cut.texts:
             say(
                 f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "
                 f"are not learnt from (--long-text {data.long_text}); window would use all"
             )
-        store = Store(store_folder / "train.arrow")
-        steps_per_epoch = -(-len(store) // training.batch_size)
+        feed = _Feed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
+        steps_per_epoch = -(-feed.items // training.batch_size)
         total_steps = training.steps or training.epochs * steps_per_epoch
-        weight_tensor = None if weights is None else torch.tensor(weights, device=device)
-        model.gradient_checkpointing = training.gradient_checkpointing
-        work = Work(
-            model=model,
-            optimizer=adamw(
-                model,
-                learning_rate=training.learning_rate,
-                head_learning_rate=training.head_learning_rate
-                or HEAD_RATE * training.learning_rate,
-                weight_decay=training.weight_decay,
-            ),
-            plan=lambda epoch: plan_epoch(
-                store.lengths,
-                batch_size=training.batch_size,
-                batch_tokens=training.batch_tokens,
-                seed=training.seed,
-                epoch=epoch,
-            ),
-            fetch=lambda rows: collate(
-                [store[row] for row in rows],
-                pad_id=tokenizer.pad_token_id,
-                labels="classes" if multi_label else "class",
-                num_labels=len(labels),
-            ).to(device),
-            loss=partial(classify.loss, multi_label=multi_label, weights=weight_tensor),
-            count=partial(classify.loss_count, multi_label=multi_label, weights=weight_tensor),
-            factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
-        )
+        for part in model.modules():
+            if isinstance(part, BertModel):
+                part.gradient_checkpointing = training.gradient_checkpointing
 
         def score() -> dict[str, Any]:
             computing = PredictSettings(
@@ -156,12 +138,12 @@ def train_classify(
             return score_records(predictor, read(data.dev))
 
         def save(folder: Path) -> None:
-            model.save_pretrained(folder)
+            save_pretrained(model, folder)
             tokenizer.save_pretrained(folder)
-            write_card(folder, record)
+            write_card(folder, record, task.card(goal))
 
         job = Job(
-            work=work,
+            work=_work(task, goal, model, feed, training, total_steps, device),
             record=record,
             total_steps=total_steps,
             steps_per_epoch=steps_per_epoch,
@@ -171,14 +153,85 @@ def train_classify(
             save=save,
             say=say,
         )
+        say(task.card(goal))
         say(
-            f"{len(store):,} examples, {len(labels)} labels, {total_steps:,} steps of "
-            f"{training.batch_size}, {str(precision.dtype).removeprefix('torch.')} on {device} "
-            f"({precision.reason})"
+            f"{feed.items:,} examples, {total_steps:,} steps of {training.batch_size}, "
+            f"{str(precision.dtype).removeprefix('torch.')} on {device} ({precision.reason})"
         )
         return fit(job, training, out)
     finally:
         shutil.rmtree(store_folder, ignore_errors=True)
+
+
+class _Feed:
+    """The stored examples as items, planned and fetched."""
+
+    def __init__(
+        self,
+        task: Task,
+        goal: Any,
+        tokenizer: BertTokenizer,
+        store: Store,
+        training: TrainSettings,
+    ) -> None:
+        self._task, self._goal, self._tokenizer = task, goal, tokenizer
+        self._store, self._training = store, training
+        self._per_item = task.per_item(goal)
+        # The examples of an item are padded to the longest of them.
+        longest = store.lengths.reshape(-1, self._per_item).max(1)  # (items,)
+        self._sizes = longest.astype(np.int64) * self._per_item
+
+    @property
+    def items(self) -> int:
+        """How many items there are."""
+        return len(self._sizes)
+
+    def plan(self, epoch: int) -> list[Step]:
+        """Plan the steps of an epoch."""
+        training = self._training
+        whole = self._task.whole_batch
+        return plan_epoch(
+            self._sizes,
+            batch_size=training.batch_size,
+            batch_tokens=int(self._sizes.max()) * training.batch_size
+            if whole
+            else training.batch_tokens,
+            seed=training.seed,
+            epoch=epoch,
+        )
+
+    def fetch(self, items: Positions, epoch: int) -> Batch:
+        """Make a batch of some items."""
+        rows = (items[:, None] * self._per_item + np.arange(self._per_item)).ravel()
+        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows)
+        examples = [self._store[int(row)] for row in rows]
+        return self._task.batch_of(examples, self._goal, self._tokenizer, draw)
+
+
+def _work(
+    task: Task,
+    goal: Any,
+    model: nn.Module,
+    feed: _Feed,
+    training: TrainSettings,
+    total_steps: int,
+    device: torch.device,
+) -> Work:
+    head_rate = training.head_learning_rate or HEAD_RATE * training.learning_rate
+    return Work(
+        model=model,
+        optimizer=adamw(
+            model,
+            learning_rate=training.learning_rate,
+            head_learning_rate=head_rate,
+            weight_decay=training.weight_decay,
+        ),
+        plan=feed.plan,
+        fetch=lambda items, epoch: feed.fetch(items, epoch).to(device),
+        loss=lambda forward, batch: task.loss(forward, batch, goal),
+        count=lambda batch: task.count(batch, goal),
+        factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+    )
 
 
 @dataclass(slots=True)
@@ -195,9 +248,8 @@ class _Cut:
             yield from text.pieces
 
 
-def _metric(given: str | None, *, multi_label: bool) -> str:
+def _metric(given: str | None, allowed: tuple[str, ...]) -> str:
     """Check the metric that picks the best step."""
-    allowed = classify.MULTI_LABEL_METRICS if multi_label else classify.METRICS
     if given is not None and given not in allowed:
         raise unknown_name("--metric", given, allowed)
     return given or allowed[0]
@@ -209,6 +261,6 @@ def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         if isinstance(value, Path):
             return str(value)
-        return [plain(item) for item in value] if isinstance(value, list) else value
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
     return {key: plain(value) for key, value in settings.items()}

@@ -2,11 +2,13 @@
 
 from heedful.metrics.classification import ClassificationScores
 from heedful.metrics.pictures import save_confusion_picture
-from heedful.metrics.tables import confusion_table, per_class_table
+from heedful.metrics.regression import RegressionScores
+from heedful.metrics.tables import confusion_table, scores_table
 
 __all__ = [
     "ClassificationScores",
+    "RegressionScores",
     "confusion_table",
-    "per_class_table",
     "save_confusion_picture",
+    "scores_table",
 ]

@@ -13,12 +13,16 @@ MOST_MISTAKES = 15
 _LONGEST_NAME = 28
 
 
-def per_class_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out precision, recall, F1 and support of each class, and the overall scores below.
+def scores_table(scores: Mapping[str, Any]) -> Group:
+    """Lay out precision, recall, F1 and support of each class, if any, and all scores below.
 
     Args:
-        scores: what :meth:`ClassificationScores.compute` returned.
+        scores: what the ``compute`` of this folder's classes returned.
     """
+    overall = [f"{key} {value:.4f}" for key, value in scores.items() if isinstance(value, float)]
+    line = Text(f"{scores['items']:,} items: {', '.join(overall)}")
+    if "per_class" not in scores:
+        return Group(line)
     table = Table(box=None, pad_edge=False)
     table.add_column("label")
     for heading in ("precision", "recall", "f1", "support"):
@@ -26,12 +30,7 @@ def per_class_table(scores: Mapping[str, Any]) -> Group:
     for row in scores["per_class"]:
         ratios = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
         table.add_row(_name(row["label"]), *ratios, f"{row['support']:,}")
-    overall = [
-        f"{key} {scores[key]:.4f}"
-        for key in ("accuracy", "macro_f1", "micro_f1", "matthews", "ece")
-        if key in scores
-    ]
-    return Group(table, Text(f"{scores['items']:,} items: {', '.join(overall)}"))
+    return Group(table, line)
 
 
 def confusion_table(scores: Mapping[str, Any]) -> Group:

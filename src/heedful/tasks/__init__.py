@@ -1,1 +1,43 @@
-"""One file per task, each with the same functions."""
+"""One file per task; a task is a record of functions (see ``task.py``)."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError, unknown_name
+from heedful.settings import ColumnSettings
+from heedful.tasks.classify import TASK as CLASSIFY
+from heedful.tasks.regress import TASK as REGRESS
+from heedful.tasks.task import Fit, Task
+
+TASKS: dict[str, Task] = {task.name: task for task in (CLASSIFY, REGRESS)}
+"""Every task, by the name that a run folder keeps."""
+
+
+def task_named(name: str) -> Task:
+    """Return a task.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    return TASKS[name]
+
+
+def read_files(
+    task: Task, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+) -> Iterator[Any]:
+    """Stream a task's records from files.
+
+    Raises:
+        UserError: something is wrong in a file, or columns are named where there are none.
+    """
+    if not task.uses_columns and columns != ColumnSettings():
+        raise UserError(
+            f"the files of {task.name} have a format of their own: leave out the options of columns"
+        )
+    return task.read(paths, columns, labelled)
+
+
+__all__ = ["TASKS", "Fit", "Task", "read_files", "task_named"]

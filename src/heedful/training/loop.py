@@ -26,8 +26,8 @@ class Work:
     optimizer: torch.optim.Optimizer
     plan: Callable[[int], Sequence[Step]]
     """Epoch to its plan; the same epoch gives the same plan."""
-    fetch: Callable[[Positions], Batch]
-    """Rows to a batch on the model's device."""
+    fetch: Callable[[Positions, int], Batch]
+    """Rows and the epoch to a batch on the model's device."""
     loss: Callable[[Callable[..., Any], Batch], tuple[Tensor, Tensor]]
     """Sum of the batch's losses, and the count (or weight) to divide it by."""
     count: Callable[[Batch], float]
@@ -104,7 +104,7 @@ def train(
         factor = work.factor(position.step)
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
-        batches = [work.fetch(rows) for rows in plan[position.index]]
+        batches = [work.fetch(rows, position.epoch) for rows in plan[position.index]]
         with tables.sparse():
             loss = _accumulate(work, batches, narrow, scaler)
         norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan

@@ -1,0 +1,108 @@
+"""What a task is: a record of plain functions, one for each thing that tasks do differently.
+
+Training, evaluation and prediction call these and are otherwise the same for every task. Each task
+is one file of this folder; the table of all of them is ``heedful.tasks.TASKS``.
+
+Shapes: B items of a batch.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from torch import Tensor, nn
+
+from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text
+from heedful.settings import ColumnSettings, DataSettings, PredictSettings
+from heedful.tokens import BertTokenizer
+
+# Types that each task has of its own; see the fields of ``Task``.
+Record: TypeAlias = Any
+Goal: TypeAlias = Any
+Answer: TypeAlias = Any
+Settings: TypeAlias = Any
+
+Forward = Callable[..., Any]
+"""A model, or what calls it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """What an encoded item must fit into."""
+
+    max_length: int
+    """The most tokens of an example, special tokens included."""
+    rule: Rule
+    """What is done with a longer text."""
+
+
+class Scores(Protocol):
+    """Collects answers and what is true, and gives their scores."""
+
+    def update(self, answers: Sequence[Answer], records: Sequence[Record]) -> None:
+        """Count a batch of answers to records that hold the truth."""
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores of everything counted, ready for JSON.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """The functions of a task."""
+
+    name: str
+    """What stands after ``heedful train``."""
+    goal: type[Any]
+    """Frozen dataclass of plain values: what a run learns, and must know to answer. It is decided
+    once, from the training data, and kept in ``heedful.json``."""
+    read: Callable[[Sequence[Path], ColumnSettings, bool], Iterator[Record]]
+    """Files, where their columns stand, and whether the truth is wanted, to the task's records, one
+    at a time."""
+    from_texts: Callable[[Sequence[Text]], list[Record]]
+    """Texts, or pairs of texts, to records without truth."""
+    goal_of: Callable[[Iterable[Record], ColumnSettings, Settings], Goal]
+    """The training records in one pass, the columns and the task's own settings, to the goal."""
+    check: Callable[[Record, Goal], None]
+    """Raise where a record's truth is none that the goal knows."""
+    metrics: Callable[[Goal], tuple[str, ...]]
+    """Scores that can pick the best step; the first does unless told otherwise."""
+    encode: Callable[[Iterable[Record], Goal, BertTokenizer, Fit, bool], Iterator[Fitted[Example]]]
+    """Records to examples, with labels if the last argument is true: one result a record, of
+    several examples where a long text is read in windows."""
+    build: Callable[[Goal, DataSettings], nn.Module]
+    """The model to train, with a fresh head unless it has one for this goal."""
+    load: Callable[[Path], nn.Module]
+    """The model of a finished run."""
+    batch_of: Callable[[Sequence[Example], Goal, BertTokenizer, Draw | None], Batch]
+    """Examples to a padded batch. With a draw they are learnt from or scored; without one there are
+    no labels."""
+    loss: Callable[[Forward, Batch, Goal], tuple[Tensor, Tensor]]
+    """The sum of a batch's losses and the count to divide it by."""
+    count: Callable[[Batch, Goal], float]
+    """That count, before anything is computed."""
+    compute: Callable[[Forward, Batch, Goal], Tensor]
+    """A batch to what ``decode`` wants of each example, in fp32. Shape (B, ...)."""
+    decode: Callable[
+        [Record, Fitted[Example], Sequence[Tensor], Goal, PredictSettings, BertTokenizer], Answer
+    ]
+    """A record, its examples, and what was computed for each of them, to the answer: a frozen
+    dataclass with ``tokens_total`` and ``tokens_used``."""
+    row: Callable[[Answer, bool], dict[str, Any]]
+    """An answer, and whether everything is wanted, to a JSON object."""
+    plain: Callable[[Answer], str]
+    """An answer to one line of text."""
+    scores: Callable[[Goal], Scores]
+    """Empty scores."""
+    card: Callable[[Goal], str]
+    """What a run of this goal does, in a sentence or two for its model card."""
+    per_item: Callable[[Goal], int] = lambda goal: 1
+    """How many examples, one after another, make one item of a batch."""
+    whole_batch: bool = False
+    """Whether an item's loss depends on the others of its batch, which is then never split."""
+    uses_columns: bool = True
+    """Whether the files are tables whose columns the user names."""

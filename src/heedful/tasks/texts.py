@@ -1,0 +1,58 @@
+"""What the tasks on single texts and pairs of texts from tables have in common."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import tee
+from pathlib import Path
+
+from heedful.batches import Example, Fitted, Record, Text, features, read_records
+from heedful.settings import ColumnSettings
+from heedful.tasks.task import Fit
+from heedful.tokens import BertTokenizer
+
+
+def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
+    """Stream records.
+
+    Raises:
+        UserError: naming the file and line of the first record that cannot be used.
+    """
+    return read_records(
+        paths, columns.columns(labelled=labelled), columns.format, allow_empty=not labelled
+    )
+
+
+def from_texts(texts: Sequence[Text]) -> list[Record]:
+    """Make records of texts or pairs."""
+    return [
+        Record(text=first, text_pair=second, labels=None, source="text", line=number)
+        for number, text in enumerate(texts, start=1)
+        for first, second in [(text, None) if isinstance(text, str) else text]
+    ]
+
+
+def encode_texts(
+    records: Iterable[Record],
+    tokenizer: BertTokenizer,
+    fit: Fit,
+    labels: Callable[[Record], tuple[float, ...]] | None,
+) -> Iterator[Fitted[Example]]:
+    """Turn each record into one example, or several where a long text is read in windows.
+
+    Args:
+        records: single texts or pairs, all of one kind.
+        tokenizer: the model's tokenizer.
+        fit: what each example must fit into.
+        labels: a record to the labels of its examples; None leaves them out.
+    """
+    records, copies = tee(records)
+    texts = (
+        item.text if item.text_pair is None else (item.text, item.text_pair) for item in copies
+    )
+    fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
+    for record, parts in zip(records, fitted, strict=True):
+        if labels is None:
+            yield parts
+        else:
+            numbers = labels(record)
+            yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])

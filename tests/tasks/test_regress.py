@@ -1,0 +1,88 @@
+"""Regression from the command line on small files, and its wrong input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.cli import run
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """Give pairs whose number says what colours they name."""
+    colours = {"red": 0.0, "green": 1.0, "blue": 2.0}
+    rows = ["first,second,score"]
+    for number in range(4):
+        for one, value in colours.items():
+            for other, more in colours.items():
+                score = 1 + value + more / 4
+                rows.append(f"the {'very ' * number}{one} sky,a {other} apple,{score}")
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+COLUMNS = ["--text", "first", "--text-pair", "second", "--label", "score"]
+
+
+def train(tiny_model: Path, data: Path, out: Path, *more: str) -> int:
+    words = ["train", "regress", "--model", tiny_model, "--train", data, "--out", out, *COLUMNS]
+    words += ["--epochs", "40", "--batch-size", "9", "--learning-rate", "1e-2", "--dropout", "0"]
+    words += ["--head-learning-rate", "1e-2", "--precision", "fp32", *more]
+    return run([str(word) for word in words])
+
+
+def test_train_evaluate_predict(
+    tiny_model: Path, numbers: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, numbers, out, "--dev", str(numbers)) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(numbers), *COLUMNS]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["pearson"] > 0.95
+    assert scores["mse"] < 0.3
+    assert scores == json.loads((out / "metrics.json").read_text())
+
+    predict = heedful.load(out)
+    low, high = predict([("the red sky", "a red apple"), ("the blue sky", "a blue apple")])
+    assert low.value < 1.8 < 2.7 < high.value
+    assert run(["predict", str(out), "--input", str(numbers), *COLUMNS[:4], "--plain"]) == 0
+    values = [float(line) for line in capsys.readouterr().out.split()]
+    assert len(values) == 36
+    assert values[0] < values[8]
+    config = json.loads((out / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    assert "1 to 3.5" in (out / "MODEL_CARD.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a,b,much", r"line 38: expected a number, found 'much'"),
+        ("a,b,nan", r"line 38: expected a number, found 'nan'"),
+        ("a,b,1e999", r"line 38: expected a number"),
+        ("a,b,", r"line 38, column 'score': empty label"),
+    ],
+)
+def test_what_is_no_number_is_named(
+    tiny_model: Path, numbers: Path, tmp_path: Path, capsys: Out, line: str, message: str
+) -> None:
+    with numbers.open("a") as stream:
+        stream.write(line + "\n")
+    assert train(tiny_model, numbers, tmp_path / "run") == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert error.count("\n") == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    data = tmp_path / "flat.csv"
+    data.write_text("first,second,score\na,b,2\nb,c,2\n")
+    assert train(tiny_model, data, tmp_path / "run") == 2
+    assert "every number of the training data is 2" in capsys.readouterr().err
