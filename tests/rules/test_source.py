@@ -19,6 +19,7 @@ LEGS = {
     "layers": set(GROUND),
     "losses": {*GROUND, "layers"},
     "models": {*GROUND, "layers", "losses"},
+    "decoding": set(GROUND),
     "metrics": set(GROUND),
 }
 MEETING = (
