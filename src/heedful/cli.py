@@ -24,6 +24,7 @@ from heedful.settings import (
     RegressSettings,
     RunSettings,
     TrainSettings,
+    VocabularySettings,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Data = Annotated[DataSettings, Parameter(name="*", group="Data and model")]
 Training = Annotated[TrainSettings, Parameter(name="*", group="Training")]
 Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
 COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
+VOCABULARY = VocabularySettings()
 CLASSIFY = ClassifySettings()
 
 app = App(
@@ -214,6 +216,33 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
         offsets = [list(span) for span in row["offset_mapping"]]
         line = {"pieces": pieces, "ids": row["input_ids"], "offsets": offsets}
         print(json.dumps(line, ensure_ascii=False))
+
+
+@app.command
+def vocabulary(
+    *files: Path,
+    settings: Annotated[VocabularySettings, Parameter(name="*")] = VOCABULARY,
+    out: Path,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Learn a WordPiece vocabulary from plain text, for a model of your own.
+
+    Parameters
+    ----------
+    files
+        Plain text files, also with .gz.
+    out
+        Folder to make: vocab.txt and what says how texts are split.
+    overwrite
+        Replace what stands in --out.
+    """
+    from heedful.commands import vocabulary as command
+
+    tokenizer = command.learn(files, settings, out, overwrite=overwrite)
+    _say(
+        f"{len(tokenizer):,} tokens in {out}; "
+        f"try: heedful train pretrain --train FILES --vocabulary {out} --out RUN"
+    )
 
 
 @app.command

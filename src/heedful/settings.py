@@ -195,6 +195,29 @@ class RunSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VocabularySettings:
+    """What kind of vocabulary to learn."""
+
+    size: int = 30_000
+    """Tokens of the vocabulary."""
+    cased: bool = False
+    """Keep capital letters, and accents unless told otherwise."""
+    strip_accents: bool | None = None
+    """Whether accents are dropped; default: unless --cased."""
+    alphabet: int = 1000
+    """The most different characters to know, the most frequent ones."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
+        in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PredictSettings:
     """How answers are computed; none of it changes what was learnt."""
 

@@ -1,0 +1,56 @@
+"""``heedful vocabulary``: plain text in, a folder with a WordPiece vocabulary out."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from heedful.batches.lines import check_file, read_lines, source_name
+from heedful.errors import UserError
+from heedful.files import new_folder
+from heedful.settings import VocabularySettings
+from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens.learning import count_words, learn_vocabulary
+from heedful.tokens.normalize import Normalizer
+from heedful.training.progress import counted
+
+
+def learn(
+    files: Sequence[Path], settings: VocabularySettings, out: Path, *, overwrite: bool = False
+) -> BertTokenizer:
+    """Learn a vocabulary and write it into a folder that ``BertTokenizer.from_pretrained`` reads.
+
+    Args:
+        files: plain text, also ``.gz``, streamed.
+        settings: size of the vocabulary, and what is done to a text before it is split.
+        out: the folder.
+        overwrite: whether to replace what stands there.
+
+    Raises:
+        UserError: a file is missing or no text, there are too few tokens for its characters, or
+            the folder exists.
+    """
+    if out.exists() and not overwrite:  # now, not after all has been read
+        raise UserError(f"{out} exists; choose another folder or give --overwrite")
+    if not files:
+        raise UserError("no text file given")
+    for path in files:
+        check_file(path)
+    lower_case = not settings.cased
+    strip_accents = lower_case if settings.strip_accents is None else settings.strip_accents
+    normalizer = Normalizer(
+        lower_case=lower_case, strip_accents=strip_accents, split_ideographs=True, never_split=()
+    )
+    words = count_words(counted(_lines(files), "lines read"), normalizer)
+    if not words:
+        raise UserError(f"{', '.join(map(source_name, files))}: no words in there")
+    tokens = learn_vocabulary(words, size=settings.size, alphabet=settings.alphabet)
+    tokenizer = BertTokenizer(
+        Vocabulary(tokens), do_lower_case=lower_case, strip_accents=settings.strip_accents
+    )
+    with new_folder(out, overwrite=overwrite) as folder:
+        tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def _lines(files: Sequence[Path]) -> Iterator[str]:
+    for path in files:
+        yield from read_lines(path)
