@@ -57,7 +57,7 @@ def test_values_and_gradients_are_those_of_the_definition(
     query, key, value, bias = _inputs()
     given, mask = bias if with_bias else None, _mask(kind)
     expected, expected_weights = _expected(query, key, value, given, mask)
-    mixed, weights = attend(query, key, value, mask=mask, bias=given, need_weights=need_weights)
+    mixed, weights, _ = attend(query, key, value, mask=mask, bias=given, need_weights=need_weights)
     torch.testing.assert_close(mixed, expected)
     objective, expected_objective = mixed.sin().sum(), expected.sin().sum()
     if need_weights:
@@ -80,10 +80,11 @@ def test_values_and_gradients_are_those_of_the_definition(
 def test_the_fused_way_equals_the_plain_one(kind: str, with_bias: bool) -> None:
     query, key, value, bias = _inputs(grad=False)
     given, mask = bias if with_bias else None, _mask(kind)
-    fused, nothing = attend(query, key, value, mask=mask, bias=given)
-    plain, weights = attend(query, key, value, mask=mask, bias=given, need_weights=True)
+    fused, nothing, kernel = attend(query, key, value, mask=mask, bias=given)
+    plain, weights, other = attend(query, key, value, mask=mask, bias=given, need_weights=True)
     assert nothing is None
     assert weights is not None
+    assert (kernel, other) == ("fused", "plain")
     torch.testing.assert_close(fused, plain)
 
 
@@ -119,7 +120,7 @@ def test_a_query_with_no_keys_gets_zeros_and_gives_no_gradient(
     mask[1] = False
     mask[0, 0, 2] = False
     dropout = 0.3 if way == "plain with dropout" else 0.0
-    mixed, _ = attend(query, key, value, mask=mask, dropout=dropout)
+    mixed, _, _ = attend(query, key, value, mask=mask, dropout=dropout)
     assert mixed[1].eq(0).all()
     assert mixed[0, :, 2].eq(0).all()
     assert mixed[0, :, 0].ne(0).any()
@@ -139,7 +140,9 @@ def test_dropout_drops_weights_and_its_gradient_follows() -> None:
     query, key, value, bias = _inputs()
     mask = _mask("row a query")
     torch.manual_seed(5)
-    mixed, weights = attend(query, key, value, mask=mask, bias=bias, dropout=0.4, need_weights=True)
+    mixed, weights, _ = attend(
+        query, key, value, mask=mask, bias=bias, dropout=0.4, need_weights=True
+    )
     assert weights is not None
     found = torch.autograd.grad(mixed.sin().sum() + weights.cos().sum(), (query, key, value, bias))
 
@@ -172,7 +175,7 @@ def test_half_precision_is_near() -> None:
     for dtype in (torch.bfloat16, torch.float64):
         query, key, value, _ = (x.detach().bfloat16().to(dtype) for x in _inputs())
         inputs = tuple(x.requires_grad_() for x in (query, key, value))
-        mixed, _ = attend(*inputs, mask=mask)
+        mixed, _, _ = attend(*inputs, mask=mask)
         results.append((mixed, *torch.autograd.grad(mixed.sum(), inputs)))
     for half, exact in zip(*results, strict=True):
         assert half.dtype == torch.bfloat16
@@ -182,6 +185,6 @@ def test_half_precision_is_near() -> None:
 def test_autocast_leaves_the_types_of_the_inputs() -> None:
     query, key, value, _ = _inputs(torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
-        mixed, weights = attend(query, key, value, need_weights=True)
+        mixed, weights, _ = attend(query, key, value, need_weights=True)
     assert weights is not None
     assert mixed.dtype == weights.dtype == torch.bfloat16

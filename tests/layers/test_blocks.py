@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from heedful.layers.blocks import AddNorm, Block
+from heedful.layers.blocks import AddNorm, Block, Context
 from heedful.layers.embeddings import Embeddings
 
 
@@ -27,9 +27,9 @@ def test_embeddings_are_dropped_after_their_normalisation() -> None:
     assert embeddings.eval()(torch.tensor([[1, 2, 3]]), None, None).ne(0).all()
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
-def test_a_block_keeps_the_shape(need_weights: bool) -> None:
-    block = Block(
+def _block(chunk: int = 0) -> Block:
+    torch.manual_seed(0)
+    return Block(
         width=12,
         num_heads=3,
         inner_width=20,
@@ -37,7 +37,34 @@ def test_a_block_keeps_the_shape(need_weights: bool) -> None:
         eps=1e-5,
         attention_dropout=0.1,
         dropout=0.1,
+        chunk=chunk,
     )
-    hidden, weights = block(torch.randn(2, 5, 12), None, need_weights)
-    assert hidden.shape == (2, 5, 12)
-    assert (weights.shape == (2, 3, 5, 5)) if need_weights else (weights is None)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_a_block_keeps_the_shape(need_weights: bool) -> None:
+    output = _block()(torch.randn(2, 5, 12), Context(need_weights=need_weights))
+    assert output.hidden.shape == (2, 5, 12)
+    if need_weights:
+        assert output.weights.shape == (2, 3, 5, 5)
+    else:
+        assert output.weights is None
+    assert output.cross_weights is output.cache is None
+
+
+def test_a_cache_is_kept_only_if_asked_for() -> None:
+    hidden = torch.randn(2, 5, 12)
+    cache = _block()(hidden, Context(need_cache=True)).cache
+    assert cache is not None
+    assert cache.own.key.shape == cache.own.value.shape == (2, 3, 5, 4)
+    assert cache.cross is None
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5, 9])
+def test_chunks_go_through_the_feed_forward_part_alone(chunk: int) -> None:
+    block, whole = _block(chunk).eval(), _block().eval()
+    lengths: list[int] = []
+    block.intermediate.register_forward_hook(lambda _, given, __: lengths.append(given[0].shape[1]))
+    hidden = torch.randn(2, 5, 12)
+    torch.testing.assert_close(block(hidden, Context()).hidden, whole(hidden, Context()).hidden)
+    assert lengths == {1: [1] * 5, 2: [2, 2, 1], 5: [5], 9: [5]}[chunk]

@@ -41,6 +41,15 @@ def test_defaults_are_bert_base() -> None:
         ({"id2label": {0: "no", 1: "no"}}, "must be different strings"),
         ({"id2label": {0: "no", 1: 1}}, "must be different strings"),
         ({"num_labels": -2}, "num_labels is -2"),
+        ({"chunk_size_feed_forward": -1}, "chunk_size_feed_forward is -1; it must be an integer"),
+        ({"is_decoder": 1}, "is_decoder is 1; it must be true or false"),
+        ({"tie_word_embeddings": None}, "tie_word_embeddings is None; it must be true or false"),
+        ({"add_cross_attention": True}, "add_cross_attention is true, which needs is_decoder"),
+        ({"position_embedding_type": "relative_keys"}, r"did you mean 'relative_key'\?"),
+        ({"pruned_heads": {12: [0]}}, "pruned_heads names block 12; there are 0 to 11"),
+        ({"pruned_heads": {0: [12]}}, r"of block 0 are \[12\]; .* different numbers from 0 to 11"),
+        ({"pruned_heads": {0: [1, 1]}}, r"of block 0 are \[1, 1\]; they must be different"),
+        ({"pruned_heads": {3: list(range(12))}}, "leaves no head in block 3; it must keep one"),
     ],
 )
 def test_wrong_values_are_named(values: dict[str, Any], message: str) -> None:
@@ -69,7 +78,15 @@ def test_it_is_frozen_and_can_be_copied() -> None:
 
 def test_a_dictionary_there_and_back() -> None:
     config = BertConfig(
-        hidden_size=24, id2label={0: "no", 1: "yes", 2: "maybe"}, classifier_dropout=0.2
+        hidden_size=24,
+        id2label={0: "no", 1: "yes", 2: "maybe"},
+        classifier_dropout=0.2,
+        is_decoder=True,
+        add_cross_attention=True,
+        position_embedding_type="relative_key",
+        chunk_size_feed_forward=8,
+        pruned_heads={1: [0, 11], 3: [2]},
+        tie_word_embeddings=False,
     )
     values = json.loads(json.dumps(config.to_dict()))
     assert BertConfig.from_dict(values) == config
@@ -104,8 +121,11 @@ def test_the_books_that_reference_files_keep_are_read_over() -> None:
         ({"hiden_size": 3}, r"cfg: unknown key 'hiden_size' \(did you mean 'hidden_size'\?\)"),
         ({"rotary_base": 3}, "unknown key 'rotary_base'.*; delete it there if it does not change"),
         ({"model_type": "roberta"}, "cfg: model_type is 'roberta'; only 'bert' is supported"),
-        ({"position_embedding_type": "rotary"}, "position_embedding_type is 'rotary'; only"),
-        ({"is_decoder": True}, "is_decoder is True; only False is supported"),
+        ({"position_embedding_type": "relative"}, "unknown position_embedding_type 'relative'"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder is True; only False is supported"),
+        ({"pruned_heads": [2]}, r'cfg: pruned_heads must be like {"0": \[2, 3\]}'),
+        ({"pruned_heads": {"a": [2]}}, "cfg: pruned_heads must be like"),
+        ({"pruned_heads": {"12": [2]}}, "cfg: pruned_heads names block 12; there are 0 to 11"),
         ({"hidden_size": None}, "cfg: hidden_size is None"),
         ({"id2label": ["a", "b"]}, "cfg: id2label must be like"),
         ({"id2label": {"a": "b"}}, "cfg: id2label must be like"),

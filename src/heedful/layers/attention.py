@@ -1,17 +1,28 @@
 """Scaled dot-product attention (Vaswani et al. 2017, section 3.2) as one pure function.
 
-Shapes: B batch, H heads, S query length, T key length, K head width, D model width (H * K).
+Shapes: B batch, H heads, S query length, T key length, K head width.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from heedful.layers.dropout import apply_keep, draw_keep
+
+
+class Mixed(NamedTuple):
+    """What attention gives."""
+
+    values: Tensor
+    """The mixed values. Shape (B, H, S, K)."""
+    weights: Tensor | None
+    """The weights before dropout, if asked for. Shape (B, H, S, T)."""
+    kernel: str
+    """``"fused"`` if torch's kernel ran, else ``"plain"``."""
 
 
 def attend(
@@ -23,7 +34,7 @@ def attend(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+) -> Mixed:
     """Mix the values by how well their keys fit each query.
 
     A query that may attend to nothing gets zeros, and sends no gradient back.
@@ -40,10 +51,6 @@ def attend(
         bias: added to the scaled scores; like ``mask``.
         dropout: probability with which a weight is dropped; 0 outside training.
         need_weights: whether to return the weights.
-
-    Returns:
-        The mixed values, shape (B, H, S, K), and the weights before dropout, shape (B, H, S, T),
-        or None if they were not asked for.
     """
     offset = None if bias is None else bias.to(query.dtype)
     reach = None
@@ -57,14 +64,15 @@ def attend(
     inputs = (query, key, value) if bias is None else (query, key, value, bias)
     trains = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
     weights = None
-    if need_weights or (trains and query.device.type == "cpu"):
+    kernel = "plain" if need_weights or (trains and query.device.type == "cpu") else "fused"
+    if kernel == "plain":
         mixed, weights = _Plain.apply(query, key, value, offset, dropout, need_weights)  # type: ignore[no-untyped-call]
     else:
         mixed = F.scaled_dot_product_attention(query, key, value, offset, dropout)
     if reach is not None:
         mixed = mixed * reach.to(mixed.dtype)
         weights = None if weights is None else weights * reach.to(mixed.dtype)
-    return mixed, weights
+    return Mixed(mixed, weights, kernel)
 
 
 class _Plain(torch.autograd.Function):
@@ -128,50 +136,3 @@ def _product(left: Tensor, right: Tensor, scale: float, offset: Tensor | None = 
     if offset is None:
         return torch.baddbmm(left.new_empty(1), left, right, beta=0, alpha=scale)
     return torch.baddbmm(offset, left, right, alpha=scale)
-
-
-class SelfAttention(nn.Module):
-    """Multi-head self-attention without its output projection.
-
-    Args:
-        width: D, a multiple of ``num_heads``.
-        num_heads: H.
-        dropout: probability with which an attention weight is dropped in training.
-    """
-
-    def __init__(self, width: int, num_heads: int, dropout: float) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-
-    def forward(
-        self, hidden: Tensor, mask: Tensor | None, need_weights: bool, only_first: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the mixed values, shape (B, S, D), and the weights, shape (B, H, S, T), or None.
-
-        Args:
-            hidden: shape (B, T, D).
-            mask: bool, broadcastable to (B, H, T, T); None lets every query attend to all.
-            need_weights: whether to return the weights.
-            only_first: whether only the first token is a query: S is 1, else T.
-        """
-        queries = hidden
-        if only_first:
-            queries = hidden[:, :1]
-            mask = None if mask is None else mask[..., :1, :]
-        mixed, weights = attend(
-            self._split(self.query(queries)),
-            self._split(self.key(hidden)),
-            self._split(self.value(hidden)),
-            mask=mask,
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
-        return mixed.transpose(1, 2).flatten(2), weights  # (B, S, D)
-
-    def _split(self, hidden: Tensor) -> Tensor:
-        batch, length, _ = hidden.shape
-        return hidden.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, K)

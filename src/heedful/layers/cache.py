@@ -22,12 +22,13 @@ class KeyValue(NamedTuple):
 
     def extend(self, later: "KeyValue") -> "KeyValue":
         """Return these, followed by later ones along T."""
-        pairs = zip(self, later, strict=True)
-        return KeyValue(*(torch.cat(pair, 2) for pair in pairs))
+        return KeyValue(
+            torch.cat([self.key, later.key], 2), torch.cat([self.value, later.value], 2)
+        )
 
     def select(self, rows: Tensor) -> "KeyValue":
         """Return the sequences of the given numbers, shape (N,); see ``Cache.select``."""
-        return KeyValue(*(tensor.index_select(0, rows) for tensor in self))
+        return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +56,7 @@ class Cache:
     @property
     def length(self) -> int:
         """How many tokens of the decoder it holds: T of ``own``."""
-        return self.blocks[0].own.key.shape[2]
+        return self.blocks[0].own.key.shape[2] if self.blocks else 0
 
     def select(self, rows: Tensor) -> "Cache":
         """Return the sequences of the given numbers, as a beam search needs.

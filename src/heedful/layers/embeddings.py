@@ -19,6 +19,8 @@ class Embeddings(nn.Module):
         pad_id: the word whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation.
         dropout: probability with which a value is dropped in training.
+        absolute: whether the position embeddings are added. The table is there in any case, for
+            the reference's files have it.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Embeddings(nn.Module):
         pad_id: int | None,
         eps: float,
         dropout: float,
+        absolute: bool = True,
     ) -> None:
         super().__init__()
+        self.absolute = absolute
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
         self.position_embeddings = nn.Embedding(num_positions, width)
         self.token_type_embeddings = nn.Embedding(num_types, width)
@@ -40,26 +44,32 @@ class Embeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, words: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None
+        self,
+        words: Tensor,
+        token_type_ids: Tensor | None,
+        position_ids: Tensor | None,
+        start: int = 0,
     ) -> Tensor:
         """Return shape (B, S, D).
 
         Args:
             words: ids, shape (B, S), or vectors in their place, shape (B, S, D).
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
-            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None.
+            position_ids: shape (B, S) or (1, S); one after the other if None.
+            start: the first position if ``position_ids`` is None.
         """
-        length = words.shape[1]
         vectors = self.word_embeddings(words) if words.ndim == 2 else words
         if token_type_ids is None:
             types = self.token_type_embeddings.weight[0]  # (D,)
         else:
             types = self.token_type_embeddings(token_type_ids)
-        if position_ids is None:
-            positions = self.position_embeddings.weight[:length]  # (S, D)
-        else:
-            positions = self.position_embeddings(position_ids)
+        summed = vectors + types
+        if self.absolute and position_ids is None:
+            end = start + words.shape[1]
+            summed = summed + self.position_embeddings.weight[start:end]  # (S, D)
+        elif self.absolute:
+            summed = summed + self.position_embeddings(position_ids)
         # The tables may be kept wider than the weights that the layers compute with.
-        summed = (vectors + types + positions).to(self.LayerNorm.weight.dtype)
+        summed = summed.to(self.LayerNorm.weight.dtype)
         dropped: Tensor = self.dropout(self.LayerNorm(summed))
         return dropped

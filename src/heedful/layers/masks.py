@@ -11,8 +11,10 @@ from torch import Tensor
 from heedful.errors import UserError
 
 
-def from_attention_mask(given: Tensor, *, batch: int, queries: int, keys: int) -> Tensor:
-    """Turn the ``attention_mask`` that users give into a mask.
+def from_attention_mask(
+    given: Tensor, *, batch: int, queries: int, keys: int, name: str = "attention_mask"
+) -> Tensor:
+    """Turn the mask that users give into a mask.
 
     Args:
         given: bool or integers 0 and 1. Shape (B, T), one row a sequence, or (B, S, T), one row a
@@ -20,6 +22,7 @@ def from_attention_mask(given: Tensor, *, batch: int, queries: int, keys: int) -
         batch: B.
         queries: S.
         keys: T.
+        name: what an error calls it.
 
     Returns:
         Shape (B, 1, 1, T) or (B, 1, S, T), bool.
@@ -29,21 +32,53 @@ def from_attention_mask(given: Tensor, *, batch: int, queries: int, keys: int) -
     """
     if given.shape not in ((batch, keys), (batch, queries, keys)):
         raise UserError(
-            f"attention_mask has shape {tuple(given.shape)}; it must be "
+            f"{name} has shape {tuple(given.shape)}; it must be "
             f"{(batch, keys)} or {(batch, queries, keys)}"
         )
     if given.dtype != torch.bool:
-        _check_zeros_and_ones(given)
+        _check_zeros_and_ones(given, name)
     mask = given.bool()
     return mask[:, None, None, :] if mask.ndim == 2 else mask[:, None, :, :]
 
 
-def _check_zeros_and_ones(given: Tensor) -> None:
+def for_self_attention(
+    given: Tensor | None,
+    *,
+    batch: int,
+    queries: int,
+    keys: int,
+    causal: bool,
+    device: torch.device,
+) -> Tensor | None:
+    """Return the mask of a model whose tokens attend to each other.
+
+    Args:
+        given: None or like that of ``from_attention_mask``.
+        batch: B.
+        queries: S; they are the last of the keys.
+        keys: T.
+        causal: whether a query may attend to no key after it. Where ``given`` has one row a query,
+            that is all there is, as in the reference; so it may let a prefix see itself whole.
+        device: where the mask is needed.
+
+    Returns:
+        Broadcastable to (B, 1, S, T), bool; None where every query may attend to every key.
+    """
+    mask = None
+    if given is not None:
+        mask = from_attention_mask(given, batch=batch, queries=queries, keys=keys)
+    if not causal or queries == 1 or (given is not None and given.ndim == 3):
+        return mask
+    past = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+    return past[None, None] if mask is None else past & mask
+
+
+def _check_zeros_and_ones(given: Tensor, name: str) -> None:
     allowed = "it must be bool, or integers that are 0 (do not attend) or 1 (attend)"
     if given.is_floating_point() or given.is_complex():
-        raise UserError(f"attention_mask has type {given.dtype}; {allowed}")
+        raise UserError(f"{name} has type {given.dtype}; {allowed}")
     # Elsewhere than on a CPU the values could be seen only by waiting for the device.
     if given.device.type == "cpu" and not torch.compiler.is_compiling() and given.numel():
         low, high = given.aminmax()
         if low < 0 or high > 1:
-            raise UserError(f"attention_mask holds values from {low} to {high}; {allowed}")
+            raise UserError(f"{name} holds values from {low} to {high}; {allowed}")

@@ -2,23 +2,44 @@
 
 The attributes are named so that a state dict has the reference's names.
 
-Shapes: B batch, S length, D model width.
+Shapes: B batch, S length of what is given, T length with what is cached, E length of the encoder's
+output, H heads, L blocks, D model width.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from heedful.errors import UserError
-from heedful.layers.blocks import Block
-from heedful.layers.cache import Cache
+from heedful.layers import masks
+from heedful.layers.blocks import Block, BlockOutput, Context
+from heedful.layers.cache import BlockCache, Cache
 from heedful.layers.embeddings import Embeddings
-from heedful.layers.masks import from_attention_mask
-from heedful.models import pretrained
+from heedful.models import inputs, pretrained, pruning
 from heedful.models.config import BertConfig
 from heedful.models.outputs import BertModelOutput
+
+T = TypeVar("T")
+
+
+class EncoderOutput(NamedTuple):
+    """What the stack of blocks returns; each but the first and ``kernels`` if it was asked for."""
+
+    states: tuple[Tensor, ...]
+    """What comes out of the last block; if all are asked for, what went into the first block and
+    came out of each. Each of shape (B, S, D)."""
+    weights: tuple[Tensor, ...] | None
+    """Each of shape (B, H, S, T)."""
+    cross_weights: tuple[Tensor, ...] | None
+    """Each of shape (B, H, S, E)."""
+    caches: tuple[BlockCache, ...] | None
+    kernels: tuple[str, ...]
+    """Of each attention, in the order in which they ran."""
 
 
 class Encoder(nn.Module):
@@ -26,6 +47,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        relative = config.position_embedding_type != "absolute"
         self.layer = nn.ModuleList(
             Block(
                 width=config.hidden_size,
@@ -35,40 +57,66 @@ class Encoder(nn.Module):
                 eps=config.layer_norm_eps,
                 attention_dropout=config.attention_probs_dropout_prob,
                 dropout=config.hidden_dropout_prob,
+                pruned_heads=config.pruned_heads.get(number, ()),
+                num_positions=config.max_position_embeddings if relative else 0,
+                with_key=config.position_embedding_type == "relative_key_query",
+                cross_attention=config.add_cross_attention,
+                chunk=config.chunk_size_feed_forward,
             )
-            for _ in range(config.num_hidden_layers)
+            for number in range(config.num_hidden_layers)
         )
 
     def forward(
         self,
         hidden: Tensor,
-        mask: Tensor | None,
+        context: Context,
         *,
-        need_weights: bool,
+        head_mask: Tensor | None,
+        past: Cache | None,
         recompute: bool,
+        need_states: bool,
         only_first: bool,
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
-        """Return what goes into the first block and comes out of each, and each one's weights.
+    ) -> EncoderOutput:
+        """Compute all blocks.
 
         Args:
             hidden: shape (B, S, D).
-            mask: bool, broadcastable to (B, H, S, S).
-            need_weights: whether to return the attention weights.
+            context: what is the same for all blocks.
+            head_mask: what each head's output is multiplied by. Shape (L, H).
+            past: what an earlier call returned.
             recompute: whether to keep only each block's input for the backward pass.
+            need_states: whether to return the output of every block.
             only_first: whether the last block computes the first token alone.
         """
-        states, weights = [hidden], []
-        for number, block in enumerate(self.layer, start=1):
-            first = only_first and number == len(self.layer)
-            if recompute:
-                hidden, kept = checkpoint(
-                    block, hidden, mask, need_weights, first, use_reentrant=False
-                )
-            else:
-                hidden, kept = block(hidden, mask, need_weights, first)
-            states.append(hidden)
-            weights.append(kept)
-        return tuple(states), tuple(weights)
+        states, weights, cross_weights, caches, kernels = [hidden], [], [], [], []
+        for number, block in enumerate(self.layer):
+            call = partial(
+                block,
+                context=context,
+                head_mask=None if head_mask is None else head_mask[number],
+                past=None if past is None else past.blocks[number],
+                only_first=only_first and number == len(self.layer) - 1,
+            )
+            output: BlockOutput
+            output = checkpoint(call, hidden, use_reentrant=False) if recompute else call(hidden)
+            hidden = output.hidden
+            states = [*states, hidden] if need_states else [hidden]
+            weights.append(output.weights)
+            cross_weights.append(output.cross_weights)
+            caches.append(output.cache)
+            kernels += output.kernels
+        return EncoderOutput(
+            states=tuple(states),
+            weights=_if_there(weights),
+            cross_weights=_if_there(cross_weights),
+            caches=_if_there(caches),
+            kernels=tuple(kernels),
+        )
+
+
+def _if_there(values: list[T | None]) -> tuple[T, ...] | None:
+    """Return what all blocks return or none does."""
+    return tuple(value for value in values if value is not None) or None
 
 
 class Pooler(nn.Module):
@@ -107,6 +155,7 @@ class BertModel(nn.Module):
             pad_id=config.pad_token_id,
             eps=config.layer_norm_eps,
             dropout=config.hidden_dropout_prob,
+            absolute=config.position_embedding_type == "absolute",
         )
         self.encoder = Encoder(config)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
@@ -116,6 +165,47 @@ class BertModel(nn.Module):
         pretrained.from_pretrained
     )
     save_pretrained = pretrained.save_pretrained
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings, of any number of words; the width must stay.
+
+        Raises:
+            UserError: another width.
+        """
+        width = self.config.hidden_size
+        if embeddings.embedding_dim != width:
+            raise UserError(
+                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
+            )
+        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
+        self.embeddings.word_embeddings = embeddings
+
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows, and return the new word embeddings.
+
+        The vectors of the words that stay are kept; those of new words, which come last, are
+        drawn as fresh weights are. Make an optimizer after this, not before.
+
+        Raises:
+            UserError: the size leaves out the padding piece, or is no size at all.
+        """
+        old = self.embeddings.word_embeddings
+        self.config = replace(self.config, vocab_size=size)
+        new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
+        pretrained.initialise(new, self.config.initializer_range)
+        with torch.no_grad():
+            new.weight[: old.num_embeddings] = old.weight[:size]
+        self.embeddings.word_embeddings = new
+        return new
+
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
+        blocks = cast("list[Block]", list(self.encoder.layer))
+        self.config = pruning.prune_heads(blocks, heads, self.config)
 
     def forward(
         self,
@@ -140,86 +230,84 @@ class BertModel(nn.Module):
         Args:
             input_ids: pieces of the vocabulary. Shape (B, S).
             attention_mask: 1 or True where a token may be attended to: one row a sequence, shape
-                (B, S), or one row a query, shape (B, S, S). None where all may be.
+                (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
+                what comes after a token besides, except where there is one row a query: that is
+                all there is, as in the reference.
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
-            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None.
+            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None, after what is cached.
+                Relative positions do not read it: they count places.
             inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
-            head_mask: what each head's output is multiplied by. Shape (H,) or (L, H).
-            encoder_hidden_states: what a decoder's cross-attention attends to. Shape (B, E, D).
-            encoder_attention_mask: like ``attention_mask``, shape (B, E) or (B, S, E).
-            past_key_values: what an earlier call returned: ``input_ids`` go on from there.
+            head_mask: what each head's output is multiplied by, in cross-attention, too; heads
+                that were pruned count. Shape (H,) or (L, H).
+            encoder_hidden_states: what cross-attention attends to; not read where it is cached.
+                Shape (B, E, D).
+            encoder_attention_mask: like ``attention_mask``. Shape (B, E) or (B, S, E).
+            past_key_values: what an earlier call returned: this one goes on from there.
             use_cache: whether to return ``past_key_values``.
             output_attentions: whether to return the attention weights.
             output_hidden_states: whether to return what comes out of the embeddings and blocks.
-            output_kernels: whether to say which attention kernels ran.
+            output_kernels: whether to say which kernel each attention ran on.
             only_first: whether the first token's last state is all that is wanted: the last block
                 then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
 
         Raises:
-            UserError: a shape, a type, or (where looking costs nothing) a value is wrong.
+            UserError: a shape, a type, or (where looking costs nothing) a value is wrong, or the
+                model is not a decoder and was given what only a decoder takes.
         """
-        later = (head_mask, encoder_hidden_states, encoder_attention_mask, past_key_values)
-        if any(value is not None for value in later) or use_cache or output_kernels:
-            raise UserError("head masks, decoders and kernels are not supported yet")
         config = self.config
-        words = _check_words(input_ids, inputs_embeds, config)
+        start = 0 if past_key_values is None else past_key_values.length
+        words = inputs.check_words(input_ids, inputs_embeds, start, config)
         batch, length = words.shape[:2]
-        for name, ids, limit in (
-            ("token_type_ids", token_type_ids, config.type_vocab_size),
-            ("position_ids", position_ids, config.max_position_embeddings),
-        ):
-            if ids is not None:
-                if ids.shape not in ((batch, length), (1, length)):
-                    given = tuple(ids.shape)
-                    raise UserError(f"{name} has shape {given}; it must be {(batch, length)}")
-                _check_ids(name, ids, limit)
-        mask = None
-        if attention_mask is not None:
-            mask = from_attention_mask(attention_mask, batch=batch, queries=length, keys=length)
-
-        states, weights = self.encoder(
-            self.embeddings(words, token_type_ids, position_ids),
-            mask,
-            need_weights=output_attentions,
+        limit, most = config.type_vocab_size, config.max_position_embeddings
+        inputs.check_rows("token_type_ids", token_type_ids, (batch, length), limit)
+        inputs.check_rows("position_ids", position_ids, (batch, length), most)
+        encoded_length = inputs.check_decoder(
+            config,
+            batch=batch,
+            past=past_key_values,
+            encoded=encoder_hidden_states,
+            encoded_mask=encoder_attention_mask,
+            use_cache=use_cache,
+        )
+        mask = masks.for_self_attention(
+            attention_mask,
+            batch=batch,
+            queries=length,
+            keys=start + length,
+            causal=config.is_decoder,
+            device=words.device,
+        )
+        cross_mask = None
+        if encoder_attention_mask is not None and encoded_length is not None:
+            cross_mask = masks.from_attention_mask(
+                encoder_attention_mask,
+                batch=batch,
+                queries=length,
+                keys=encoded_length,
+                name="encoder_attention_mask",
+            )
+        encoded = self.encoder(
+            self.embeddings(words, token_type_ids, position_ids, start),
+            Context(
+                mask=mask,
+                encoded=encoder_hidden_states,
+                cross_mask=cross_mask,
+                need_weights=output_attentions,
+                need_cache=use_cache,
+            ),
+            head_mask=None if head_mask is None else inputs.check_head_mask(head_mask, config),
+            past=past_key_values,
             recompute=self.gradient_checkpointing and self.training,
+            need_states=output_hidden_states,
             only_first=only_first,
         )
+        last = encoded.states[-1]
         return BertModelOutput(
-            last_hidden_state=states[-1],
-            pooler_output=None if self.pooler is None else self.pooler(states[-1]),
-            hidden_states=states if output_hidden_states else None,
-            attentions=weights if output_attentions else None,
+            last_hidden_state=last,
+            pooler_output=None if self.pooler is None else self.pooler(last),
+            past_key_values=None if encoded.caches is None else Cache(blocks=encoded.caches),
+            hidden_states=encoded.states if output_hidden_states else None,
+            attentions=encoded.weights,
+            cross_attentions=encoded.cross_weights,
+            kernels=encoded.kernels if output_kernels else None,
         )
-
-
-def _check_words(ids: Tensor | None, vectors: Tensor | None, config: BertConfig) -> Tensor:
-    if ids is not None and vectors is None:
-        words, shape = ids, "(batch, length)"
-        right = ids.ndim == 2
-        if right:
-            _check_ids("input_ids", ids, config.vocab_size)
-    elif vectors is not None and ids is None:
-        words, shape = vectors, f"(batch, length, {config.hidden_size})"
-        right = vectors.ndim == 3 and vectors.shape[2] == config.hidden_size
-    else:
-        raise UserError("give either input_ids or inputs_embeds, one and not both")
-    if not right:
-        name = "input_ids" if vectors is None else "inputs_embeds"
-        raise UserError(f"{name} has shape {tuple(words.shape)}; it must be {shape}")
-    if not 1 <= words.shape[1] <= config.max_position_embeddings:
-        raise UserError(
-            f"the sequence has {words.shape[1]} tokens; "
-            f"the model takes 1 to {config.max_position_embeddings}"
-        )
-    return words
-
-
-def _check_ids(name: str, ids: Tensor, limit: int) -> None:
-    if ids.dtype not in (torch.int64, torch.int32):
-        raise UserError(f"{name} has type {ids.dtype}; it must be torch.int64 or torch.int32")
-    # Elsewhere than on a CPU the values could be seen only by waiting for the device.
-    if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
-        low, high = (int(value) for value in ids.aminmax())
-        if low < 0 or high >= limit:
-            wrong = low if low < 0 else high
-            raise UserError(f"{name} holds {wrong}; the model knows 0 to {limit - 1}")

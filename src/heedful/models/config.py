@@ -10,17 +10,12 @@ from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
 
 FIXED: dict[str, Any] = {
     "model_type": "bert",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
     "is_encoder_decoder": False,
-    "add_cross_attention": False,
     "cross_attention_hidden_size": None,
-    "chunk_size_feed_forward": 0,
-    "pruned_heads": {},
-    "tie_word_embeddings": True,
 }
 """Keys of a ``config.json`` for which only one value is supported."""
 
@@ -107,6 +102,20 @@ class BertConfig:
     """Added to the variance by layer normalisation."""
     pad_token_id: int | None = 0
     """Id of the padding piece, whose vector is not trained; None if there is none."""
+    position_embedding_type: str = "absolute"
+    """One of ``POSITION_TYPES``: a vector for each position (Devlin et al. 2019), or for each
+    distance, which the query meets (Shaw et al. 2018), or query and key (Huang et al. 2020)."""
+    is_decoder: bool = False
+    """Whether a token may attend to none after it."""
+    add_cross_attention: bool = False
+    """Whether the blocks of a decoder can attend to an encoder."""
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block's attention to itself, by the block's number."""
+    tie_word_embeddings: bool = True
+    """Whether a language model's output uses the word embeddings."""
     num_labels: int = 0
     """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
     id2label: dict[int, str] = field(default_factory=dict, hash=False)
@@ -117,7 +126,11 @@ class BertConfig:
     def __post_init__(self) -> None:
         for name in _SIZES:
             self._require(name, int, low=1)
-        self._require("num_labels", int, low=0)
+        for name in ("num_labels", "chunk_size_feed_forward"):
+            self._require(name, int, low=0)
+        for name in ("is_decoder", "add_cross_attention", "tie_word_embeddings"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name} is {getattr(self, name)!r}; it must be true or false")
         for name in ("initializer_range", "layer_norm_eps"):
             self._require(name, float, low=0)
         for name in _PROBABILITIES:
@@ -134,6 +147,12 @@ class BertConfig:
             raise unknown_name("hidden_act", str(self.hidden_act), ACTIVATIONS)
         if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
             raise unknown_name("problem_type", str(self.problem_type), PROBLEM_TYPES)
+        if self.position_embedding_type not in POSITION_TYPES:
+            given = str(self.position_embedding_type)
+            raise unknown_name("position_embedding_type", given, POSITION_TYPES)
+        if self.add_cross_attention and not self.is_decoder:
+            raise UserError("add_cross_attention is true, which needs is_decoder to be true")
+        self._check_pruned_heads()
         self._complete_labels()
 
     def _require(self, name: str, kind: type, *, low: float, below: float = math.inf) -> None:
@@ -143,6 +162,20 @@ class BertConfig:
             what = "an integer" if kind is int else "a number"
             limit = "" if below == math.inf else f" and below {below}"
             raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
+
+    def _check_pruned_heads(self) -> None:
+        for block, heads in self.pruned_heads.items():
+            if block not in range(self.num_hidden_layers):
+                last = self.num_hidden_layers - 1
+                raise UserError(f"pruned_heads names block {block!r}; there are 0 to {last}")
+            there = range(self.num_attention_heads)
+            if not set(heads) <= set(there) or len(set(heads)) != len(heads):
+                raise UserError(
+                    f"pruned_heads of block {block} are {heads}; "
+                    f"they must be different numbers from 0 to {there[-1]}"
+                )
+            if len(heads) == len(there):
+                raise UserError(f"pruned_heads leaves no head in block {block}; it must keep one")
 
     def _complete_labels(self) -> None:
         labels = self.id2label
@@ -194,9 +227,10 @@ class BertConfig:
                     "what the model computes"
                 )
         chosen = {key: value for key, value in values.items() if key in known}
-        labels = _read_labels(values.get("id2label"), values.get("label2id"), where)
+        chosen["id2label"] = _read_labels(values.get("id2label"), values.get("label2id"), where)
+        chosen["pruned_heads"] = _read_pruned_heads(values.get("pruned_heads"), where)
         try:
-            return cls(**{**chosen, "id2label": labels})
+            return cls(**chosen)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
 
@@ -205,6 +239,7 @@ class BertConfig:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["num_labels"]  # the reference counts id2label
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
+        values["pruned_heads"] = {str(block): heads for block, heads in self.pruned_heads.items()}
         return {"model_type": "bert", **values, "label2id": self.label2id}
 
 
@@ -220,3 +255,10 @@ def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:
     if labels and inverse and labels != inverse:
         raise UserError(f"{where}: id2label and label2id differ: {labels} and {by_label}")
     return labels or inverse
+
+
+def _read_pruned_heads(given: Any, where: str) -> dict[int, list[int]]:
+    try:
+        return {int(block): [int(head) for head in heads] for block, heads in (given or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise UserError(f'{where}: pruned_heads must be like {{"0": [2, 3]}}') from None

@@ -27,10 +27,13 @@ PICKLE = "pytorch_model.bin"
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Constants that old files hold among the weights."""
 
-ENCODER = ("embeddings.", "encoder.")
+ENCODER = ("embeddings", "encoder")
 """What every checkpoint of a BERT must have; a pooler or a head may start fresh."""
 
-BODY = (*ENCODER, "pooler.")
+OPTIONAL = ("crossattention", "distance_embedding")
+"""Parts of an encoder that may start fresh, too."""
+
+BODY = (*ENCODER, *OPTIONAL, "pooler")
 """What is not a head."""
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -70,6 +73,13 @@ def num_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def config_of(model: nn.Module) -> BertConfig:
+    """Return the configuration of a model as it is now: its encoder's, if it has a head."""
+    config = getattr(model, "bert", model).config
+    assert isinstance(config, BertConfig)
+    return config
+
+
 def from_pretrained(
     cls: type[Model],
     name: str | os.PathLike[str],
@@ -80,6 +90,10 @@ def from_pretrained(
     hidden_dropout_prob: float | None = None,
     attention_probs_dropout_prob: float | None = None,
     classifier_dropout: float | None = None,
+    is_decoder: bool | None = None,
+    add_cross_attention: bool | None = None,
+    position_embedding_type: str | None = None,
+    chunk_size_feed_forward: int | None = None,
     fresh_head: bool = False,
     revision: str | None = None,
     allow_pickle: bool = False,
@@ -99,6 +113,11 @@ def from_pretrained(
         hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
         attention_probs_dropout_prob: dropout of the attention weights.
         classifier_dropout: dropout before a classifier.
+        is_decoder: whether a token may attend to none after it.
+        add_cross_attention: whether the blocks can attend to an encoder. Weights for that may
+            start fresh, as those of a head.
+        position_embedding_type: one of ``config.POSITION_TYPES``; the same.
+        chunk_size_feed_forward: how many tokens go through the feed-forward parts at once.
         fresh_head: whether to start the head fresh although the folder has weights for it, as
             other labels need.
         revision: commit, tag or branch of a hub name.
@@ -115,6 +134,10 @@ def from_pretrained(
         "hidden_dropout_prob": hidden_dropout_prob,
         "attention_probs_dropout_prob": attention_probs_dropout_prob,
         "classifier_dropout": classifier_dropout,
+        "is_decoder": is_decoder,
+        "add_cross_attention": add_cross_attention,
+        "position_embedding_type": position_embedding_type,
+        "chunk_size_feed_forward": chunk_size_feed_forward,
     }
     changes = {key: value for key, value in changes.items() if value is not None}
     if num_labels is not None and num_labels < 1:
@@ -159,7 +182,7 @@ def save_pretrained(
 
 
 def _write(model: nn.Module, folder: Path) -> None:
-    config = {"architectures": [type(model).__name__], **_config(model).to_dict()}
+    config = {"architectures": [type(model).__name__], **config_of(model).to_dict()}
     files.write_json(folder / CONFIG, config)
     files.write_tensors(folder / WEIGHTS, model.state_dict())
 
@@ -183,16 +206,16 @@ def load_weights(
     """
     given = _plain_names(_read(folder, allow_pickle), folder)
     if fresh_head:
-        given = {name: tensor for name, tensor in given.items() if name.startswith(BODY)}
+        given = {name: tensor for name, tensor in given.items() if _part(name) in BODY}
     parameters = {_plain_name(name): value for name, value in model.named_parameters()}
     missing = [name for name in parameters if name not in given]
     surplus = [name for name in given if name not in parameters]
 
-    present_heads = {_head(name) for name in given if name in parameters}
-    wrong = [name for name in missing if _head(name) in present_heads or name.startswith(ENCODER)]
+    needed = {*ENCODER, *(_part(name) for name in given if name in parameters)}
+    wrong = [name for name in missing if _part(name) in needed]
     if wrong:
         raise UserError(f"{folder}: weights are missing: {_some(wrong)}")
-    wrong = [name for name in surplus if name.startswith(ENCODER)]
+    wrong = [name for name in surplus if _part(name) in ENCODER]
     if wrong:
         raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {_some(wrong)}")
     for name, parameter in parameters.items():
@@ -202,7 +225,7 @@ def load_weights(
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
         if any(_plain_name(name) in missing for name in owned):
-            initialise(part, _config(model).initializer_range)
+            initialise(part, config_of(model).initializer_range)
     with torch.no_grad():
         for name, parameter in parameters.items():
             if name in given:
@@ -210,13 +233,12 @@ def load_weights(
     return LoadReport(fresh=missing, unused=surplus)
 
 
-def _config(model: nn.Module) -> BertConfig:
-    assert isinstance(model.config, BertConfig)
-    return model.config
-
-
-def _head(name: str) -> str:
-    """Return which head a weight is of; those of pre-training stand together under ``cls.``."""
+def _part(name: str) -> str:
+    """Return which part of a model a weight is of; a file has all of a part or nothing of it."""
+    for part in OPTIONAL:
+        if f".{part}." in name:
+            return part
+    # The heads of pre-training stand together under ``cls.``.
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
 
 
@@ -227,7 +249,7 @@ def _some(names: list[str]) -> str:
 
 def _check_fit(name: str, given: Tensor, parameter: Tensor, folder: Path) -> None:
     if given.shape != parameter.shape:
-        way_out = "" if name.startswith(BODY) else ", or fresh_head=True to start it fresh"
+        way_out = "" if _part(name) in BODY else ", or fresh_head=True to start it fresh"
         raise UserError(
             f"{folder}: {name} has shape {tuple(given.shape)}; "
             f"the model expects {tuple(parameter.shape)}{way_out}"

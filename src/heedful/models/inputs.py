@@ -1,0 +1,143 @@
+"""What a BERT is given, checked before anything is computed: one line says what is wrong.
+
+Shapes: B batch, S length of what is given, T length with what is cached, E length of the encoder's
+output, H heads, L blocks, D model width.
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.layers.cache import Cache
+from heedful.models.config import BertConfig
+
+
+def check_words(
+    ids: Tensor | None, vectors: Tensor | None, start: int, config: BertConfig
+) -> Tensor:
+    """Return ids, shape (B, S), or vectors, shape (B, S, D), whichever was given.
+
+    Args:
+        ids: shape (B, S).
+        vectors: shape (B, S, D).
+        start: how many tokens are cached before them.
+        config: of the model.
+    """
+    if ids is not None and vectors is None:
+        words, shape = ids, "(batch, length)"
+        right = ids.ndim == 2
+        if right:
+            check_ids("input_ids", ids, config.vocab_size)
+    elif vectors is not None and ids is None:
+        words, shape = vectors, f"(batch, length, {config.hidden_size})"
+        right = vectors.ndim == 3 and vectors.shape[2] == config.hidden_size
+    else:
+        raise UserError("give either input_ids or inputs_embeds, one and not both")
+    if not right:
+        name = "input_ids" if vectors is None else "inputs_embeds"
+        raise UserError(f"{name} has shape {tuple(words.shape)}; it must be {shape}")
+    length, most = words.shape[1], config.max_position_embeddings
+    if not 1 <= length <= most - start:
+        more = f" and past_key_values {start}" if start else ""
+        raise UserError(f"the sequence has {length} tokens{more}; the model takes 1 to {most}")
+    return words
+
+
+def check_ids(name: str, ids: Tensor, limit: int) -> None:
+    """Check that ids are integers from 0 to ``limit`` - 1."""
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise UserError(f"{name} has type {ids.dtype}; it must be torch.int64 or torch.int32")
+    # Elsewhere than on a CPU the values could be seen only by waiting for the device.
+    if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
+        low, high = (int(value) for value in ids.aminmax())
+        if low < 0 or high >= limit:
+            wrong = low if low < 0 else high
+            raise UserError(f"{name} holds {wrong}; the model knows 0 to {limit - 1}")
+
+
+def check_rows(name: str, ids: Tensor | None, shape: tuple[int, int], limit: int) -> None:
+    """Check ids beside the words: one row a sequence, or one for all."""
+    if ids is None:
+        return
+    if ids.shape not in (shape, (1, shape[1])):
+        raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be {shape}")
+    check_ids(name, ids, limit)
+
+
+def check_head_mask(given: Tensor, config: BertConfig) -> Tensor:
+    """Return what each head is multiplied by, shape (L, H), of what may have shape (H,)."""
+    blocks, heads = config.num_hidden_layers, config.num_attention_heads
+    if given.shape not in ((heads,), (blocks, heads)):
+        raise UserError(
+            f"head_mask has shape {tuple(given.shape)}; it must be {(heads,)} or {(blocks, heads)}"
+        )
+    return given.expand(blocks, heads)
+
+
+def check_decoder(
+    config: BertConfig,
+    *,
+    batch: int,
+    past: Cache | None,
+    encoded: Tensor | None,
+    encoded_mask: Tensor | None,
+    use_cache: bool,
+) -> int | None:
+    """Check what only a decoder takes.
+
+    Args:
+        config: of the model.
+        batch: B.
+        past: ``past_key_values``.
+        encoded: ``encoder_hidden_states``, shape (B, E, D).
+        encoded_mask: ``encoder_attention_mask``.
+        use_cache: whether a cache is asked for.
+
+    Returns:
+        E, or None if there is nothing to attend to but the decoder itself.
+    """
+    if (past is not None or use_cache) and not config.is_decoder:
+        name = "use_cache" if past is None else "past_key_values"
+        raise UserError(f"{name} is for a decoder; is_decoder is false in this model's config")
+    length = None
+    if encoded is not None:
+        if not config.add_cross_attention:
+            raise UserError(
+                "encoder_hidden_states are for a decoder with cross-attention; "
+                "add_cross_attention is false in this model's config"
+            )
+        if encoded.ndim != 3 or (encoded.shape[0], encoded.shape[2]) != (batch, config.hidden_size):
+            raise UserError(
+                f"encoder_hidden_states has shape {tuple(encoded.shape)}; "
+                f"it must be ({batch}, length, {config.hidden_size})"
+            )
+        length = encoded.shape[1]
+    if past is not None:
+        length = _check_cache(past, batch, length, config)
+    if encoded_mask is not None and length is None:
+        raise UserError("encoder_attention_mask is given without encoder_hidden_states")
+    return length
+
+
+def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfig) -> int | None:
+    """Check that a cache is of this model and batch, and return E, which it may know, too."""
+    blocks, heads = config.num_hidden_layers, config.num_attention_heads
+    width = config.hidden_size // heads
+    if len(past.blocks) != blocks:
+        raise UserError(f"past_key_values has {len(past.blocks)} blocks; the model has {blocks}")
+    crossed = past.blocks[0].cross
+    if crossed is not None and encoded is None:
+        encoded = crossed.key.shape[2]
+    for number, block in enumerate(past.blocks):
+        kept = heads - len(config.pruned_heads.get(number, ()))
+        pairs = [("", block.own, (batch, kept, past.length, width))]
+        if block.cross is not None and encoded is not None:
+            pairs += [("cross-attention ", block.cross, (batch, heads, encoded, width))]
+        for name, pair, shape in pairs:
+            for kind, tensor in pair._asdict().items():
+                if tensor.shape != shape:
+                    raise UserError(
+                        f"past_key_values: the {name}{kind} of block {number} has shape "
+                        f"{tuple(tensor.shape)}; it must be {shape}"
+                    )
+    return encoded

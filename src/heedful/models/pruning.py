@@ -1,0 +1,150 @@
+"""Which attention heads matter, and models without those that do not (Michel et al. 2019).
+
+Shapes: L blocks, H heads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UserError
+from heedful.layers.blocks import Attention, Block
+from heedful.models import pretrained
+from heedful.models.config import BertConfig
+
+Batch = TypeVar("Batch")
+
+
+def prune_heads(
+    blocks: Sequence[Block], heads: Mapping[int, Sequence[int]], config: BertConfig
+) -> BertConfig:
+    """Take heads out of the attention of blocks to themselves: their weights are gone.
+
+    The other heads keep their numbers, and a later call goes on by them. Make an optimizer after
+    this, not before: the weights that are left are new parameters.
+
+    Args:
+        blocks: all blocks of a model.
+        heads: the numbers of the heads to take out, by the number of the block.
+        config: of the model.
+
+    Returns:
+        The configuration of the model as it is now.
+
+    Raises:
+        UserError: there is no such block or head, or it would be the block's last.
+    """
+    for number, gone in heads.items():
+        if number not in range(len(blocks)):
+            raise UserError(
+                f"there is no block {number} to prune; there are 0 to {len(blocks) - 1}"
+            )
+        there = blocks[number].attention.self.heads
+        for head in gone:
+            if head not in there:
+                left = ", ".join(map(str, there))
+                raise UserError(f"block {number} has no head {head} to prune; it has {left}")
+        if set(gone) == set(there):
+            raise UserError(f"pruning {sorted(gone)} leaves no head in block {number}; keep one")
+    pruned = dict(config.pruned_heads)
+    for number, gone in heads.items():
+        if gone:
+            pruned[number] = sorted({*pruned.get(number, ()), *gone})
+            _remove(blocks[number].attention, set(gone))
+    return replace(config, pruned_heads=dict(sorted(pruned.items())))
+
+
+def _remove(attention: Attention, gone: set[int]) -> None:
+    inner, outer = attention.self, attention.output.dense
+    heads = len(inner.heads)
+    kept = [place for place, head in enumerate(inner.heads) if head not in gone]
+    inner.heads = tuple(inner.heads[place] for place in kept)
+    for linear in (inner.query, inner.key, inner.value):
+        linear.weight = _kept(linear.weight, kept, heads, dim=0)
+        linear.bias = _kept(linear.bias, kept, heads, dim=0)
+        linear.out_features = len(linear.bias)
+    outer.weight = _kept(outer.weight, kept, heads, dim=1)
+    outer.in_features = outer.weight.shape[1]
+
+
+def _kept(parameter: nn.Parameter, places: list[int], heads: int, *, dim: int) -> nn.Parameter:
+    by_head = parameter.detach().unflatten(dim, (heads, -1))
+    chosen = by_head.index_select(dim, torch.tensor(places, device=parameter.device))
+    return nn.Parameter(chosen.flatten(dim, dim + 1), parameter.requires_grad)
+
+
+def head_importance(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss: Callable[[Batch, Tensor], tuple[Tensor, Tensor | float]],
+    *,
+    normalise: bool = True,
+) -> Tensor:
+    """Return how much the loss depends on each head.
+
+    That is the mean of its absolute derivative by the head's mask (Michel et al. 2019, section
+    4.1, equation 2).
+
+    Args:
+        model: a BERT, with a head or without; it is in evaluation mode meanwhile.
+        batches: what ``loss`` understands. The mean is over examples, as in the paper, if each is
+            a batch of its own; in larger batches examples that pull both ways cancel out.
+        loss: for a batch and a ``head_mask`` of shape (L, H) that needs a gradient, the loss as
+            (sum, count).
+        normalise: whether to divide by the norm of each block, which the paper found necessary.
+
+    Returns:
+        Shape (L, H), at least 0; 0 for heads that were pruned.
+
+    Raises:
+        UserError: there is no batch.
+    """
+    config = pretrained.config_of(model)
+    device = next(model.parameters()).device
+    importance = torch.zeros(config.num_hidden_layers, config.num_attention_heads, device=device)
+    counted, trained = 0.0, model.training
+    model.eval()
+    for batch in batches:
+        mask = torch.ones_like(importance, requires_grad=True)
+        total, count = loss(batch, mask)
+        importance += torch.autograd.grad(total, mask)[0].abs()
+        counted += float(count)
+    model.train(trained)
+    if not counted:
+        raise UserError("there is nothing to measure the importance of heads on")
+    importance /= counted
+    if normalise:
+        importance = importance / importance.norm(dim=1, keepdim=True).clamp(min=1e-20)
+    return importance
+
+
+def least_important(importance: Tensor, number: int, config: BertConfig) -> dict[int, list[int]]:
+    """Choose heads to prune: those that matter least, but never the last of a block.
+
+    Args:
+        importance: shape (L, H).
+        number: how many heads to choose.
+        config: of the model; heads that it says are pruned are not chosen again.
+
+    Returns:
+        The numbers of the heads, by the number of the block; see ``prune_heads``.
+
+    Raises:
+        UserError: there are not so many heads to spare.
+    """
+    blocks, heads = importance.shape
+    left = {n: set(range(heads)) - set(config.pruned_heads.get(n, ())) for n in range(blocks)}
+    spare = sum(len(there) - 1 for there in left.values())
+    if not 0 <= number <= spare:
+        raise UserError(f"cannot prune {number} heads; the model has {spare} to spare")
+    chosen: dict[int, list[int]] = {}
+    for place in importance.flatten().argsort(stable=True).tolist():
+        block, head = divmod(place, heads)
+        if number and head in left[block] and len(left[block]) > 1:
+            left[block].remove(head)
+            chosen.setdefault(block, []).append(head)
+            number -= 1
+    return {block: sorted(chosen[block]) for block in sorted(chosen)}
