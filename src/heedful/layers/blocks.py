@@ -227,7 +227,7 @@ class Block(nn.Module):
             need_weights=context.need_weights,
             start=start,
         )
-        kernels, cross_weights = (kernel,), None
+        kernels, cross_weights = [kernel], None
         cross = None if past is None else past.cross
         if cross is None and context.encoded is not None:
             cross = self.crossattention.self.keys_and_values(context.encoded)
@@ -239,16 +239,18 @@ class Block(nn.Module):
                 head_mask=head_mask,
                 need_weights=context.need_weights,
             )
-            kernels = (*kernels, kernel)
+            kernels.append(kernel)
         # Not kept without need: checkpointing could not free it.
         cache = BlockCache(own=own, cross=cross) if context.need_cache else None
-        return BlockOutput(self._feed_forward(hidden), weights, cross_weights, cache, kernels)
+        return BlockOutput(
+            self._feed_forward(hidden), weights, cross_weights, cache, tuple(kernels)
+        )
 
     def _feed_forward(self, hidden: Tensor) -> Tensor:
         if not 0 < self.chunk < hidden.shape[1]:
             whole: Tensor = self.output(self.intermediate(hidden), hidden)
             return whole
-        parts = hidden.split(self.chunk, dim=1)
+        parts = torch.split(hidden, self.chunk, dim=1)
         return torch.cat([self.output(self.intermediate(part), part) for part in parts], dim=1)
 
 

@@ -94,4 +94,5 @@ class MultiHead(nn.Module):
         return Mixed(mixed.transpose(1, 2).flatten(2), weights, kernel)
 
     def _split(self, hidden: Tensor) -> Tensor:
-        return hidden.unflatten(2, (len(self.heads), -1)).transpose(1, 2)  # (B, H, S, K)
+        batch, length, _ = hidden.shape
+        return hidden.view(batch, length, len(self.heads), -1).transpose(1, 2)  # (B, H, S, K)

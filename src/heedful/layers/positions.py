@@ -53,8 +53,8 @@ def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
         Shape (B, H, rows, columns).
     """
     rows = vectors.shape[2]
-    # One column more than there are distances: then, read on as rows one shorter, each row begins
-    # one place further to the left than the one before it.
+    # One column more than there are distances: read on as rows that are one shorter, each row
+    # begins one place before the one above it.
     products = vectors @ F.pad(table, (0, 0, 1, 0)).mT  # (B, H, rows, rows + columns)
     shifted = products.flatten(2)[:, :, rows:]
-    return shifted.unflatten(2, (rows, -1))[..., :columns]
+    return shifted.view(*shifted.shape[:2], rows, -1)[..., :columns]

@@ -88,7 +88,8 @@ class Encoder(nn.Module):
             need_states: whether to return the output of every block.
             only_first: whether the last block computes the first token alone.
         """
-        states, weights, cross_weights, caches, kernels = [hidden], [], [], [], []
+        states, weights, cross_weights, caches = [hidden], [], [], []
+        kernels: list[str] = []
         for number, block in enumerate(self.layer):
             call = partial(
                 block,

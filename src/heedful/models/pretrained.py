@@ -74,10 +74,9 @@ def num_parameters(model: nn.Module) -> int:
 
 
 def config_of(model: nn.Module) -> BertConfig:
-    """Return the configuration of a model as it is now: its encoder's, if it has a head."""
-    config = getattr(model, "bert", model).config
-    assert isinstance(config, BertConfig)
-    return config
+    """Return the configuration of a model as it is now."""
+    assert isinstance(model.config, BertConfig)
+    return model.config
 
 
 def from_pretrained(

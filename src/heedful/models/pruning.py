@@ -59,21 +59,20 @@ def prune_heads(
 
 def _remove(attention: Attention, gone: set[int]) -> None:
     inner, outer = attention.self, attention.output.dense
-    heads = len(inner.heads)
     kept = [place for place, head in enumerate(inner.heads) if head not in gone]
+    rows = torch.arange(inner.query.out_features, device=inner.query.weight.device)
+    rows = rows.view(len(inner.heads), -1)[kept].flatten()
     inner.heads = tuple(inner.heads[place] for place in kept)
     for linear in (inner.query, inner.key, inner.value):
-        linear.weight = _kept(linear.weight, kept, heads, dim=0)
-        linear.bias = _kept(linear.bias, kept, heads, dim=0)
-        linear.out_features = len(linear.bias)
-    outer.weight = _kept(outer.weight, kept, heads, dim=1)
-    outer.in_features = outer.weight.shape[1]
+        linear.weight = _part(linear.weight, 0, rows)
+        linear.bias = _part(linear.bias, 0, rows)
+        linear.out_features = len(rows)
+    outer.weight = _part(outer.weight, 1, rows)
+    outer.in_features = len(rows)
 
 
-def _kept(parameter: nn.Parameter, places: list[int], heads: int, *, dim: int) -> nn.Parameter:
-    by_head = parameter.detach().unflatten(dim, (heads, -1))
-    chosen = by_head.index_select(dim, torch.tensor(places, device=parameter.device))
-    return nn.Parameter(chosen.flatten(dim, dim + 1), parameter.requires_grad)
+def _part(parameter: Tensor, dimension: int, rows: Tensor) -> nn.Parameter:
+    return nn.Parameter(parameter.detach().index_select(dimension, rows), parameter.requires_grad)
 
 
 def head_importance(
