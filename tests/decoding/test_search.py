@@ -1,0 +1,219 @@
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.decoding.search import Hypothesis, Search, search
+from heedful.errors import UserError
+
+END, VOCAB, LONGEST = 0, 4, 4
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """The tokens of each hypothesis so far."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+    def select(self, rows: Tensor) -> "Prefixes":
+        return Prefixes(tuple(self.rows[row] for row in rows.tolist()))
+
+
+def scores_after(prefix: tuple[int, ...]) -> Tensor:
+    """Give a language's log-probabilities: anything, but always the same after the same prefix."""
+    values = torch.from_numpy(np.random.default_rng(prefix).normal(size=VOCAB))
+    return (1.5 * values).log_softmax(0)
+
+
+class Language:
+    """Steps of the language, counting the hypotheses that are computed."""
+
+    def __init__(self) -> None:
+        self.computed: list[int] = []
+
+    def __call__(self, tokens: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+        self.computed.append(len(tokens))
+        rows = tuple((*row, new) for row, new in zip(state.rows, tokens.tolist(), strict=True))
+        return torch.stack([scores_after(row) for row in rows]), Prefixes(rows)
+
+
+def run(
+    starts: list[int], step: Any = None, numbers: list[int] | None = None, **options: Any
+) -> list[list[Hypothesis]]:
+    settings = Search(**{"eos_token_id": END, "max_new_tokens": LONGEST, **options})
+    state = Prefixes(((),) * len(starts))
+    return search(step or Language(), state, torch.tensor(starts), settings, numbers)
+
+
+def every_hypothesis(start: int, penalty: float, shortest: int = 0) -> Iterator[Hypothesis]:
+    words = [word for word in range(VOCAB) if word != END]
+    for length in range(LONGEST + 1):
+        for tokens in itertools.product(words, repeat=length):
+            ended = length < LONGEST
+            if ended and length < shortest:
+                continue
+            whole = (start, *tokens, END)
+            last = len(whole) if ended else len(whole) - 1
+            total = sum(float(scores_after(whole[:n])[whole[n]]) for n in range(1, last))
+            yield Hypothesis(
+                tokens=tokens,
+                ended=ended,
+                log_probability=total,
+                score=total / (length + ended) ** penalty,
+            )
+
+
+def assert_same(found: list[Hypothesis], right: list[Hypothesis]) -> None:
+    assert [(h.tokens, h.ended) for h in found] == [(h.tokens, h.ended) for h in right]
+    assert [h.score for h in found] == pytest.approx([h.score for h in right])
+    assert [h.log_probability for h in found] == pytest.approx([h.log_probability for h in right])
+
+
+@pytest.mark.parametrize("start", [5, 6, 7])
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -1.0])
+@pytest.mark.parametrize("shortest", [0, 2])
+def test_a_beam_that_holds_all_finds_the_best(start: int, penalty: float, shortest: int) -> None:
+    (found,) = run(
+        [start],
+        num_beams=3**LONGEST,
+        num_return_sequences=6,
+        length_penalty=penalty,
+        min_new_tokens=shortest,
+    )
+    right = sorted(every_hypothesis(start, penalty, shortest), key=lambda h: -h.score)[:6]
+    assert_same(found, right)
+
+
+@pytest.mark.parametrize("start", range(5, 25))
+def test_a_beam_of_one_is_greedy(start: int) -> None:
+    prefix: tuple[int, ...] = (start,)
+    total = 0.0
+    while len(prefix) <= LONGEST and (prefix[-1] != END or len(prefix) == 1):
+        scores = scores_after(prefix)
+        total += float(scores.max())
+        prefix = (*prefix, int(scores.argmax()))
+    ((found,),) = run([start])
+    assert found.tokens == tuple(word for word in prefix[1:] if word != END)
+    assert found.ended == (prefix[-1] == END)
+    assert found.log_probability == pytest.approx(total)
+    assert found.score == pytest.approx(total / (len(prefix) - 1))
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, -1.0])
+def test_stopping_early_changes_nothing(penalty: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"num_beams": 4, "num_return_sequences": 2, "length_penalty": penalty}
+    quick = Language()
+    found = run(list(range(5, 25)), quick, **options)
+    monkeypatch.setattr("heedful.decoding.search._Beam._is_beaten", lambda *given: False)
+    slow = Language()
+    assert found == run(list(range(5, 25)), slow, **options)
+    assert sum(quick.computed) < sum(slow.computed)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"num_beams": 3, "num_return_sequences": 2},
+    {"do_sample": True, "num_return_sequences": 3, "top_k": 3, "top_p": 0.9},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_neighbours_change_nothing(options: dict[str, Any]) -> None:
+    starts = list(range(5, 15))
+    alone = [run([start], numbers=[start], **options)[0] for start in starts]
+    assert run(starts, numbers=starts, **options) == alone
+    turned = starts[::-1]
+    assert run(turned, numbers=turned, **options) == alone[::-1]
+    assert len({str(texts) for texts in alone}) > 5
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_what_has_ended_is_not_computed(options: dict[str, Any]) -> None:
+    step = Language()
+    found = run(list(range(5, 25)), step, **options)
+    assert all(len(texts) == options.get("num_return_sequences", 1) for texts in found)
+    widest = 20 * max(options.get("num_beams", 1), options.get("num_return_sequences", 1))
+    assert max(step.computed) <= widest
+    assert step.computed[-1] < max(step.computed)
+
+
+def test_samples_follow_the_probabilities() -> None:
+    (found,) = run([5], do_sample=True, num_return_sequences=4000, max_new_tokens=1, seed=3)
+    counts = np.bincount([h.tokens[0] if h.tokens else END for h in found], minlength=VOCAB)
+    right = scores_after((5,)).exp().numpy()
+    spread = np.sqrt(right * (1 - right) / 4000)
+    assert (np.abs(counts / 4000 - right) < 4 * spread).all()
+    for hypothesis in found[:50]:
+        word = hypothesis.tokens[0] if hypothesis.tokens else END
+        assert hypothesis.log_probability == pytest.approx(float(scores_after((5,))[word]))
+
+
+def _first_tokens(**options: Any) -> dict[int, int]:
+    (found,) = run([9], do_sample=True, num_return_sequences=500, max_new_tokens=1, **options)
+    words = [h.tokens[0] if h.tokens else END for h in found]
+    return {word: words.count(word) for word in sorted(set(words))}
+
+
+def test_the_filters_keep_the_likeliest() -> None:
+    ranked = scores_after((9,)).argsort(descending=True).tolist()
+    shares = scores_after((9,)).exp()[ranked].tolist()
+    assert set(_first_tokens()) == set(ranked)
+    assert set(_first_tokens(top_k=2)) == set(ranked[:2])
+    assert set(_first_tokens(top_k=9)) == set(ranked)
+    assert set(_first_tokens(top_p=shares[0] - 0.01)) == {ranked[0]}
+    assert set(_first_tokens(top_p=shares[0] + 0.01)) == set(ranked[:2])
+    assert set(_first_tokens(temperature=0.01)) == {ranked[0]}
+    flat = _first_tokens(temperature=100.0)
+    assert max(flat.values()) < 1.5 * min(flat.values())
+
+
+def test_the_seed_and_the_number_decide_the_draws() -> None:
+    options: dict[str, Any] = {"do_sample": True, "num_return_sequences": 5}
+    once = run([5, 5], **options)
+    assert once == run([5, 5], **options)
+    assert once[0] != once[1]
+    assert once[1] == run([5], numbers=[1], **options)[0]
+    assert once != run([5, 5], seed=1, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_forbidden_tokens_do_not_come(options: dict[str, Any]) -> None:
+    found = run(list(range(5, 25)), never=(2,), min_new_tokens=2, **options)
+    texts = [hypothesis for texts in found for hypothesis in texts]
+    assert all(2 not in text.tokens for text in texts)
+    assert min(len(text.tokens) for text in texts) == 2
+    assert max(len(text.tokens) for text in texts) == LONGEST
+
+
+def test_a_vocabulary_smaller_than_the_beam() -> None:
+    (found,) = run([5], num_beams=3, num_return_sequences=3, never=(1, 2, 3))
+    assert [text.tokens for text in found] == [()]
+    assert found[0].ended
+    assert math.isfinite(found[0].score)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be at least 1"),
+        ({"num_beams": 0}, "num_beams is 0"),
+        ({"top_k": -1}, "top_k is -1"),
+        ({"min_new_tokens": LONGEST}, "min_new_tokens is 4; it can be at most 3"),
+        ({"temperature": 0.0}, "temperature is 0.0; it must be a number above 0"),
+        ({"temperature": math.nan}, "temperature is nan"),
+        ({"top_p": 0.0}, "top_p is 0.0; it must be above 0 and at most 1"),
+        ({"length_penalty": math.inf}, "length_penalty is inf"),
+        ({"do_sample": True, "num_beams": 2}, "num_beams is 2; with do_sample it must be 1"),
+        ({"num_return_sequences": 2}, "num_return_sequences is 2; without do_sample .* num_beams"),
+        ({"never": (END,)}, "token 0 ends a text"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run([5], **options)
