@@ -152,10 +152,14 @@ class DataSettings:
     """Commit, tag or branch of a hub name."""
     max_length: int | None = None
     """Tokens the model is given at once; default: all it has positions for."""
-    long_text: LongText = "head"
-    """What to learn from a longer text: every window of it, its head, or its head and tail."""
+    long_text: LongText | None = None
+    """What to learn from a longer text: every window of it, its head, or its head and tail; default:
+    what its task needs, windows where a text holds what is looked for, and else the head."""
     dropout: float | None = None
     """Dropout probability; default: the model's own."""
+    prune: float | None = None
+    """Share of attention heads to take out first: those that matter least to the loss of --model,
+    which should be a run of the same task. Training then repairs what that broke."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -163,6 +167,8 @@ class DataSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
+        if self.prune is not None:
+            in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
         if self.dropout is not None:
             in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
 

@@ -26,6 +26,7 @@ from heedful.batches import (
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.card import write_card
 from heedful.commands.evaluate import score_records
+from heedful.commands.prune import prune
 from heedful.doctor import versions
 from heedful.errors import unknown_name
 from heedful.models import BertConfig, BertModel
@@ -112,17 +113,29 @@ def train(
     store_folder.mkdir()
     try:
         cut = _Cut()
-        fit_to = Fit(max_length=max_length, rule=data.long_text)
+        fit_to = Fit(max_length=max_length, rule=data.long_text or task.long_text)
         encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
         write_store(store_folder / "train.arrow", cut.examples(counted(encoded, "texts tokenized")))
         if cut.texts:
             say(
                 f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "
-                f"are not learnt from (--long-text {data.long_text}); window would use all"
+                f"are not learnt from (--long-text {fit_to.rule}); window would use all"
             )
         feed = _Feed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
         steps_per_epoch = -(-feed.items // training.batch_size)
         total_steps = training.steps or training.epochs * steps_per_epoch
+        if data.prune is not None:
+            say(
+                prune(
+                    model,
+                    data.prune,
+                    out,
+                    task=task,
+                    goal=goal,
+                    items=feed.items,
+                    fetch=lambda item: feed.fetch(np.array([item]), 0).to(device),
+                )
+            )
         for part in model.modules():
             if isinstance(part, BertModel):
                 part.gradient_checkpointing = training.gradient_checkpointing

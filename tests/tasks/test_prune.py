@@ -1,0 +1,75 @@
+"""Pruning by importance from the command line: saved, loaded, resumed and refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.cli import run
+
+Out = pytest.CaptureFixture[str]
+RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--dropout", "0"]
+
+
+def train(model: Path, data: Path, out: Path, *more: str) -> int:
+    words = ["train", "classify", "--model", model, "--train", data, "--out", out, *RATES]
+    words += ["--batch-size", "8", "--precision", "fp32", *more]
+    return run([str(word) for word in words])
+
+
+@pytest.fixture
+def trained(tiny_model: Path, colours: Path, tmp_path: Path) -> Path:
+    assert train(tiny_model, colours, tmp_path / "whole", "--epochs", "20") == 0
+    return tmp_path / "whole"
+
+
+def test_a_pruned_run_is_smaller_and_still_right(
+    trained: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "pruned"
+    assert train(trained, colours, out, "--prune", "0.5", "--epochs", "5") == 0
+    assert "pruned 2 of 4 heads that matter least to the loss" in capsys.readouterr().err
+    gone = json.loads((out / "config.json").read_text())["pruned_heads"]
+    assert sum(map(len, gone.values())) == 2
+    assert json.loads((out / "pruned_heads.json").read_text()) == gone
+    size = (out / "model.safetensors").stat().st_size
+    assert size < (trained / "model.safetensors").stat().st_size
+
+    assert run(["evaluate", str(out), "--data", str(colours)]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 0.9
+    model = heedful.BertForSequenceClassification.from_pretrained(out)
+    widths = [block.attention.self.query.out_features for block in model.bert.encoder.layer]
+    assert sum(widths) == 16  # two heads of eight
+
+
+def test_a_resumed_run_loses_the_same_heads(
+    trained: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    options = ["--prune", "0.25", "--steps", "6", "--checkpoint-every", "2"]
+    assert train(trained, colours, tmp_path / "once", *options) == 0
+    stopped = [*options, "--max-minutes", "1e-9"]
+    assert train(trained, colours, tmp_path / "twice", *stopped) == 0
+    manifest = tmp_path / "twice" / "manifest.json"
+    manifest.unlink()  # as if it had been killed before its end was written
+    choice = tmp_path / "twice" / "pruned_heads.json"
+    assert choice.read_text() == (tmp_path / "once" / "pruned_heads.json").read_text()
+    assert train(trained, colours, tmp_path / "twice", *options, "--resume") == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [
+        ("1", "--prune 1.0: must be from 0 to below 1"),
+        ("-0.1", "--prune -0.1: must be from 0 to below 1"),
+        ("0.9", "cannot prune 4 heads; the model has 2 to spare"),
+    ],
+)
+def test_too_many_heads_are_refused(
+    trained: Path, colours: Path, tmp_path: Path, capsys: Out, share: str, message: str
+) -> None:
+    capsys.readouterr()
+    assert train(trained, colours, tmp_path / "pruned", "--prune", share) == 2
+    assert message in capsys.readouterr().err
