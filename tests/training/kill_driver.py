@@ -63,8 +63,19 @@ def forked(work: Callable[[], None]) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def counted(work: Callable[[], None], kill_at: int | None, report: Path | None) -> None:
-    """Run ``work``, counting calls from the package's code; die at the given one."""
+def where(frame: FrameType | None) -> str:
+    """Name what a process was doing, for the moments that are hardest to resume from."""
+    while frame is not None:
+        if frame.f_code.co_name == "_accumulate" and frame.f_locals.get("total"):
+            return "between micro-batches"
+        if frame.f_code.co_filename.endswith("checkpoints/steps.py"):
+            return "in a checkpoint"
+        frame = frame.f_back
+    return "elsewhere"
+
+
+def counted(work: Callable[[], None], kill_at: int | None, report: Path) -> None:
+    """Run ``work``, counting calls from the package's code; die at the given one, or count all."""
     calls = 0
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -72,13 +83,13 @@ def counted(work: Callable[[], None], kill_at: int | None, report: Path | None) 
         if event in ("call", "c_call") and frame.f_code.co_filename.startswith(PACKAGE):
             calls += 1
             if calls == kill_at:
+                report.write_text(where(frame))
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(profile)
     work()
     sys.setprofile(None)
-    if report:
-        report.write_text(str(calls))
+    report.write_text(str(calls))
 
 
 def main() -> None:
@@ -95,14 +106,17 @@ def main() -> None:
     for moment in moments:
         out = folder / f"killed-{moment}"
         work = partial(train, model, data, out)
-        status = forked(partial(counted, work, moment, None))
+        status = forked(partial(counted, work, moment, report))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         steps = sorted(path.name for path in out.glob("checkpoints/step-*"))
         assert forked(work) == 0, moment
         same = sha256(out / "model.safetensors") == wanted
         log = (out / "metrics.jsonl").read_text() if out.exists() else ""
         logged = [row["step"] for row in map(json.loads, log.splitlines()) if "loss" in row]
-        results.append({"killed": killed, "same": same, "steps": steps, "logged": logged})
+        place = report.read_text()
+        results.append(
+            {"killed": killed, "where": place, "same": same, "steps": steps, "logged": logged}
+        )
     print(json.dumps(results))
 
 

@@ -27,7 +27,10 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
     assert all(result["same"] for result in results), results
     # Every step is in the log once, in order, however often it was computed.
     assert all(result["logged"] == list(range(1, 25)) for result in results)
-    # The moments are worth something only if some fall before the first checkpoint, some later.
+    # The moments are worth something only if some fall before the first checkpoint, some later,
+    # and some where most is half done.
+    places = {result["where"] for result in results}
+    assert places == {"between micro-batches", "in a checkpoint", "elsewhere"}
     assert any(not result["steps"] for result in results)
     assert any(result["steps"] for result in results)
 
