@@ -122,7 +122,7 @@ class ColumnSettings:
     """Whether the first line names the columns."""
     label_separator: str | None = None
     """Character between the labels of one item; giving it allows several labels an item."""
-    format: Literal["csv", "tsv", "jsonl", "parquet", "text"] | None = None
+    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None = None
     """Format of the files, where their names do not tell."""
 
     def columns(self, *, labelled: bool = True) -> "Columns":
@@ -153,8 +153,8 @@ class DataSettings:
     max_length: int | None = None
     """Tokens the model is given at once; default: all it has positions for."""
     long_text: LongText | None = None
-    """What to learn from a longer text: every window of it, its head, or its head and tail; default:
-    what its task needs, windows where a text holds what is looked for, and else the head."""
+    """What to learn from a longer text: every window of it, its head, or its head and tail;
+    default: windows where what is looked for stands in the text, else the head."""
     dropout: float | None = None
     """Dropout probability; default: the model's own."""
     prune: float | None = None
@@ -186,6 +186,16 @@ class ClassifySettings:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressSettings:
     """What regression alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagSettings:
+    """What tagging alone can be told."""
+
+    scheme: Literal["BIO", "IOBES"] = "BIO"
+    """Tags that the model gives; the scheme of a file is seen from its first entity."""
+    label_pieces: Literal["first", "all"] = "first"
+    """Pieces of a word that learn its tag."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,6 +251,8 @@ class PredictSettings:
     """Tokens computed at once, at most."""
     top: int = 5
     """How many answers to give where a task has several."""
+    aggregation: Literal["first", "average", "max"] = "first"
+    """What decides a word's tag: its first piece, the mean of its pieces, or the surest of them."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

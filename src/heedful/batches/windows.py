@@ -39,11 +39,11 @@ class Fitted(Generic[Piece_co]):
     each of its tokens starts and ends; (-1, -1) for one that is not of that text."""
 
 
-def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
-    """Cut ids into windows that together hold every token; the last one ends at the end.
+def window_starts(total: int, limit: int, stride: int) -> list[int]:
+    """Return where windows start that together hold every token; the last one ends at the end.
 
     Args:
-        ids: the tokens.
+        total: how many tokens there are.
         limit: the most tokens of a window.
         stride: tokens that neighbouring windows share, except that the last may share more.
 
@@ -51,9 +51,13 @@ def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
         UserError: ``stride`` is not from 0 to ``limit - 1``, or ``limit`` is below 1.
     """
     _check(limit, stride)
-    last = max(len(ids) - limit, 0)
-    starts = [*range(0, last, limit - stride), last]
-    return [ids[start : start + limit] for start in starts]
+    last = max(total - limit, 0)
+    return [*range(0, last, limit - stride), last]
+
+
+def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
+    """Cut ids into windows; see `window_starts`."""
+    return [ids[start : start + limit] for start in window_starts(len(ids), limit, stride)]
 
 
 def fit_text(ids: Ids, *, limit: int, rule: Rule, stride: int = 0) -> Fitted[Ids]:

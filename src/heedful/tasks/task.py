@@ -104,5 +104,7 @@ class Task:
     """How many examples, one after another, make one item of a batch."""
     whole_batch: bool = False
     """Whether an item's loss depends on the others of its batch, which is then never split."""
+    long_text: Rule = "head"
+    """What is learnt from a text that is too long, unless the user says otherwise."""
     uses_columns: bool = True
     """Whether the files are tables whose columns the user names."""
