@@ -23,6 +23,7 @@ from heedful.settings import (
     PredictSettings,
     RegressSettings,
     RunSettings,
+    TagSettings,
     TrainSettings,
     VocabularySettings,
 )
@@ -40,6 +41,7 @@ Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
 COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
 VOCABULARY = VocabularySettings()
 CLASSIFY = ClassifySettings()
+TAG = TagSettings()
 
 app = App(
     name="heedful",
@@ -86,6 +88,27 @@ def train_regress(
             --out runs/alike
     """
     _train("regress", data, RegressSettings(), columns, training, place)
+
+
+@train.command(name="tag")
+def train_tag(
+    *,
+    data: Data,
+    own: Annotated[TagSettings, Parameter(name="*", group="Tagging")] = TAG,
+    columns: Columns = COLUMNS,
+    training: Training = TRAINING,
+    place: Place,
+) -> None:
+    """Find entities in texts, such as persons and places.
+
+    The file has a word and its tag on each line, and an empty line between sentences; or it is
+    .jsonl, a text and its entities on each line:
+
+        heedful train tag --train train.conll --dev dev.conll --out runs/names
+
+        {"text": "Ann is in Rome", "entities": [{"start": 10, "end": 14, "label": "place"}]}
+    """
+    _train("tag", data, own, columns, training, place)
 
 
 def _train(

@@ -76,9 +76,11 @@ def _entity(item: object, text: str) -> Entity:
         raise UserError(f"expected an object, found {kind_of(item)}")
     start, end = (_integer(item, key) for key in ("start", "end"))
     label = item.get("label")
-    if not isinstance(label, str) or not label or label.isspace():
+    if not isinstance(label, str):
         found = kind_of(label) if "label" in item else "none"
         raise UserError(f"'label': expected the name of a type, found {found}")
+    if not label.isprintable() or not label or label != label.strip():
+        raise UserError(f"'label': {label!r} is no name of a type")
     if end <= start:
         raise UserError(f"{start}–{end}: ends where it begins, or before")
     if start < 0 or end > len(text):

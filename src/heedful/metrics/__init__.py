@@ -1,12 +1,14 @@
 """Predictions and truth to scores, and scores to tables and pictures."""
 
 from heedful.metrics.classification import ClassificationScores
+from heedful.metrics.entities import EntityScores
 from heedful.metrics.pictures import save_confusion_picture
 from heedful.metrics.regression import RegressionScores
 from heedful.metrics.tables import confusion_table, scores_table
 
 __all__ = [
     "ClassificationScores",
+    "EntityScores",
     "RegressionScores",
     "confusion_table",
     "save_confusion_picture",

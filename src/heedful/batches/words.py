@@ -1,0 +1,131 @@
+"""Words among the pieces that a model reads: where each piece's word stands, and what it was given.
+
+Shapes: N pieces of a text, W its words, T tokens of an example with its special tokens, L numbers
+that a model gives each token.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.batches.tagging import Entity, TaggedText, Word
+from heedful.errors import UserError
+from heedful.tokens import BertTokenizer
+from heedful.tokens.characters import MARKS
+
+Aggregation = Literal["first", "average", "max"]
+"""How a word gets its numbers: its first piece's, the mean of its pieces', or those of the piece
+whose largest number is the largest."""
+
+Places = NDArray[np.int32]
+
+
+def piece_words(
+    text: str, words: Sequence[Word] | None, tokenizer: BertTokenizer
+) -> tuple[list[int], Places]:
+    """Return the ids of a text's pieces, and for each piece where its word stands in the text.
+
+    Args:
+        text: the text.
+        words: its words; None for those that the tokenizer splits it into at spaces, punctuation
+            and ideographs. A word of neither kind is without pieces where all its characters are
+            such that the tokenizer drops.
+        tokenizer: what splits words into pieces.
+
+    Shape:
+        N ids, and (N, 2) start and end.
+    """
+    pieces = tokenizer.pieces(text)
+    if not pieces.ids:
+        return [], np.empty((0, 2), dtype=np.int32)
+    places = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
+    if words is not None:
+        given = np.array(words, dtype=np.int32)  # (W, 2)
+        return pieces.ids, given[np.searchsorted(given[:, 0], places[:, 0], side="right") - 1]
+    number = np.array(pieces.words)
+    first = np.flatnonzero(np.diff(number, prepend=-1))  # (W,)
+    starts = np.minimum.reduceat(places[:, 0], first)
+    ends = np.maximum.reduceat(places[:, 1], first)
+    if not text.isascii():
+        limits = [*starts[1:].tolist(), len(text)]
+        ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
+    counts = np.diff(first, append=len(number))
+    return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
+
+
+def _past_marks(text: str, end: int, limit: int) -> int:
+    """Move the end of a word past accents that the tokenizer dropped: they belong to its letter."""
+    while end < limit and ord(text[end]) in MARKS:
+        end += 1
+    return end
+
+
+def first_pieces(places: Places) -> NDArray[np.int64]:
+    """Return the number of each word's first piece. Shapes: (N, 2) to (W,)."""
+    return np.flatnonzero((np.diff(places, axis=0, prepend=-1) != 0).any(axis=1))
+
+
+def entities_in_words(record: TaggedText, words: Places) -> list[Entity]:
+    """Return a record's entities in words; one that begins or ends inside a word has it whole.
+
+    Args:
+        record: with entities.
+        words: where the words stand that the tokenizer does not drop. Shape (W, 2).
+
+    Raises:
+        UserError: two entities have a word in common.
+    """
+    found: list[Entity] = []
+    for entity in record.entities or ():
+        begin = int(np.searchsorted(words[:, 1], entity.start, side="right"))
+        end = int(np.searchsorted(words[:, 0], entity.end, side="left"))
+        if found and begin < found[-1].end:
+            start, stop = words[begin].tolist()
+            raise UserError(
+                f"{record.source}, line {record.line_of(entity)}: two entities, the second "
+                f"{record.text[entity.start : entity.end]!r}, share the word "
+                f"{record.text[start:stop]!r}; a word has one tag"
+            )
+        if begin < end:  # else the tokenizer drops all its characters
+            found.append(Entity(begin, end, entity.label))
+    return found
+
+
+def word_values(
+    places: Sequence[Places], values: Sequence[NDArray[np.floating]], aggregation: Aggregation
+) -> dict[Word, NDArray[np.floating]]:
+    """Return what each word of a text was given, in the order of the text.
+
+    A word that stands in several examples is taken from the one in which it has most tokens on the
+    side where it has fewer.
+
+    Args:
+        places: of each example, where the word of each token stands; special tokens are the first
+            and the last. Each of shape (T, 2).
+        values: of each example, what each token was given. Each of shape (T or more, L).
+        aggregation: how a word gets its numbers from its pieces.
+
+    Shape:
+        (L,) for each word.
+    """
+    best: dict[Word, tuple[int, NDArray[np.floating]]] = {}
+    for example, given in zip(places, values, strict=True):
+        inner = example[1:-1]
+        begins = first_pieces(inner).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(inner)], strict=True):
+            context = min(begin, len(inner) - end)
+            start, stop = inner[begin].tolist()
+            # Where examples tie, the first has the word's first piece, and a later may not.
+            if (start, stop) not in best or context > best[start, stop][0]:
+                best[start, stop] = context, given[1 + begin : 1 + end]
+    return {word: _aggregated(best[word][1], aggregation) for word in sorted(best)}
+
+
+def _aggregated(rows: NDArray[np.floating], aggregation: Aggregation) -> NDArray[np.floating]:
+    if aggregation == "average":
+        mean: NDArray[np.floating] = rows.mean(axis=0)
+        return mean
+    row: NDArray[np.floating] = rows[rows.max(axis=1).argmax() if aggregation == "max" else 0]
+    return row

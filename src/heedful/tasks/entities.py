@@ -1,0 +1,157 @@
+"""What a tagger answers: the entities of a text, and each of its words with its tag."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.batches.tagging import (
+    Scheme,
+    TaggedText,
+    Word,
+    entities_of,
+    likeliest_tags,
+    parse_tag,
+    transitions,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundEntity:
+    """An entity in a text: ``text[start:end]`` of what the user gave."""
+
+    label: str
+    start: int
+    end: int
+    text: str
+    score: float
+    """Mean probability of its words' tags."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggedWord:
+    """A word of a text and its tag."""
+
+    start: int
+    end: int
+    text: str
+    tag: str
+    scores: dict[str, float] | None
+    """Probability of every tag; none for a word that the model was not given."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tagging:
+    """The answer for one text."""
+
+    entities: tuple[FoundEntity, ...]
+    """In the order of the text, without overlap."""
+    words: tuple[TaggedWord, ...]
+    """Every word of the text: those it was given as, else as the tokenizer splits it."""
+    tokens_total: int
+    """Tokens of the text."""
+    tokens_used: int
+    """Tokens the model was given."""
+    windows: int
+    """Windows the text was read in; each word is taken from where it has most context."""
+
+
+def tagging(
+    record: TaggedText,
+    words: Sequence[Word],
+    values: Mapping[Word, NDArray[np.floating]],
+    *,
+    labels: tuple[str, ...],
+    scheme: Scheme,
+    tokens_total: int,
+    tokens_used: int,
+    windows: int,
+) -> Tagging:
+    """Tag words with the likeliest sequence that may be, and gather entities.
+
+    Args:
+        record: the text.
+        words: all its words that the tokenizer does not drop, in order.
+        values: the probability of each tag, of the words that the model was given. Shape (L,).
+        labels: the L tags.
+        scheme: what says which may follow which.
+        tokens_total: see `Tagging`.
+        tokens_used: see `Tagging`.
+        windows: see `Tagging`.
+    """
+    tags: dict[Word, str] = {}
+    entities: list[FoundEntity] = []
+    for was_read, group in groupby(words, key=values.__contains__):
+        if not was_read:  # and so no entity goes on behind it
+            continue
+        run = list(group)
+        rows = np.stack([values[word] for word in run])  # (W, L)
+        best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
+        sure = rows[np.arange(len(run)), best]
+        named = [labels[number] for number in best]
+        tags |= zip(run, named, strict=True)
+        for first, last, label in entities_of([parse_tag(tag) for tag in named]):
+            start, end = run[first][0], run[last - 1][1]
+            entities.append(
+                FoundEntity(
+                    label=label,
+                    start=start,
+                    end=end,
+                    text=record.text[start:end],
+                    score=float(sure[first:last].mean()),
+                )
+            )
+    return Tagging(
+        entities=tuple(entities),
+        words=tuple(
+            TaggedWord(
+                start=word[0],
+                end=word[1],
+                text=record.text[word[0] : word[1]],
+                tag=tags.get(word, "O"),
+                scores=dict(zip(labels, values[word].tolist(), strict=True))
+                if word in values
+                else None,
+            )
+            for word in (words if record.words is None else record.words)
+        ),
+        tokens_total=tokens_total,
+        tokens_used=tokens_used,
+        windows=windows,
+    )
+
+
+def row(answer: Tagging, everything: bool) -> dict[str, Any]:
+    """Return the entities, and on request every word with the probability of every tag."""
+    found: dict[str, Any] = {
+        "entities": [
+            {
+                "label": entity.label,
+                "start": entity.start,
+                "end": entity.end,
+                "text": entity.text,
+                "score": round(entity.score, 6),
+            }
+            for entity in answer.entities
+        ]
+    }
+    if everything:
+        found["words"] = [
+            {
+                "start": word.start,
+                "end": word.end,
+                "text": word.text,
+                "tag": word.tag,
+                "scores": {tag: round(value, 6) for tag, value in (word.scores or {}).items()},
+            }
+            for word in answer.words
+        ]
+    return found
+
+
+def plain(answer: Tagging) -> str:
+    """Return CoNLL columns: a line for each word, with its tag, and an empty line at the end."""
+    return "".join(f"{word.text}\t{word.tag}\n" for word in answer.words)

@@ -1,0 +1,324 @@
+"""Tagging: the entities of a text, such as persons and places, where they stand.
+
+The model gives each word a tag; the likeliest sequence of tags that the scheme allows says where
+entities are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from heedful import losses
+from heedful.batches import Batch, Draw, Example, Fitted, Text, collate, read_records
+from heedful.batches.conll import read_conll
+from heedful.batches.spans import read_spans
+from heedful.batches.tagging import TaggedText, labels_of, parse_tag, tags_of
+from heedful.batches.windows import fit_text
+from heedful.batches.words import (
+    Places,
+    entities_in_words,
+    first_pieces,
+    piece_words,
+    word_values,
+)
+from heedful.errors import UserError, did_you_mean
+from heedful.models import BertConfig, BertForTokenClassification
+from heedful.settings import ColumnSettings, DataSettings, PredictSettings, TagSettings
+from heedful.sources import resolve
+from heedful.tasks.entities import Tagging, plain, row, tagging
+from heedful.tasks.task import Fit, Forward, Task
+from heedful.tokens import BertTokenizer
+
+_CONLL_ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes")
+_WINDOW_SHARE = 4
+"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """What a tagger tells apart."""
+
+    labels: tuple[str, ...]
+    """Tags in the order of the model's outputs."""
+    scheme: Literal["BIO", "IOBES"]
+    """What the tags mean, and so which may follow which."""
+    label_pieces: Literal["first", "all"]
+    """The pieces of a word that learn its tag."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of entities, in the order of the labels."""
+        return tuple(dict.fromkeys(parse_tag(label).type for label in self.labels[1:]))
+
+
+# Records.
+
+
+def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
+    """Stream texts: with entities from CoNLL columns and JSON lines, without from any format.
+
+    Raises:
+        UserError: naming the file and line of the first text that cannot be used.
+    """
+    if columns.text_pair is not None or columns.label_separator is not None:
+        raise UserError(
+            "tag reads one text an item, and its entities: leave out --text-pair "
+            "and --label-separator"
+        )
+    if not paths:
+        raise UserError("no data file given")
+    # So that a file that is missing is told before the first is read.
+    streams = [_open(path, columns, labelled) for path in paths]
+    return (record for stream in streams for record in stream)
+
+
+def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
+    default = ColumnSettings()
+    text, label = columns.text, columns.label
+    name = path.name.lower().removesuffix(".gz")
+    is_json = columns.format == "jsonl" or name.endswith((".jsonl", ".ndjson"))
+    if columns.format not in (None, "conll", "jsonl") and labelled:
+        raise UserError(f"--format {columns.format}: entities are read from conll columns or jsonl")
+    if labelled and is_json:
+        return read_spans(path, text=text, entities="entities" if label == default.label else label)
+    is_conll = columns.format == "conll" or name.endswith(_CONLL_ENDINGS)
+    if labelled or is_conll:
+        return read_conll(
+            path,
+            word=None if text == default.text else text,
+            tag=None if label == default.label else label,
+            labelled=labelled,
+        )
+    records = read_records(
+        [path], columns.columns(labelled=False), columns.format, allow_empty=True
+    )
+    return (
+        TaggedText(text=item.text, words=None, entities=None, source=item.source, line=item.line)
+        for item in records
+    )
+
+
+def from_texts(texts: Sequence[Text]) -> list[TaggedText]:
+    """Make records of texts.
+
+    Raises:
+        UserError: they are pairs.
+    """
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError("tag reads single texts, not pairs")
+    return [
+        TaggedText(text=str(text), words=None, entities=None, source="text", line=number)
+        for number, text in enumerate(texts, start=1)
+    ]
+
+
+# Training.
+
+
+def goal_of(records: Iterable[TaggedText], columns: ColumnSettings, settings: TagSettings) -> Goal:
+    """Find the types of entities.
+
+    Raises:
+        UserError: there is no entity at all.
+    """
+    types = {entity.label for record in records for entity in record.entities or ()}
+    if not types:
+        raise UserError("the training data has no entities: every word is tagged O")
+    return Goal(
+        labels=tuple(labels_of(sorted(types), settings.scheme)),
+        scheme=settings.scheme,
+        label_pieces=settings.label_pieces,
+    )
+
+
+def check(record: TaggedText, goal: Goal) -> None:
+    """Refuse a type of entity that the model does not have.
+
+    Raises:
+        UserError: naming the nearest type it has, with file and line.
+    """
+    for entity in record.entities or ():
+        if entity.label not in goal.types:
+            raise UserError(
+                f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one of "
+                f"the model's types of entities{did_you_mean(entity.label, goal.types)}: "
+                f"{', '.join(goal.types[:20])}"
+            )
+
+
+def metrics(goal: Goal) -> tuple[str, ...]:
+    """Name what can pick the best step."""
+    return ("f1", "precision", "recall")
+
+
+def encode(
+    records: Iterable[TaggedText], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+) -> Iterator[Fitted[Example]]:
+    """Turn each record into one example, or several where a long text is read in windows.
+
+    The offsets are those of each token's word.
+    """
+    room = fit.max_length - tokenizer.num_special_tokens()
+    ends = np.full((1, 2), -1, dtype=np.int32)
+    for record in records:
+        ids, places = piece_words(record.text, record.words, tokenizer)
+        targets = _targets(record, places, goal) if labelled else None  # (N,)
+        parts = fit_text(range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE)
+        pieces, offsets = [], []
+        for part in parts.pieces:
+            chosen = np.array(part, dtype=np.int64)
+            row, _ = tokenizer.build_inputs([ids[place] for place in part])
+            labels = () if targets is None else (losses.IGNORED, *targets[chosen], losses.IGNORED)
+            pieces.append(Example(ids=np.array(row, dtype=np.int32), labels=labels))
+            offsets.append(np.concatenate([ends, places[chosen], ends]))
+        yield Fitted(
+            pieces=pieces,
+            tokens_total=parts.tokens_total,
+            tokens_used=parts.tokens_used,
+            offsets=offsets,
+        )
+
+
+def _targets(record: TaggedText, places: Places, goal: Goal) -> NDArray[np.int64]:
+    """Return the number of each piece's tag, or -100. Shapes: (N, 2) to (N,)."""
+    check(record, goal)
+    first = first_pieces(places)  # (W,)
+    entities = entities_in_words(record, places[first])
+    tags = tags_of(entities, len(first), goal.scheme)
+    numbers = np.array([goal.labels.index(tag) for tag in tags], dtype=np.int64)  # (W,)
+    if goal.label_pieces == "all":
+        return np.repeat(numbers, np.diff(first, append=len(places)))
+    targets = np.full(len(places), losses.IGNORED, dtype=np.int64)
+    targets[first] = numbers
+    return targets
+
+
+def build(goal: Goal, data: DataSettings) -> BertForTokenClassification:
+    """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+    config = BertConfig.read(resolve(data.model, data.revision) / "config.json")
+    return BertForTokenClassification.from_pretrained(
+        data.model,
+        id2label=dict(enumerate(goal.labels)),
+        hidden_dropout_prob=data.dropout,
+        attention_probs_dropout_prob=data.dropout,
+        classifier_dropout=data.dropout,
+        revision=data.revision,
+        fresh_head=tuple(config.id2label.values()) != goal.labels,
+    )
+
+
+def load(folder: Path) -> nn.Module:
+    """Load the model of a run."""
+    return BertForTokenClassification.from_pretrained(folder)
+
+
+def batch_of(
+    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+) -> Batch:
+    """Pad examples, with their tags where there is something to learn."""
+    return collate(
+        examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "tokens"
+    )
+
+
+def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
+    """Return the sum of the losses of tagged pieces, and how many there are."""
+    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
+    assert batch.labels is not None
+    return losses.cross_entropy(logits, batch.labels)
+
+
+def count(batch: Batch, goal: Goal) -> float:
+    """Return how many pieces have a tag to learn."""
+    assert batch.labels is not None
+    return float((batch.labels != losses.IGNORED).sum())
+
+
+# Answers.
+
+
+def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+    """Return the probability of each tag for each token. Shape (B, T, L)."""
+    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
+    probabilities: Tensor = logits.float().softmax(-1)
+    return probabilities
+
+
+def decode(
+    record: TaggedText,
+    fitted: Fitted[Example],
+    outputs: Sequence[Tensor],
+    goal: Goal,
+    settings: PredictSettings,
+    tokenizer: BertTokenizer,
+) -> Tagging:
+    """Tag the words with the likeliest sequence that may be, and gather entities."""
+    values = word_values(
+        fitted.offsets, [output.numpy() for output in outputs], settings.aggregation
+    )
+    words = list(values)
+    if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
+        places = piece_words(record.text, record.words, tokenizer)[1]
+        words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
+    return tagging(
+        record,
+        words,
+        values,
+        labels=goal.labels,
+        scheme=goal.scheme,
+        tokens_total=fitted.tokens_total,
+        tokens_used=fitted.tokens_used,
+        windows=len(outputs),
+    )
+
+
+class Scores:
+    """Scores of entities; see ``heedful.metrics.EntityScores``."""
+
+    def __init__(self, goal: Goal) -> None:
+        from heedful.metrics import EntityScores
+
+        self._scores = EntityScores()
+
+    def update(self, answers: Sequence[Tagging], records: Sequence[TaggedText]) -> None:
+        """Count the entities found in texts whose entities are known."""
+        for answer, record in zip(answers, records, strict=True):
+            found = [(entity.start, entity.end, entity.label) for entity in answer.entities]
+            self._scores.update(record.entities or (), found)
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores."""
+        return self._scores.compute()
+
+
+def card(goal: Goal) -> str:
+    """Say what the run finds."""
+    return f"Finds entities of {len(goal.types)} types: {', '.join(goal.types)}."
+
+
+TASK = Task(
+    name="tag",
+    goal=Goal,
+    read=read,
+    from_texts=from_texts,
+    goal_of=goal_of,
+    check=check,
+    metrics=metrics,
+    encode=encode,
+    build=build,
+    load=load,
+    batch_of=batch_of,
+    loss=loss,
+    count=count,
+    compute=compute,
+    decode=decode,
+    row=row,
+    plain=plain,
+    scores=Scores,
+    card=card,
+)
