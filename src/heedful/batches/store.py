@@ -34,12 +34,22 @@ def write_store(path: Path, examples: Iterable[Example]) -> None:
     Raises:
         UserError: the file cannot be written, as when the disk is full.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     stream = iter(examples)
+    blocks = iter(lambda: list(islice(stream, _BLOCK_ROWS)), [])
+    write_blocks(path, _SCHEMA, map(_to_arrow, blocks))
+
+
+def write_blocks(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]) -> None:
+    """Write an Arrow file, a block at a time; it appears whole or not at all.
+
+    Raises:
+        UserError: the file cannot be written, as when the disk is full.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-            while block := list(islice(stream, _BLOCK_ROWS)):
-                writer.write_batch(_to_arrow(block))
+        with partial.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
+            for block in blocks:
+                writer.write_batch(block)
         partial.replace(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None
@@ -50,16 +60,34 @@ def write_store(path: Path, examples: Iterable[Example]) -> None:
 def _to_arrow(block: Sequence[Example]) -> pa.RecordBatch:
     splits = [_NO_SPLIT if example.split is None else example.split for example in block]
     columns = [
-        _lists([example.ids for example in block], np.int32),
+        to_lists([example.ids for example in block], np.int32),
         pa.array(splits, pa.int32()),
-        _lists([np.asarray(example.labels) for example in block], np.float64),
+        to_lists([np.asarray(example.labels) for example in block], np.float64),
     ]
     return pa.record_batch(columns, schema=_SCHEMA)
 
 
-def _lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> pa.Array:
+def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> pa.Array:
+    """Make an Arrow column of lists; there is at least one row."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return pa.LargeListArray.from_arrays(offsets, np.concatenate(rows).astype(dtype, copy=False))
+
+
+def open_blocks(path: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """Map an Arrow file into memory and give its blocks, of which nothing is read yet.
+
+    Raises:
+        UserError: the file is missing, damaged, or has another schema.
+    """
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        blocks = [reader.get_batch(block) for block in range(reader.num_record_batches)]
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{path}: not a file of examples, or damaged: {reason}") from None
+    if not reader.schema.equals(schema):
+        raise UserError(f"{path}: not a file of examples")
+    return blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,14 +112,7 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            batches = [reader.get_batch(block) for block in range(reader.num_record_batches)]
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"{path}: not a file of examples, or damaged: {reason}") from None
-        if not reader.schema.equals(_SCHEMA):
-            raise UserError(f"{path}: not a file of examples")
+        batches = open_blocks(path, _SCHEMA)
         self._blocks = [_to_numpy(batch) for batch in batches]
         sizes = [np.diff(block.id_offsets).astype(np.int32) for block in self._blocks]
         self.lengths: NDArray[np.int32] = np.concatenate([np.empty(0, np.int32), *sizes])

@@ -1,0 +1,176 @@
+"""A corpus in a file on disk, tokenized once, in parallel, and read through the page cache.
+
+Documents keep their sentences' ends, so sequences of any length can be cut from them. What a run
+holds in memory does not grow with its corpus but for a few views a megabyte of text.
+
+Shapes: T tokens of a document, S its sentences.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from heedful.batches.documents import Document
+from heedful.batches.sentences import SentenceRule, split_sentences
+from heedful.batches.store import open_blocks, to_lists, write_blocks
+from heedful.tokens import BertTokenizer
+
+_CHUNK_CHARACTERS = 2**20
+"""Text that is tokenized, and stored, together."""
+
+_AHEAD = 2
+"""Chunks that wait for each worker, so that none is idle and memory stays flat."""
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("ids", pa.large_list(pa.int32()), nullable=False),
+        pa.field("ends", pa.large_list(pa.int32()), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tokenized:
+    """One document as token ids, without special tokens."""
+
+    ids: NDArray[np.int32]
+    """(T,), T at least 1."""
+    ends: NDArray[np.int32]
+    """(S,) Where each sentence ends among them; the last is T."""
+
+
+def tokenize_documents(
+    documents: Iterable[Document], tokenizer: BertTokenizer, rule: SentenceRule, *, workers: int
+) -> Iterator[list[Tokenized]]:
+    """Tokenize documents in order, some at a time; those without a token are left out.
+
+    Special tokens in a text, such as a ``[SEP]`` in one about BERT, become unknown ones: they would
+    be taken for what they mean.
+
+    Args:
+        documents: the documents, streamed.
+        tokenizer: the model's tokenizer.
+        rule: how sentences are told.
+        workers: processes; with 1 there are none besides this one. They change no result.
+    """
+    chunks = _chunks(documents)
+    if workers == 1:
+        for chunk in chunks:
+            yield _tokenize(chunk, tokenizer, rule)
+        return
+    # New processes, not forks: those of a process with threads may hang.
+    with ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=_start_worker, initargs=(tokenizer, rule)
+    ) as pool:
+        pending: deque[Future[list[Tokenized]]] = deque()
+        for chunk in chunks:
+            pending.append(pool.submit(_tokenize_in_worker, chunk))
+            if len(pending) > _AHEAD * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for document in documents:
+        chunk.append(document.text)
+        size += len(document.text)
+        if size >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+_worker: tuple[BertTokenizer, SentenceRule] | None = None
+"""What a worker process tokenizes with: sent once, not with each chunk."""
+
+
+def _start_worker(tokenizer: BertTokenizer, rule: SentenceRule) -> None:
+    global _worker
+    _worker = tokenizer, rule
+
+
+def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
+    assert _worker is not None
+    return _tokenize(texts, *_worker)
+
+
+def _tokenize(
+    texts: Sequence[str], tokenizer: BertTokenizer, rule: SentenceRule
+) -> list[Tokenized]:
+    special = np.array(tokenizer.all_special_ids)
+    found = []
+    for text in texts:
+        sentences = [row for row in tokenizer.encode_batch(split_sentences(text, rule)) if row]
+        if not sentences:
+            continue
+        ids = np.fromiter((at for row in sentences for at in row), np.int32)
+        ids[np.isin(ids, special)] = tokenizer.unk_token_id
+        ends = np.cumsum([len(row) for row in sentences], dtype=np.int32)
+        found.append(Tokenized(ids=ids, ends=ends))
+    return found
+
+
+def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
+    """Write tokenized documents to a file; it appears whole or not at all.
+
+    Raises:
+        UserError: the file cannot be written, as when the disk is full.
+    """
+    write_blocks(path, _SCHEMA, (_to_arrow(chunk) for chunk in chunks if chunk))
+
+
+def _to_arrow(chunk: Sequence[Tokenized]) -> pa.RecordBatch:
+    columns = [
+        to_lists([document.ids for document in chunk], np.int32),
+        to_lists([document.ends for document in chunk], np.int32),
+    ]
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+class Corpus:
+    """A file of tokenized documents, opened for reading.
+
+    Attributes:
+        tokens: how many there are in all documents.
+
+    Raises:
+        UserError: the file is missing, damaged, or not one that `write_corpus` wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._blocks = [
+            [(column.values.to_numpy(), column.offsets.to_numpy()) for column in block.columns]
+            for block in open_blocks(path, _SCHEMA)
+        ]
+        sizes = [len(offsets) - 1 for (_, offsets), _ in self._blocks]
+        self._firsts = list(accumulate(sizes, initial=0))
+        self.tokens = sum(len(ids) for (ids, _), _ in self._blocks)
+
+    def __len__(self) -> int:
+        return self._firsts[-1]
+
+    def __iter__(self) -> Iterator[Tokenized]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, index: int) -> Tokenized:
+        if not 0 <= index < len(self):
+            raise IndexError(f"document {index} of {len(self)}")
+        block = bisect_right(self._firsts, index) - 1
+        row = index - self._firsts[block]
+        ids, ends = (
+            values[offsets[row] : offsets[row + 1]] for values, offsets in self._blocks[block]
+        )
+        return Tokenized(ids=ids, ends=ends)

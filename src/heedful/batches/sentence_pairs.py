@@ -1,0 +1,167 @@
+"""Documents to the sequences that BERT is pre-trained on.
+
+Pairs for next sentence prediction (Devlin et al. 2019, section 3.1, task 2, and appendix A.2), or
+full sequences for masked language modelling alone. What is drawn depends on the seed, the epoch and
+the document, so each epoch has other pairs, and the same epoch the same ones again.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.batches.corpus import Corpus, Tokenized
+from heedful.batches.examples import Example
+from heedful.errors import UserError
+
+NEXT, RANDOM = 0.0, 1.0
+"""The label of a pair whose second part follows the first, and of one where it does not."""
+
+SHORT_SHARE = 0.1
+"""Share of the pairs that are made shorter, so that the model meets short inputs, too."""
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """What stands around the tokens of a sequence, and how long it may be."""
+
+    cls_id: int
+    sep_id: int
+    max_length: int
+    """The most tokens of a sequence, special tokens included; at least 8."""
+
+
+def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+    """Cut an epoch's pairs from a corpus: ``[CLS] first [SEP] second [SEP]``.
+
+    As in the original, sentences of a document are gathered until they fill a sequence, or in 10 %
+    of the pairs a shorter one of random length, and cut in two at random. In half of the pairs the
+    second part is then replaced by sentences from a random place of another document, and what it
+    replaced is gathered again. A document's last sentence, if nothing is left to follow it, gets a
+    random second part. A pair that is too long loses tokens of its longer part, at either end.
+
+    Otherwise than there, the other document is never the same one, a length is drawn for each pair
+    instead of each document, and a sentence of more than half a sequence counts as several, so that
+    text without punctuation is not cut away.
+
+    Args:
+        corpus: at least two documents.
+        frame: what a sequence looks like.
+        seed: with ``epoch``, all that decides what is drawn.
+        epoch: number of the epoch.
+
+    Yields:
+        Examples in the order of the documents, with the label `NEXT` or `RANDOM`.
+
+    Raises:
+        UserError: there is only one document, so that there is no other to draw from.
+    """
+    if len(corpus) < 2:
+        raise UserError(
+            "next sentence prediction needs at least 2 documents, to have a second part that does "
+            "not follow the first; say with --documents what ends a document (blank-line, gap, "
+            "file, line), or give --objective mlm"
+        )
+    for number in range(len(corpus)):
+        draw = Random(f"{seed}/{epoch}/{number}")
+        for first, second, label in _pairs(corpus, number, frame.max_length - 3, draw):
+            ids = np.concatenate(
+                [[frame.cls_id], first, [frame.sep_id], second, [frame.sep_id]], dtype=np.int32
+            )
+            yield Example(ids=ids, split=len(first) + 2, labels=(label,))
+
+
+def _pairs(
+    corpus: Corpus, number: int, room: int, draw: Random
+) -> Iterator[tuple[Ids, Ids, float]]:
+    """Yield a document's pairs, both parts together at most ``room`` tokens, and their labels."""
+    document = corpus[number]
+    bounds = _bounds(document.ends, room // 2)
+    last = len(bounds) - 1
+    start = 0
+    while start < last:
+        target = room if draw.random() >= SHORT_SHARE else _below(room - 1, draw) + 2
+        stop = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
+        split = start + 1 + (_below(stop - start - 1, draw) if stop > start + 1 else 0)
+        first = document.ids[bounds[start] : bounds[split]]
+        if split == stop or draw.random() < 0.5:
+            other = _below(len(corpus) - 1, draw)
+            other += other >= number  # every document but this one
+            wanted = max(target - len(first), 1)
+            second, label = _elsewhere(corpus[other], wanted, room // 2, draw), RANDOM
+            start = split
+        else:
+            second, label = document.ids[bounds[split] : bounds[stop]], NEXT
+            start = stop
+        yield *_shortened(first, second, room, draw), label
+
+
+def _bounds(ends: Ids, longest: int) -> list[int]:
+    """Return where a document's sentences begin and end, those that are too long cut up."""
+    bounds = [0]
+    for end in ends.tolist():
+        bounds += range(bounds[-1] + longest, end, longest)
+        bounds.append(end)
+    return bounds
+
+
+def _elsewhere(document: Tokenized, wanted: int, longest: int, draw: Random) -> Ids:
+    """Return sentences from a random one on, until there are ``wanted`` tokens or no more."""
+    sentence = _below(len(document.ends), draw)
+    start = int(document.ends[sentence - 1]) if sentence else 0
+    last = min(np.searchsorted(document.ends, start + wanted), len(document.ends) - 1)
+    return document.ids[start : min(int(document.ends[last]), start + wanted + longest)]
+
+
+def _shortened(first: Ids, second: Ids, room: int, draw: Random) -> tuple[Ids, Ids]:
+    """Take tokens off the longer part until both fit, each off a random end."""
+    if len(first) + len(second) <= room:
+        return first, second
+    kept = min(len(first), max(-(-room // 2), room - len(second)))
+    return _trimmed(first, kept, draw), _trimmed(second, room - kept, draw)
+
+
+def _trimmed(ids: Ids, kept: int, draw: Random) -> Ids:
+    front = sum(draw.random() < 0.5 for _ in range(len(ids) - kept))
+    return ids[front : front + kept]
+
+
+def _below(bound: int, draw: Random) -> int:
+    """Draw a number from 0 to ``bound - 1``, by the one method that Python promises to keep."""
+    return int(draw.random() * bound)
+
+
+def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+    """Cut an epoch's full sequences from a corpus: ``[CLS] tokens [SEP]``, several where they fit.
+
+    Documents stand one after another; where a sequence is full, the rest of a document goes on in
+    the next. Each ``[CLS]`` begins a text of its own, and `heedful.batches.packing` keeps those of
+    a sequence from attending to each other. The first sequence has a random length, so that each
+    epoch cuts elsewhere; all others but the last are full.
+
+    Args:
+        corpus: the documents.
+        frame: what a sequence looks like.
+        seed: with ``epoch``, all that decides what is drawn.
+        epoch: number of the epoch.
+    """
+    least = 3  # a text of one token and what stands around it
+    room = least + _below(frame.max_length - least + 1, Random(f"{seed}/{epoch}"))
+    parts: list[Ids] = []
+    for document in corpus:
+        start = 0
+        while start < len(document.ids):
+            text = document.ids[start : start + room - 2]
+            parts += [np.array([frame.cls_id]), text, np.array([frame.sep_id])]
+            start += len(text)
+            room -= len(text) + 2
+            if room < least:
+                yield Example(ids=np.concatenate(parts, dtype=np.int32))
+                parts, room = [], frame.max_length
+    if parts:
+        yield Example(ids=np.concatenate(parts, dtype=np.int32))

@@ -1,0 +1,91 @@
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful import BertTokenizer, UserError
+from heedful.batches import corpus as corpus_module
+from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
+from heedful.batches.documents import Document
+from heedful.batches.sentences import SentenceRule
+from heedful.tokens.vocabulary import Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefg."]))
+UNKNOWN = 1
+
+
+def documents(texts: list[str]) -> Iterator[Document]:
+    return (Document(text=text, source="a.txt", line=1) for text in texts)
+
+
+def made(path: Path, texts: list[str], *, rule: SentenceRule = "line", workers: int = 1) -> Corpus:
+    write_corpus(path, tokenize_documents(documents(texts), TOKENIZER, rule, workers=workers))
+    return Corpus(path)
+
+
+def test_documents_keep_their_sentences(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c.arrow", ["a b\nc", "d e. F g."], rule="punctuation")
+    assert [document.ids.tolist() for document in corpus] == [[5, 6, 7], [8, 9, 12, 10, 11, 12]]
+    assert [document.ends.tolist() for document in corpus] == [[3], [3, 6]]
+    assert (len(corpus), corpus.tokens) == (2, 9)
+    lines = made(tmp_path / "l.arrow", ["a b\nc", "d e. F g."])
+    assert [document.ends.tolist() for document in lines] == [[2, 3], [6]]
+    with pytest.raises(IndexError):
+        corpus[2]
+
+
+def test_what_has_no_token_is_left_out(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c.arrow", ["\u200b", "a\n\u200b\nb", "\ufffd"])
+    assert [document.ids.tolist() for document in corpus] == [[5, 6]]
+    assert corpus[0].ends.tolist() == [1, 2]
+
+
+def test_marks_in_a_text_are_not_taken_for_what_they_mean(tmp_path: Path) -> None:
+    corpus = made(tmp_path / "c.arrow", ["a [SEP] b [MASK] [CLS] zzz"])
+    assert corpus[0].ids.tolist() == [5, UNKNOWN, 6, UNKNOWN, UNKNOWN, UNKNOWN]
+
+
+def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 40)
+    texts = [" ".join("abcdefg"[number % 7 :]) + "\nc" for number in range(100)]
+    alone = made(tmp_path / "1.arrow", texts)
+    made(tmp_path / "2.arrow", texts, workers=2)
+    assert (tmp_path / "1.arrow").read_bytes() == (tmp_path / "2.arrow").read_bytes()
+    assert len(alone) == 100
+    assert [len(document.ids) for document in alone] == [8 - number % 7 for number in range(100)]
+
+
+def test_memory_does_not_grow_with_the_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 2**14)
+
+    def peak(count: int) -> int:
+        path = tmp_path / f"{count}.arrow"
+        tracemalloc.start()
+        texts = (Document(text="a b c d e f g\n" * 8, source="", line=1) for _ in range(count))
+        write_corpus(path, tokenize_documents(texts, TOKENIZER, "line", workers=1))
+        assert Corpus(path).tokens == 56 * count
+        _, high = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return high
+
+    peak(100)  # what is remembered of the vocabulary
+    assert peak(5000) < 1.2 * peak(500)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.arrow"
+    made(path, ["a"])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"c\.arrow: not a file of examples, or damaged"):
+        Corpus(path)
+    with pytest.raises(UserError, match="missing"):
+        Corpus(tmp_path / "missing.arrow")
+
+
+def test_ids_are_narrow(tmp_path: Path) -> None:
+    assert made(tmp_path / "c.arrow", ["a b"])[0].ids.dtype == np.int32
