@@ -6,9 +6,14 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import finetune, predict, tokenizer
+from benchmarks import finetune, memory, predict, tokenizer
 
-BENCHMARKS = {"tokenizer": tokenizer.run, "finetune": finetune.run, "predict": predict.run}
+BENCHMARKS = {
+    "tokenizer": tokenizer.run,
+    "finetune": finetune.run,
+    "predict": predict.run,
+    "memory": memory.run,
+}
 
 
 def ceiling() -> dict[str, float]:
