@@ -105,6 +105,48 @@ def test_a_beam_of_one_is_greedy(start: int) -> None:
     assert found.score == pytest.approx(total / (len(prefix) - 1))
 
 
+def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int) -> list[Any]:
+    """Search as the words say it: every continuation of every hypothesis, ranked at each length."""
+    going: list[tuple[float, tuple[int, ...]]] = [(0.0, (start,))]
+    ended: list[tuple[float, tuple[int, ...]]] = []
+    for length in range(1, longest + 1):
+        ranked = sorted(
+            (
+                (total + float(scores_after(prefix)[word]), (*prefix, word))
+                for total, prefix in going
+                for word in range(VOCAB)
+            ),
+            reverse=True,
+        )
+        ended += [
+            (total / length**penalty, whole) for total, whole in ranked[:width] if whole[-1] == END
+        ]
+        going = [(total, whole) for total, whole in ranked if whole[-1] != END][:width]
+        if len(ended) >= width:
+            break
+        if length == longest:
+            ended += [(total / length**penalty, whole) for total, whole in going]
+    return sorted(ended, reverse=True)[:wanted]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 3.0, -1.0])
+@pytest.mark.parametrize(("width", "wanted"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 3)])
+def test_a_beam_keeps_the_best_of_each_length(width: int, wanted: int, penalty: float) -> None:
+    starts = list(range(5, 45))
+    found = run(
+        starts,
+        num_beams=width,
+        num_return_sequences=wanted,
+        length_penalty=penalty,
+        max_new_tokens=7,
+    )
+    for start, texts in zip(starts, found, strict=True):
+        right = plain_beam(start, width, wanted, penalty, longest=7)
+        assert [text.score for text in texts] == pytest.approx([score for score, _ in right])
+        for text, (_, whole) in zip(texts, right, strict=True):
+            assert (*text.tokens, *([END] if text.ended else [])) == whole[1:]
+
+
 @pytest.mark.parametrize("penalty", [0.0, 1.0, -1.0])
 def test_stopping_early_changes_nothing(penalty: float, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"num_beams": 4, "num_return_sequences": 2, "length_penalty": penalty}

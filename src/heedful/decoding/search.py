@@ -168,7 +168,7 @@ class _Partial:
 
 @dataclass(slots=True)
 class _Beam:
-    """The search for one item."""
+    """The search for one item: over when as many hypotheses have ended as the beam is wide."""
 
     going: list[_Partial]
     found: list[Hypothesis]
@@ -210,11 +210,12 @@ class _Beam:
         return parents
 
     def settle(self, length: int, options: Search) -> None:
-        """Stop if the hypotheses have their last token, or none of them can change the result."""
-        if length == options.max_new_tokens:
+        """Stop if enough have ended, all have their last token, or none can change the result."""
+        enough = len(self.found) >= options.num_beams
+        if not enough and length == options.max_new_tokens:
             self.found += [partial.end(options) for partial in self.going]
             self.going = []
-        elif len(self.found) >= options.num_beams or self._is_beaten(length, options):
+        elif enough or self._is_beaten(length, options):
             self.going = []
 
     def _is_beaten(self, length: int, options: Search) -> bool:
@@ -232,6 +233,7 @@ class _Beam:
 def _beam(
     step: Step[State], state: State, first: Tensor, options: Search
 ) -> list[list[Hypothesis]]:
+    """Search all items side by side; see ``_Beam``."""
     beams = [_Beam(going=[_Partial()], found=[]) for _ in first]
     tokens, active = first, beams
     for length in range(1, options.max_new_tokens + 1):
