@@ -17,6 +17,7 @@ from cyclopts.config import Dict
 from heedful import __version__
 from heedful.errors import UserError
 from heedful.settings import (
+    AnswerSettings,
     ClassifySettings,
     ColumnSettings,
     DataSettings,
@@ -41,7 +42,7 @@ Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
 COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
 VOCABULARY = VocabularySettings()
 CLASSIFY = ClassifySettings()
-TAG = TagSettings()
+TAG, ANSWER = TagSettings(), AnswerSettings()
 
 app = App(
     name="heedful",
@@ -111,6 +112,25 @@ def train_tag(
     _train("tag", data, own, columns, training, place)
 
 
+@train.command(name="answer")
+def train_answer(
+    *,
+    data: Data,
+    own: Annotated[AnswerSettings, Parameter(name="*", group="Answers")] = ANSWER,
+    training: Training = TRAINING,
+    place: Place,
+) -> None:
+    """Answer questions with slices of texts, or say that a text holds no answer.
+
+    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on each line:
+
+        heedful train answer --train squad.json --max-length 384 --out runs/answers
+
+        {"question": "Who?", "context": "It was Ann.", "answers": [{"text": "Ann", "start": 7}]}
+    """
+    _train("answer", data, own, COLUMNS, training, place)
+
+
 def _train(
     task: str,
     data: DataSettings,
@@ -120,6 +140,7 @@ def _train(
     place: RunSettings,
 ) -> None:
     from heedful.commands.train import train
+    from heedful.tasks import task_named
 
     out = place.out
     outcome = train(
@@ -146,7 +167,8 @@ def _train(
         from heedful.metrics import scores_table
 
         _print_table(scores_table(outcome.scores))
-    _say(f'try: heedful predict {out} "a text"   or: heedful evaluate {out} --data FILE')
+    example = task_named(task).example
+    _say(f"try: heedful predict {out} {example}   or: heedful evaluate {out} --data FILE")
 
 
 @app.command
@@ -188,6 +210,8 @@ def predict(
     run: Path,
     *texts: str,
     input: Path | None = None,
+    context: str | None = None,
+    context_file: Path | None = None,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
@@ -203,6 +227,10 @@ def predict(
         Texts to answer for; without any, --input or standard input is read.
     input
         A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+    context
+        A text that goes with each of the texts: what holds the answers to questions.
+    context_file
+        The same, in a file.
     all_scores
         Give everything the model scored, such as the probability of every label.
     plain
@@ -211,7 +239,8 @@ def predict(
     from heedful.commands import predict as command
 
     predictor = _predictor(run, predicting)
-    records = command.records_of(predictor.task, texts, input, columns)
+    given = command.texts_of(texts, context, context_file)
+    records = command.records_of(predictor.task, given, input, columns)
     for answer in predictor.answers(records):
         line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
         print(line, flush=not texts)

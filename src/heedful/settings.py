@@ -199,6 +199,29 @@ class TagSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSettings:
+    """What question answering alone can be told."""
+
+    stride: int = 128
+    """Tokens that neighbouring windows of a long text share; at most half of one."""
+    max_answer_tokens: int = 30
+    """The most tokens of an answer."""
+    no_answer_threshold: float = 0.0
+    """How far no answer must outscore the best one to be given, if some questions have none."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("stride", self.stride, 0, math.inf, what="a whole number of 0 or above")
+        count = "a whole number of at least 1"
+        in_range("max_answer_tokens", self.max_answer_tokens, 1, math.inf, what=count)
+        in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
     """Where a run goes."""
 
@@ -251,6 +274,8 @@ class PredictSettings:
     """Tokens computed at once, at most."""
     top: int = 5
     """How many answers to give where a task has several."""
+    no_answer_threshold: float | None = None
+    """How far no answer must outscore the best one to be given; default: as in training."""
     aggregation: Literal["first", "average", "max"] = "first"
     """What decides a word's tag: its first piece, the mean of its pieces, or the surest of them."""
 
@@ -262,3 +287,5 @@ class PredictSettings:
         """
         for name in ("batch_size", "batch_tokens", "top"):
             in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")
+        if self.no_answer_threshold is not None:
+            in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")

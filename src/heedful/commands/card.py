@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from heedful.checkpoints.runs import RunRecord
+from heedful.tasks import task_named
 
 
 def write_card(folder: Path, record: RunRecord, purpose: str) -> None:
@@ -26,7 +27,7 @@ def write_card(folder: Path, record: RunRecord, purpose: str) -> None:
 {purpose}
 It reads {record.max_length} tokens at once; longer texts are read in windows unless told otherwise.
 
-    heedful predict {folder.parent.name} "a text"
+    heedful predict {folder.parent.name} {task_named(record.task).example}
     heedful evaluate {folder.parent.name} --data FILE
 
 ## Training data

@@ -7,14 +7,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from heedful.batches import Text
+from heedful.batches.lines import check_file, read_lines
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.tasks import Task, read_files
 
 
+def texts_of(
+    texts: Sequence[str], context: str | None, context_file: Path | None
+) -> Sequence[Text]:
+    """Return the texts given as arguments, each with the context if there is one.
+
+    Raises:
+        UserError: a context is given twice over, cannot be read, or has no text to go with.
+    """
+    if context is None and context_file is None:
+        return texts
+    if context is not None and context_file is not None:
+        raise UserError("give --context or --context-file, not both")
+    if not texts:
+        raise UserError("--context goes with texts given as arguments; --input has its own")
+    if context_file is not None:
+        check_file(context_file)
+        context = "".join(read_lines(context_file))
+    assert context is not None
+    return [(text, context) for text in texts]
+
+
 def records_of(
-    task: Task, texts: Sequence[str], path: Path | None, columns: ColumnSettings
+    task: Task, texts: Sequence[Text], path: Path | None, columns: ColumnSettings
 ) -> Iterable[Any]:
     """Return records of the texts given as arguments, in a file, or on standard input one a line.
 
@@ -25,7 +48,7 @@ def records_of(
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
         if columns.text_pair is not None:
-            raise UserError("--text-pair is for --input; as arguments only single texts are taken")
+            raise UserError("--text-pair is for --input; a text in quotes has --context")
         return task.from_texts(texts)
     if path is None and sys.stdin.isatty():
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')

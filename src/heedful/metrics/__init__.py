@@ -1,5 +1,6 @@
 """Predictions and truth to scores, and scores to tables and pictures."""
 
+from heedful.metrics.answers import AnswerScores
 from heedful.metrics.classification import ClassificationScores
 from heedful.metrics.entities import EntityScores
 from heedful.metrics.pictures import save_confusion_picture
@@ -7,6 +8,7 @@ from heedful.metrics.regression import RegressionScores
 from heedful.metrics.tables import confusion_table, scores_table
 
 __all__ = [
+    "AnswerScores",
     "ClassificationScores",
     "EntityScores",
     "RegressionScores",

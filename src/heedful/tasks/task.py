@@ -82,8 +82,9 @@ class Task:
     """Examples to a padded batch. With a draw they are learnt from or scored; without one there are
     no labels."""
     loss: Callable[[Forward, Batch, Goal], tuple[Tensor, Tensor]]
-    """The sum of a batch's losses and the count to divide it by."""
-    count: Callable[[Batch, Goal], float]
+    """The sum of a batch's losses and the count to divide it by; of several losses, whose means
+    are added, one sum and one count each."""
+    count: Callable[[Batch, Goal], float | Tensor]
     """That count, before anything is computed."""
     compute: Callable[[Forward, Batch, Goal], Tensor]
     """A batch to what ``decode`` wants of each example, in fp32. Shape (B, ...)."""
@@ -106,5 +107,9 @@ class Task:
     """Whether an item's loss depends on the others of its batch, which is then never split."""
     long_text: Rule = "head"
     """What is learnt from a text that is too long, unless the user says otherwise."""
+    example: str = '"a text"'
+    """What a user may put after ``heedful predict RUN`` to try it."""
     uses_columns: bool = True
     """Whether the files are tables whose columns the user names."""
+    learns_from_corpus: bool = False
+    """Whether it learns from running text, not from records: `heedful.commands.pretrain`."""

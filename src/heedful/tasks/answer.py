@@ -1,0 +1,370 @@
+"""Question answering: the slice of a text that answers a question, or that none does.
+
+The question stands whole beside every window of its context. Two scores of each token say how well
+an answer starts and ends there; the first token, which is of no text, stands for no answer (Devlin
+et al. 2019, sections 4.2 and 4.3).
+
+Shapes: B windows of a batch, T tokens of one, N tokens of a context.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from heedful import losses
+from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text, collate
+from heedful.batches.squad import Question, check_texts, read_questions
+from heedful.batches.windows import window_starts
+from heedful.decoding.spans import ScoredWindow, best_spans
+from heedful.errors import UserError
+from heedful.models import BertForQuestionAnswering
+from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, PredictSettings
+from heedful.tasks.candidates import Answer, plain, row, weigh
+from heedful.tasks.task import Fit, Forward, Task
+from heedful.tokens import BertTokenizer
+
+CANDIDATES = 20
+"""Answers that share the probability, as many as in the published code of BERT."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """What a run answers, and how."""
+
+    no_answer: bool
+    """Whether it learnt from questions without an answer, and so may give none."""
+    threshold: float
+    """Margin by which giving none must outscore the best answer."""
+    stride: int
+    """Tokens that neighbouring windows share; at most half of one."""
+    max_answer_tokens: int
+    """The most tokens of an answer."""
+
+
+# Records.
+
+
+def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Question]:
+    """Stream questions.
+
+    Raises:
+        UserError: naming the file, the place and the id of the first that cannot be used.
+    """
+    return read_questions(paths, labelled=labelled)
+
+
+def from_texts(texts: Sequence[Text]) -> list[Question]:
+    """Make records of pairs of a question and a context.
+
+    Raises:
+        UserError: one is no pair, or a text is empty.
+    """
+    records = []
+    for number, text in enumerate(texts, start=1):
+        where = f"question {number}"
+        if isinstance(text, str):
+            raise UserError(f"{where}: no context to answer it from: give both, or --context")
+        question, context = text
+        check_texts(question, context, where)
+        records.append(Question(question=question, context=context, answers=None, where=where))
+    return records
+
+
+# Training.
+
+
+def goal_of(records: Iterable[Question], columns: ColumnSettings, settings: AnswerSettings) -> Goal:
+    """See whether some questions have no answer.
+
+    Raises:
+        UserError: none has one.
+    """
+    kinds = Counter(bool(record.answers) for record in records)
+    if not kinds[True]:
+        raise UserError("no question of the training data has an answer: nothing to learn")
+    return Goal(
+        no_answer=kinds[False] > 0,
+        threshold=settings.no_answer_threshold,
+        stride=settings.stride,
+        max_answer_tokens=settings.max_answer_tokens,
+    )
+
+
+def check(record: Question, goal: Goal) -> None:
+    """Accept every record: an answer is a slice, so none can be unknown."""
+
+
+def metrics(goal: Goal) -> tuple[str, ...]:
+    """Name what can pick the best step."""
+    return ("f1", "exact_match")
+
+
+def encode(
+    records: Iterable[Question], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+) -> Iterator[Fitted[Example]]:
+    """Turn each question into an example for every window of its context.
+
+    Raises:
+        UserError: a question is too long, no token stands for an answer, or see `build`.
+    """
+    _check_rule(fit.rule)
+    room = fit.max_length - tokenizer.num_special_tokens(pair=True)
+    context: str | None = None
+    for record in records:
+        if record.context is not context:  # one context has many questions
+            context = record.context
+            pieces = tokenizer.pieces(context)
+            offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (N, 2)
+        (question,) = tokenizer.encode_batch([record.question])
+        limit = room - len(question)
+        if len(offsets) > limit < room // 2:
+            raise UserError(
+                f"{record.where}: the question has {len(question)} tokens, and of a maximum length "
+                f"of {fit.max_length} it may take {room - room // 2}"
+            )
+        answer = _answer_tokens(record, offsets) if labelled else None
+        starts = _starts(len(offsets), limit, goal) if fit.rule == "window" else [0]
+        rows = [
+            _example(tokenizer, question, pieces.ids, slice(start, start + limit), answer)
+            for start in starts
+        ]
+        used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
+        yield Fitted(
+            pieces=rows,
+            tokens_total=len(question) + len(offsets),
+            tokens_used=len(question) + used,
+            offsets=[
+                _beside(offsets[start : start + limit], len(question) + 2) for start in starts
+            ],
+        )
+
+
+def _starts(total: int, limit: int, goal: Goal) -> list[int]:
+    """Return where the windows of a context start; see `window_starts`."""
+    return [0] if total <= limit else window_starts(total, limit, min(goal.stride, limit // 2))
+
+
+def _example(
+    tokenizer: BertTokenizer,
+    question: Sequence[int],
+    context: Sequence[int],
+    window: slice,
+    answer: tuple[int, int] | None,
+) -> Example:
+    """Lay out one window; an answer that does not stand whole in it is learnt as none."""
+    part = context[window]
+    ids, types = tokenizer.build_inputs(question, part)
+    split = types.index(1)
+    first, last = (place - window.start for place in answer or (-1, -1))
+    whole = first >= 0 and last < len(part)
+    return Example(
+        ids=np.array(ids, dtype=np.int32),
+        split=split,
+        labels=(split + first, split + last) if whole else (0, 0),
+    )
+
+
+def _beside(offsets: NDArray[np.int32], before: int) -> NDArray[np.int32]:
+    """Put the places of a window's tokens among those that are not of the context."""
+    return np.pad(offsets, ((before, 1), (0, 0)), constant_values=-1)
+
+
+def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
+    """Return the first and the last token of an answer: of several, of the one that most gave.
+
+    Raises:
+        UserError: the answer has no token.
+    """
+    if not record.answers:
+        return None
+    ((answer, _),) = Counter(record.answers).most_common(1)
+    end = answer.start + len(answer.text)
+    (inside,) = np.nonzero((offsets[:, 0] < end) & (offsets[:, 1] > answer.start))
+    if not len(inside):
+        raise UserError(f"{record.where}: the answer {answer.text!r} holds nothing to read")
+    return int(inside[0]), int(inside[-1])
+
+
+def build(goal: Goal, data: DataSettings) -> BertForQuestionAnswering:
+    """Load an encoder, with its own two outputs if it has learnt to answer, else with fresh ones.
+
+    Raises:
+        UserError: texts are to be read with a gap, over which no answer could reach.
+    """
+    _check_rule(data.long_text)
+    model: BertForQuestionAnswering = BertForQuestionAnswering.from_pretrained(
+        data.model,
+        num_labels=2,
+        hidden_dropout_prob=data.dropout,
+        attention_probs_dropout_prob=data.dropout,
+        revision=data.revision,
+    )
+    return model
+
+
+def _check_rule(rule: Rule | None) -> None:
+    if rule == "head-tail":
+        raise UserError(
+            "--long-text head-tail: leaves a gap, and an answer is one slice; give window or head"
+        )
+
+
+def load(folder: Path) -> nn.Module:
+    """Load the model of a run."""
+    return BertForQuestionAnswering.from_pretrained(folder)
+
+
+def batch_of(
+    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+) -> Batch:
+    """Pad examples, with their answers' tokens where there is something to learn."""
+    return collate(examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "span")
+
+
+def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
+    """Return the sum of the losses of both ends of each answer, and how many ends there are."""
+    assert batch.labels is not None
+    scores = _scores(forward, batch).transpose(1, 2)  # (B, 2, T)
+    return losses.cross_entropy(scores, batch.labels)
+
+
+def count(batch: Batch, goal: Goal) -> float:
+    """Return the number of ends."""
+    return 2.0 * batch.items
+
+
+# Answers.
+
+
+def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+    """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
+    return _scores(forward, batch).float()
+
+
+def _scores(forward: Forward, batch: Batch) -> Tensor:
+    output = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+    scores = torch.stack([output.start_logits, output.end_logits], dim=-1)  # (B, T, 2)
+    if batch.attention_mask is None:
+        return scores
+    # An example's loss must not depend on how far its neighbours pad it.
+    return scores.masked_fill(~batch.attention_mask[..., None], -torch.inf)
+
+
+def decode(
+    record: Question,
+    fitted: Fitted[Example],
+    outputs: Sequence[Tensor],
+    goal: Goal,
+    settings: PredictSettings,
+    tokenizer: BertTokenizer,
+) -> Answer:
+    """Find the best slices over all windows, and weigh them against giving no answer.
+
+    Raises:
+        UserError: a score is not a number, or a threshold is given that decides nothing.
+    """
+    threshold = settings.no_answer_threshold
+    if threshold is None:
+        threshold = goal.threshold
+    elif not goal.no_answer:
+        raise UserError("--no-answer-threshold: this run learnt from no question without an answer")
+    spans = best_spans(
+        list(_scored_windows(fitted, outputs, goal)),
+        count=max(CANDIDATES, settings.top),
+        max_tokens=goal.max_answer_tokens,
+    )
+    # Most windows of a long context hold no answer; the one that is least sure of it decides.
+    silence = min(float(scores[0].sum()) for scores in outputs)
+    found = weigh(record.context, spans, silence if goal.no_answer or not spans else None)
+    margin = silence - spans[0].score if goal.no_answer and spans else None
+    given = found[0] if margin is None or margin <= threshold else found[-1]
+    return Answer(
+        answer=given.answer,
+        start=given.start,
+        end=given.end,
+        score=given.score,
+        n_best=tuple(sorted(found, key=lambda one: -one.score)[: settings.top]),
+        best=found[0].answer or "",
+        margin=margin,
+        tokens_total=fitted.tokens_total,
+        tokens_used=fitted.tokens_used,
+        windows=len(outputs),
+    )
+
+
+def _scored_windows(
+    fitted: Fitted[Example], outputs: Sequence[Tensor], goal: Goal
+) -> Iterator[ScoredWindow]:
+    """Take the tokens of the context out of each window."""
+    split = fitted.pieces[0].split
+    assert split is not None
+    sizes = [len(piece.ids) - 1 - split for piece in fitted.pieces]
+    starts = [0]
+    if len(sizes) > 1:
+        starts = _starts(fitted.tokens_total - (split - 2), sizes[0], goal)
+    for first, size, offsets, scores in zip(starts, sizes, fitted.offsets, outputs, strict=True):
+        inside = slice(split, split + size)
+        start, end = scores[inside].T.numpy()
+        yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
+
+
+class Scores:
+    """Scores of answers; see ``heedful.metrics.AnswerScores``."""
+
+    def __init__(self, goal: Goal) -> None:
+        from heedful.metrics import AnswerScores
+
+        self._scores = AnswerScores(may_be_silent=goal.no_answer)
+
+    def update(self, answers: Sequence[Answer], records: Sequence[Question]) -> None:
+        """Count answers to questions whose right answers are known."""
+        for answer, record in zip(answers, records, strict=True):
+            self._scores.update(
+                answer.best,
+                [right.text for right in record.answers or ()],
+                given=answer.answer is not None,
+                margin=answer.margin or 0.0,
+            )
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores."""
+        return self._scores.compute()
+
+
+def card(goal: Goal) -> str:
+    """Say what the run answers."""
+    silent = ", or says that the text holds no answer" if goal.no_answer else ""
+    return f"Answers a question with a slice of the text that is given with it{silent}."
+
+
+TASK = Task(
+    name="answer",
+    goal=Goal,
+    read=read,
+    from_texts=from_texts,
+    goal_of=goal_of,
+    check=check,
+    metrics=metrics,
+    encode=encode,
+    build=build,
+    load=load,
+    batch_of=batch_of,
+    loss=loss,
+    count=count,
+    compute=compute,
+    decode=decode,
+    row=row,
+    plain=plain,
+    scores=Scores,
+    card=card,
+    long_text="window",
+    example='"a question" --context "a text that answers it"',
+    uses_columns=False,
+)
