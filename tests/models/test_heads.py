@@ -7,7 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.errors import UserError
-from heedful.models import BertConfig, BertForSequenceClassification
+from heedful.models import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertLMHeadModel,
+)
 from heedful.models.heads.labels import classification_loss
 
 IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0], [2, 3, 0, 0, 0]])
@@ -89,3 +98,90 @@ def test_no_labels_no_loss(config: BertConfig) -> None:
     output = BertForSequenceClassification(config)(IDS)
     assert output.loss is None
     assert output.keys() == ["logits"]
+
+
+WORDS = torch.tensor([[-100, 4, -100, 5, -100], [-100, -100, 6, -100, -100], [-100] * 5])
+
+
+def test_words_are_scored_where_there_are_labels(still: BertConfig) -> None:
+    model = BertForMaskedLM(still).eval()
+    everywhere = model(IDS)
+    assert everywhere.logits.shape == (3, 5, 50)
+    assert everywhere.positions is None
+    some = model(IDS, labels=WORDS)
+    assert some.positions.tolist() == [1, 3, 7]
+    torch.testing.assert_close(some.logits, everywhere.logits.flatten(0, 1)[[1, 3, 7]])
+    torch.testing.assert_close(some.loss, F.cross_entropy(some.logits, torch.tensor([4, 5, 6])))
+    chosen = model(IDS, positions=torch.tensor([14, 0]))
+    torch.testing.assert_close(chosen.logits, everywhere.logits.flatten(0, 1)[[14, 0]])
+    assert chosen.loss is None
+
+
+def test_next_words_are_scored_before_their_labels(still: BertConfig) -> None:
+    model = BertLMHeadModel(dataclasses.replace(still, is_decoder=True)).eval()
+    some = model(IDS, labels=WORDS)
+    assert some.positions.tolist() == [0, 2, 6]
+    torch.testing.assert_close(some.logits, model(IDS).logits.flatten(0, 1)[[0, 2, 6]])
+    torch.testing.assert_close(some.loss, F.cross_entropy(some.logits, torch.tensor([4, 5, 6])))
+
+
+def test_pre_training_takes_either_label_or_both(still: BertConfig) -> None:
+    model = BertForPreTraining(still).eval()
+    follows = torch.tensor([0, 1, 1])
+    words = model(IDS, labels=WORDS)
+    pairs = model(IDS, next_sentence_label=follows)
+    both = model(IDS, labels=WORDS, next_sentence_label=follows)
+    assert model(IDS).loss is None
+    assert pairs.prediction_logits.shape == (3, 5, 50)
+    torch.testing.assert_close(both.loss, words.loss + pairs.loss)
+
+
+def test_a_tied_head_follows_the_embeddings(still: BertConfig) -> None:
+    model = BertForMaskedLM(still).eval()
+    before = model(IDS).logits
+    with torch.no_grad():
+        model.bert.get_input_embeddings().weight[40] += 1.0
+    assert not model(IDS).logits[..., 40].equal(before[..., 40])
+    assert model(IDS).logits[..., :40].equal(before[..., :40])
+    untied = BertForMaskedLM(dataclasses.replace(still, tie_word_embeddings=False))
+    assert sum(p.numel() for p in untied.parameters()) == 50 * 24 + sum(
+        p.numel() for p in model.parameters()
+    )
+
+
+def test_a_head_has_its_encoders_configuration(config: BertConfig) -> None:
+    model = BertForTokenClassification(config)
+    model.gradient_checkpointing = True
+    assert model.bert.gradient_checkpointing
+    model.bert.prune_heads({0: [1]})
+    assert model.config is model.bert.config
+    assert model.config.pruned_heads == {0: [1]}
+    with pytest.raises(AttributeError):
+        model.confg  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "message"),
+    [
+        (
+            BertForMaskedLM,
+            {"labels": WORDS, "positions": torch.tensor([0])},
+            "give labels or positions, not both",
+        ),
+        (BertForMaskedLM, {"labels": WORDS[:, 1:]}, r"labels have shape \(3, 4\); .* \(3, 5\)"),
+        (BertForMaskedLM, {"labels": WORDS + 50}, "labels hold -50; the classes are 0 to 49"),
+        (BertForMultipleChoice, {}, r"choices are given as shape \(3, 5\); expected \(batch, ch"),
+        (BertForQuestionAnswering, {"start_positions": CLASSES}, "give both start_positions and"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(
+    still: BertConfig, model: Any, arguments: dict[str, Tensor], message: str
+) -> None:
+    head = model(dataclasses.replace(still, num_labels=2, id2label={}, is_decoder=False))
+    with pytest.raises(UserError, match=message):
+        head(IDS, **arguments)
+
+
+def test_answers_have_two_ends(config: BertConfig) -> None:
+    with pytest.raises(UserError, match="num_labels is 3; answers have 2: start and end"):
+        BertForQuestionAnswering(config)

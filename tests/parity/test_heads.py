@@ -1,0 +1,242 @@
+"""Every head equals the reference's in values and gradients, in float64, and in its folders."""
+
+import dataclasses
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful import models
+from heedful.files import read_json, read_tensors
+from heedful.models import BertConfig
+
+B, C, S, D, V = 3, 2, 7, 24, 50
+SIZES: dict[str, Any] = {
+    "vocab_size": V,
+    "hidden_size": D,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 12,
+    "type_vocab_size": 3,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+WORDS = ("BertForMaskedLM", "BertLMHeadModel", "BertForPreTraining")
+HEADS = (
+    *WORDS,
+    "BertForNextSentencePrediction",
+    "BertForSequenceClassification",
+    "BertForMultipleChoice",
+    "BertForTokenClassification",
+    "BertForQuestionAnswering",
+)
+GIVEN = ("nothing", "labels", "everything")
+
+
+def _causal_loss(logits: Tensor, labels: Tensor, vocab_size: int) -> Tensor:
+    """Compute the reference's loss of the next word without its step through float32."""
+    return F.cross_entropy(logits[:, :-1].reshape(-1, vocab_size), labels[:, 1:].flatten())
+
+
+def _models(
+    reference: ModuleType, head: str, training: bool = False, **changes: Any
+) -> tuple[Any, Any]:
+    values = SIZES | {"num_labels": 2 if head == "BertForQuestionAnswering" else 4} | changes
+    theirs = getattr(reference, head)(reference.BertConfig(**values, attn_implementation="eager"))
+    if head == "BertLMHeadModel":
+        theirs.loss_function = _causal_loss
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)  # zeros and ones would hide mistakes
+    ours: Any = models.MODELS[head][1](BertConfig(**values))
+    ours.load_state_dict(_without_ties(theirs, ours))  # strict: the names are the same
+    return ours.double().train(training), theirs.double().train(training)
+
+
+def _without_ties(theirs: nn.Module, ours: nn.Module) -> dict[str, Tensor]:
+    """Return the weights without those that the reference has under two names."""
+    names = {name for name, _ in theirs.named_parameters()}
+    assert names == {name for name, _ in ours.named_parameters()}
+    return {name: tensor for name, tensor in theirs.state_dict().items() if name in names}
+
+
+def _batch(head: str, given: str) -> dict[str, Any]:
+    torch.manual_seed(1)
+    shape = (B, C, S) if head == "BertForMultipleChoice" else (B, S)
+    batch: dict[str, Any] = {"input_ids": torch.randint(V, shape)}
+    if given == "everything":
+        kept = torch.tensor([7, 4, 2, 5, 1, 3])[: B * C if len(shape) == 3 else B]
+        batch["attention_mask"] = (torch.arange(S) < kept[:, None]).long().view(shape)
+        batch["token_type_ids"] = torch.randint(3, shape)
+        batch["position_ids"] = torch.randint(12, shape)
+        batch["head_mask"] = torch.rand(2, 4, dtype=torch.float64)
+        batch["output_attentions"] = batch["output_hidden_states"] = True
+    if given != "nothing":
+        batch |= _labels(head)
+    return batch
+
+
+def _labels(head: str) -> dict[str, Tensor]:
+    words = torch.randint(V, (B, S)).masked_fill(torch.rand(B, S) < 0.6, -100)
+    every = {
+        "BertForPreTraining": {"labels": words, "next_sentence_label": torch.tensor([0, 1, 1])},
+        "BertForNextSentencePrediction": {"labels": torch.tensor([0, -100, 1])},
+        "BertForSequenceClassification": {"labels": torch.tensor([3, -100, 0])},
+        "BertForMultipleChoice": {"labels": torch.tensor([1, 0, -100])},
+        "BertForTokenClassification": {"labels": words.clamp(max=3)},
+        "BertForQuestionAnswering": {
+            "start_positions": torch.tensor([[2], [S], [-3]]),
+            "end_positions": torch.tensor([[S + 5], [4], [6]]),
+        },
+    }
+    return every.get(head, {"labels": words})
+
+
+def _check_equal(found: Tensor | None, right: Tensor | None, name: str) -> None:
+    if found is None or right is None:
+        assert found is right, name
+        return
+    torch.testing.assert_close(
+        found, right, rtol=1e-10, atol=1e-10, msg=lambda text: f"{name}: {text}"
+    )
+
+
+def _flat(value: Any) -> tuple[Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _at_labels(head: str, batch: dict[str, Any], logits: Tensor) -> Tensor:
+    labels = batch["labels"]
+    if head == "BertLMHeadModel":
+        labels = torch.cat([labels[:, 1:], torch.full((B, 1), -100)], 1)
+    return logits[labels != -100]
+
+
+def _loss(output: Any) -> Tensor:
+    if "loss" in output:
+        return output.loss  # type: ignore[no-any-return]
+    return torch.stack([output[key].square().sum() for key in output if "logits" in key]).sum()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("head", HEADS)
+def test_values_and_gradients(reference: ModuleType, head: str, given: str, training: bool) -> None:
+    changes = {"is_decoder": True} if head == "BertLMHeadModel" else {}
+    ours, theirs = _models(reference, head, training, **changes)
+    batch = _batch(head, given)
+    plain = {"use_cache": False} if changes else {}
+    output, expected = ours(**batch, **plain), theirs(**batch, **plain)
+    assert [key for key in output if key != "positions"] == list(expected.keys())
+    for key, value in expected.items():
+        for place, right in enumerate(_flat(value)):
+            if head in WORDS and given != "nothing" and key in ("logits", "prediction_logits"):
+                right = _at_labels(head, batch, right)
+            _check_equal(_flat(output[key])[place], right, f"{key} {place}")
+
+    _loss(output).backward()
+    _loss(expected).backward()
+    found = dict(ours.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        _check_equal(found[name].grad, parameter.grad, name)
+
+
+@pytest.mark.parametrize("head", WORDS)
+def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
+    ours, theirs = _models(reference, head, tie_word_embeddings=False)
+    assert "cls.predictions.decoder.weight" in dict(ours.named_parameters())
+    batch = _batch(head, "labels")
+    output, expected = ours(**batch), theirs(**batch)
+    _check_equal(output.loss, expected.loss, "loss")
+    output.loss.backward()
+    expected.loss.backward()
+    found = dict(ours.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        _check_equal(found[name].grad, parameter.grad, name)
+
+
+@pytest.mark.parametrize("head", ["BertForMaskedLM", "BertLMHeadModel"])
+def test_cross_attention(reference: ModuleType, head: str) -> None:
+    changes = {"is_decoder": True, "add_cross_attention": True}
+    ours, theirs = _models(reference, head, **changes)
+    batch = _batch(head, "everything")
+    batch["encoder_hidden_states"] = torch.randn(B, 5, D, dtype=torch.float64)
+    batch["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1] * 4 + [0], [1] + [0] * 4])
+    output, expected = ours(**batch), theirs(**batch)
+    _check_equal(output.loss, expected.loss, "loss")
+    if head == "BertLMHeadModel":
+        for one, right in zip(output.cross_attentions, expected.cross_attentions, strict=True):
+            _check_equal(one, right, "cross attentions")
+
+
+def test_a_decoder_goes_on_from_its_cache(reference: ModuleType) -> None:
+    ours, theirs = _models(reference, "BertLMHeadModel", is_decoder=True)
+    ids = _batch("BertLMHeadModel", "nothing")["input_ids"]
+    expected = theirs(ids).logits
+    start = ours(ids[:, :4], use_cache=True)
+    _check_equal(start.logits, expected[:, :4], "start")
+    rest = ours(ids[:, 4:], past_key_values=start.past_key_values)
+    _check_equal(rest.logits, expected[:, 4:], "rest")
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_folders_both_ways(reference: ModuleType, tmp_path: Path, head: str) -> None:
+    ours, theirs = _models(reference, head)
+    ours, theirs = ours.float(), theirs.float()
+    batch = _batch(head, "nothing")
+    ours.save_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    written, given = (read_tensors(tmp_path / x / "model.safetensors") for x in ("ours", "theirs"))
+    assert written.keys() == given.keys()
+    for name, tensor in given.items():
+        assert written[name].equal(tensor), name
+    assert read_json(tmp_path / "ours" / "config.json")["architectures"] == [head]
+
+    read_by_them = getattr(reference, head).from_pretrained(tmp_path / "ours")
+    read_by_us = models.MODELS[head][1].from_pretrained(tmp_path / "theirs")  # type: ignore[attr-defined]
+    for value, right in zip(read_by_us(**batch).to_tuple(), ours(**batch).to_tuple(), strict=True):
+        assert value.equal(right)
+    pairs = zip(read_by_them(**batch).to_tuple(), theirs(**batch).to_tuple(), strict=True)
+    for value, right in pairs:
+        for one, other in zip(_flat(value), _flat(right), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_an_untied_head_in_folders(reference: ModuleType, tmp_path: Path) -> None:
+    ours, _ = _models(reference, "BertForMaskedLM", tie_word_embeddings=False)
+    ours = ours.float()
+    ours.save_pretrained(tmp_path)
+    ids = _batch("BertForMaskedLM", "nothing")["input_ids"]
+    theirs = reference.BertForMaskedLM.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(theirs(ids).logits, ours(ids).logits)
+    again = models.BertForMaskedLM.from_pretrained(tmp_path)
+    assert dataclasses.replace(again.config) == ours.config
+    assert again(ids).logits.equal(ours(ids).logits)
+
+
+def test_heads_take_what_another_has_learnt(
+    reference: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pre-training's words go to a masked language model, and its heads start fresh one by one."""
+    _, theirs = _models(reference, "BertForPreTraining")
+    theirs.float().save_pretrained(tmp_path / "both")
+    ids = _batch("BertForMaskedLM", "nothing")["input_ids"]
+    masked = models.BertForMaskedLM.from_pretrained(tmp_path / "both")
+    torch.testing.assert_close(masked(ids).logits, theirs(ids).prediction_logits)
+    assert "fresh" not in caplog.text
+    masked.save_pretrained(tmp_path / "masked")
+    both = models.BertForPreTraining.from_pretrained(tmp_path / "masked")
+    assert "cls.seq_relationship.weight" in caplog.text
+    assert "cls.predictions" not in caplog.text
+    torch.testing.assert_close(both(ids).prediction_logits, masked(ids).logits)
+    torch.manual_seed(0)
+    models.BertModel.from_pretrained(tmp_path / "masked").save_pretrained(tmp_path / "encoder")
+    fresh = models.BertForMaskedLM.from_pretrained(tmp_path / "encoder")
+    assert fresh.cls.predictions.bias.eq(0).all()
+    assert fresh.cls.predictions.transform.LayerNorm.weight.eq(1).all()
