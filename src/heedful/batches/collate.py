@@ -27,7 +27,8 @@ class Batch:
     input_ids: Tensor
     """(B, T) int64."""
     attention_mask: Tensor | None
-    """(B, T) bool, True = a token, not padding; None when nothing is padded."""
+    """(B, T) bool, True = a token, not padding; None when nothing is padded. Where several texts
+    share a row, (B, T, T), True = of the same text."""
     token_type_ids: Tensor | None
     """(B, T) int64, 1 from the second text on; None when no item has a second text."""
     labels: Tensor | None
@@ -35,6 +36,11 @@ class Batch:
     float32, tokens (B, T) int64 with -100 where nothing is to be learnt, span (B, 2) int64."""
     tokens: int
     """Tokens, padding not counted."""
+    position_ids: Tensor | None = None
+    """(B, T) int64, where several texts share a row; else None."""
+    next_sentence: Tensor | None = None
+    """(B,) int64, 0 where the second text follows the first, 1 where it does not; None where that
+    is not to be learnt."""
 
     @property
     def items(self) -> int:
@@ -53,6 +59,8 @@ class Batch:
             token_type_ids=moved(self.token_type_ids),
             labels=moved(self.labels),
             tokens=self.tokens,
+            position_ids=moved(self.position_ids),
+            next_sentence=moved(self.next_sentence),
         )
 
 

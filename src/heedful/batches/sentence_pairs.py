@@ -114,7 +114,7 @@ def _elsewhere(document: Tokenized, wanted: int, longest: int, draw: Random) -> 
     """Return sentences from a random one on, until there are ``wanted`` tokens or no more."""
     sentence = _below(len(document.ends), draw)
     start = int(document.ends[sentence - 1]) if sentence else 0
-    last = min(np.searchsorted(document.ends, start + wanted), len(document.ends) - 1)
+    last = min(int(np.searchsorted(document.ends, start + wanted)), len(document.ends) - 1)
     return document.ids[start : min(int(document.ends[last]), start + wanted + longest)]
 
 

@@ -1,11 +1,11 @@
 """``heedful train``: records in, a run folder out."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -41,7 +41,12 @@ from heedful.settings import (
 )
 from heedful.tasks import Fit, Task, read_files, task_named
 from heedful.tokens import BertTokenizer
-from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+from heedful.training.device import (
+    Precision,
+    choose_device,
+    choose_precision,
+    keep_big_buffers,
+)
 from heedful.training.fit import Job, Outcome, fit, open_run
 from heedful.training.loop import Work
 from heedful.training.optimize import adamw
@@ -86,7 +91,7 @@ def train(
     keep_big_buffers()
     read = partial(read_files, task, columns=columns, labelled=True)
     goal = task.goal_of(read(data.train), columns, own)
-    metric = _metric(training.metric, task.metrics(goal))
+    metric = chosen_metric(training.metric, task.metrics(goal))
     for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
         task.check(item, goal)
 
@@ -99,9 +104,9 @@ def train(
     )
     record = RunRecord(
         task=task.name,
-        goal=_plain(asdict(goal)),
+        goal=plain_values(asdict(goal)),
         max_length=max_length,
-        settings=_plain(asdict(data) | asdict(own) | asdict(columns) | asdict(training)),
+        settings=plain_values(asdict(data) | asdict(own) | asdict(columns) | asdict(training)),
         data=[asdict(print_) for print_ in fingerprint(data.train)],
         versions=versions(),
     )
@@ -121,9 +126,7 @@ def train(
                 f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "
                 f"are not learnt from (--long-text {fit_to.rule}); window would use all"
             )
-        feed = _Feed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
-        steps_per_epoch = -(-feed.items // training.batch_size)
-        total_steps = training.steps or training.epochs * steps_per_epoch
+        feed = _StoreFeed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
         if data.prune is not None:
             say(
                 prune(
@@ -136,47 +139,138 @@ def train(
                     fetch=lambda item: feed.fetch(np.array([item]), 0).to(device),
                 )
             )
-        for part in model.modules():
-            if isinstance(part, BertModel):
-                part.gradient_checkpointing = training.gradient_checkpointing
-
-        def score() -> dict[str, Any]:
-            computing = PredictSettings(
-                precision=training.precision,
-                device=training.device,
-                batch_tokens=training.batch_tokens,
-            )
-            predictor = Predictor(model, tokenizer, record, computing)
-            assert data.dev is not None
-            return score_records(predictor, read(data.dev))
-
-        def save(folder: Path) -> None:
-            save_pretrained(model, folder)
-            tokenizer.save_pretrained(folder)
-            write_card(folder, record, task.card(goal))
-
-        job = Job(
-            work=_work(task, goal, model, feed, training, total_steps, device),
+        trainee = Trainee(
+            task=task,
+            goal=goal,
+            model=model,
+            tokenizer=tokenizer,
             record=record,
-            total_steps=total_steps,
-            steps_per_epoch=steps_per_epoch,
+            device=device,
             precision=precision,
-            score=score if data.dev else None,
+        )
+        dev = data.dev
+        return carry_out(
+            trainee,
+            feed,
+            training,
+            out,
+            head_rate=training.head_learning_rate or HEAD_RATE * training.learning_rate,
+            score=None if dev is None else lambda predictor: score_records(predictor, read(dev)),
             metric=metric,
-            save=save,
             say=say,
         )
-        say(task.card(goal))
-        say(
-            f"{feed.items:,} examples, {total_steps:,} steps of {training.batch_size}, "
-            f"{str(precision.dtype).removeprefix('torch.')} on {device} ({precision.reason})"
-        )
-        return fit(job, training, out)
     finally:
         shutil.rmtree(store_folder, ignore_errors=True)
 
 
-class _Feed:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trainee:
+    """A model that is to be trained, with all that goes with it."""
+
+    task: Task
+    goal: Any
+    model: nn.Module
+    tokenizer: BertTokenizer
+    record: RunRecord
+    device: torch.device
+    precision: Precision
+
+
+class Feed(Protocol):
+    """Training data as batches."""
+
+    @property
+    def items(self) -> int:
+        """How many items an epoch has."""
+
+    def plan(self, epoch: int) -> Sequence[Step]:
+        """Plan the steps of an epoch."""
+
+    def fetch(self, items: Positions, epoch: int) -> Batch:
+        """Make a batch of some items."""
+
+
+def carry_out(
+    trainee: Trainee,
+    feed: Feed,
+    training: TrainSettings,
+    out: Path,
+    *,
+    head_rate: float,
+    score: Callable[[Predictor], dict[str, Any]] | None,
+    metric: str,
+    say: Callable[[str], None],
+) -> Outcome:
+    """Train a model, from the newest checkpoint if there is one, and finish its run folder.
+
+    Args:
+        trainee: the model.
+        feed: what it learns from.
+        training: how to train.
+        out: the run folder, opened.
+        head_rate: learning rate of what stands on the encoder.
+        score: evaluates the model as it is, given as a predictor; None where nothing does.
+        metric: key of the score that picks the best step.
+        say: takes each line meant for the user.
+
+    Raises:
+        UserError: training diverged; see `heedful.training.fit.fit`.
+    """
+    task, goal, model, precision = trainee.task, trainee.goal, trainee.model, trainee.precision
+    steps_per_epoch = -(-feed.items // training.batch_size)
+    total_steps = training.steps or training.epochs * steps_per_epoch
+    for part in model.modules():
+        if isinstance(part, BertModel):
+            part.gradient_checkpointing = training.gradient_checkpointing
+
+    def evaluate() -> dict[str, Any]:
+        assert score is not None
+        computing = PredictSettings(
+            precision=training.precision,
+            device=training.device,
+            batch_tokens=training.batch_tokens,
+        )
+        return score(Predictor(model, trainee.tokenizer, trainee.record, computing))
+
+    def save(folder: Path) -> None:
+        save_pretrained(model, folder)
+        trainee.tokenizer.save_pretrained(folder)
+        write_card(folder, trainee.record, task.card(goal))
+
+    work = Work(
+        model=model,
+        optimizer=adamw(
+            model,
+            learning_rate=training.learning_rate,
+            head_learning_rate=head_rate,
+            weight_decay=training.weight_decay,
+        ),
+        plan=feed.plan,
+        fetch=lambda items, epoch: feed.fetch(items, epoch).to(trainee.device),
+        loss=lambda forward, batch: task.loss(forward, batch, goal),
+        count=lambda batch: task.count(batch, goal),
+        factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+    )
+    job = Job(
+        work=work,
+        record=trainee.record,
+        total_steps=total_steps,
+        steps_per_epoch=steps_per_epoch,
+        precision=precision,
+        score=None if score is None else evaluate,
+        metric=metric,
+        save=save,
+        say=say,
+    )
+    say(task.card(goal))
+    say(
+        f"{feed.items:,} examples, {total_steps:,} steps of {training.batch_size}, "
+        f"{str(precision.dtype).removeprefix('torch.')} on {trainee.device} ({precision.reason})"
+    )
+    return fit(job, training, out)
+
+
+class _StoreFeed:
     """The stored examples as items, planned and fetched."""
 
     def __init__(
@@ -221,32 +315,6 @@ class _Feed:
         return self._task.batch_of(examples, self._goal, self._tokenizer, draw)
 
 
-def _work(
-    task: Task,
-    goal: Any,
-    model: nn.Module,
-    feed: _Feed,
-    training: TrainSettings,
-    total_steps: int,
-    device: torch.device,
-) -> Work:
-    head_rate = training.head_learning_rate or HEAD_RATE * training.learning_rate
-    return Work(
-        model=model,
-        optimizer=adamw(
-            model,
-            learning_rate=training.learning_rate,
-            head_learning_rate=head_rate,
-            weight_decay=training.weight_decay,
-        ),
-        plan=feed.plan,
-        fetch=lambda items, epoch: feed.fetch(items, epoch).to(device),
-        loss=lambda forward, batch: task.loss(forward, batch, goal),
-        count=lambda batch: task.count(batch, goal),
-        factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
-    )
-
-
 @dataclass(slots=True)
 class _Cut:
     """Counts what a rule for long texts leaves out."""
@@ -261,14 +329,14 @@ class _Cut:
             yield from text.pieces
 
 
-def _metric(given: str | None, allowed: tuple[str, ...]) -> str:
+def chosen_metric(given: str | None, allowed: tuple[str, ...]) -> str:
     """Check the metric that picks the best step."""
     if given is not None and given not in allowed:
         raise unknown_name("--metric", given, allowed)
     return given or allowed[0]
 
 
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
     """Make settings fit for JSON: paths as text."""
 
     def plain(value: Any) -> Any:

@@ -110,9 +110,16 @@ class NarrowWeights:
         with torch.no_grad():
             torch._foreach_copy_(self._narrow, self._wide)
 
-    def forward(self, *inputs: Tensor | None) -> object:
+    def forward(
+        self,
+        *inputs: Tensor | None,
+        position_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> object:
         """Call the model with the copies in the place of its parameters."""
-        return functional_call(self._model, self._by_name, inputs)
+        named = {"position_ids": position_ids, "positions": positions}
+        given = {name: value for name, value in named.items() if value is not None}
+        return functional_call(self._model, self._by_name, inputs, given)
 
     def collect(self) -> None:
         """Add the copies' gradients to those of the parameters, in float32."""

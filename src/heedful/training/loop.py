@@ -29,8 +29,9 @@ class Work:
     fetch: Callable[[Positions, int], Batch]
     """Rows and the epoch to a batch on the model's device."""
     loss: Callable[[Callable[..., Any], Batch], tuple[Tensor, Tensor]]
-    """Sum of the batch's losses, and the count (or weight) to divide it by."""
-    count: Callable[[Batch], float]
+    """Sum of the batch's losses, and the count (or weight) to divide it by; of several losses,
+    whose means are added, one sum and one count each."""
+    count: Callable[[Batch], float | Tensor]
     """That count, before anything is computed."""
     factor: Callable[[int], float]
     """Schedule: optimizer steps done to a share of the learning rate."""
@@ -146,7 +147,7 @@ def _accumulate(
     total = 0.0
     for batch in batches:
         loss_sum, _ = work.loss(narrow.forward if narrow else work.model, batch)
-        share = loss_sum / count
+        share = (loss_sum / count).sum()
         total += share.item()
         if not math.isfinite(total):
             break
