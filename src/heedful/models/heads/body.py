@@ -3,6 +3,7 @@
 A head has no base class: it names what it takes from here, so that its class shows all it has.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from torch import nn
@@ -30,3 +31,23 @@ class OfBody(Generic[Value]):
 
     def __set__(self, model: HasBody, value: Value) -> None:
         setattr(model.bert, self._name, value)
+
+
+def get_input_embeddings(self: HasBody) -> nn.Embedding:
+    """Return the word embeddings."""
+    return self.bert.get_input_embeddings()
+
+
+def set_input_embeddings(self: HasBody, embeddings: nn.Embedding) -> None:
+    """Replace the word embeddings; see ``BertModel.set_input_embeddings``."""
+    self.bert.set_input_embeddings(embeddings)
+
+
+def resize_token_embeddings(self: HasBody, size: int) -> nn.Embedding:
+    """Change how many words the model knows; see ``BertModel.resize_token_embeddings``."""
+    return self.bert.resize_token_embeddings(size)
+
+
+def prune_heads(self: HasBody, heads: Mapping[int, Sequence[int]]) -> None:
+    """Take attention heads out; see ``BertModel.prune_heads``."""
+    self.bert.prune_heads(heads)

@@ -15,6 +15,7 @@ from heedful.layers.dropout import Dropout
 from heedful.models import pretrained
 from heedful.models.bert import BertModel
 from heedful.models.config import BertConfig
+from heedful.models.heads import body
 from heedful.models.heads.body import OfBody
 from heedful.models.heads.labels import class_loss
 from heedful.models.outputs import QuestionAnsweringOutput, TokenClassifierOutput
@@ -41,6 +42,10 @@ class BertForTokenClassification(nn.Module):
     save_pretrained = pretrained.save_pretrained
     config = OfBody[BertConfig]()
     gradient_checkpointing = OfBody[bool]()
+    get_input_embeddings = body.get_input_embeddings
+    set_input_embeddings = body.set_input_embeddings
+    resize_token_embeddings = body.resize_token_embeddings
+    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -109,6 +114,10 @@ class BertForQuestionAnswering(nn.Module):
     save_pretrained = pretrained.save_pretrained
     config = OfBody[BertConfig]()
     gradient_checkpointing = OfBody[bool]()
+    get_input_embeddings = body.get_input_embeddings
+    set_input_embeddings = body.set_input_embeddings
+    resize_token_embeddings = body.resize_token_embeddings
+    prune_heads = body.prune_heads
 
     def forward(
         self,

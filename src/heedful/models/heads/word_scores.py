@@ -3,6 +3,8 @@
 Shapes: B batch, S length, D model width, V vocabulary, N places that are scored.
 """
 
+from typing import Protocol
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.bert import BertModel
 from heedful.models.config import BertConfig
 from heedful.models.heads.labels import check_classes
 
@@ -85,7 +88,7 @@ class WordScores(nn.Module):
             self.decoder.out_features = vocab_size
 
 
-def word_scores(config: BertConfig) -> WordScores:
+def of_config(config: BertConfig) -> WordScores:
     """Build the head of a model."""
     return WordScores(
         width=config.hidden_size,
@@ -124,3 +127,41 @@ def labelled(
         raise UserError("give labels or positions, not both: labels are scored where they stand")
     check_classes(labels, shape, vocab_size)
     return (labels.flatten() != losses.IGNORED).nonzero().squeeze(1)
+
+
+class HasWords(Protocol):
+    """A model that scores words."""
+
+    bert: BertModel
+    cls: nn.ModuleDict
+
+
+def get_output_embeddings(self: HasWords) -> Tensor:
+    """Return the vectors that states are compared with: shape (V, D), those of the input if tied."""
+    decoder = self.cls["predictions"].decoder
+    table = self.bert.get_input_embeddings() if decoder is None else decoder
+    assert isinstance(table, nn.Embedding | nn.Linear)
+    return table.weight
+
+
+def set_input_embeddings(self: HasWords, embeddings: nn.Embedding) -> None:
+    """Replace the word embeddings; see ``BertModel.set_input_embeddings``.
+
+    The scores take as many words: what both have is kept, other biases start at 0, and where the
+    output is not tied to the embeddings, its other vectors start afresh.
+    """
+    self.bert.set_input_embeddings(embeddings)
+    _resize_scores(self)
+
+
+def resize_token_embeddings(self: HasWords, size: int) -> nn.Embedding:
+    """Change how many words the model knows; see ``set_input_embeddings``."""
+    embeddings = self.bert.resize_token_embeddings(size)
+    _resize_scores(self)
+    return embeddings
+
+
+def _resize_scores(model: HasWords) -> None:
+    scores = model.cls["predictions"]
+    assert isinstance(scores, WordScores)
+    scores.resize(model.bert.config.vocab_size, model.bert.config.initializer_range)

@@ -16,9 +16,10 @@ from heedful.layers.cache import Cache
 from heedful.models import pretrained
 from heedful.models.bert import BertModel
 from heedful.models.config import BertConfig
+from heedful.models.heads import body, word_scores
 from heedful.models.heads.body import OfBody
 from heedful.models.heads.labels import class_loss
-from heedful.models.heads.word_scores import labelled, places, word_scores
+from heedful.models.heads.word_scores import labelled, places
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 
 
@@ -32,7 +33,7 @@ class BertForMaskedLM(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.bert = BertModel(config, add_pooling_layer=False)
-        self.cls = nn.ModuleDict({"predictions": word_scores(config)})
+        self.cls = nn.ModuleDict({"predictions": word_scores.of_config(config)})
         pretrained.initialise(self.cls, config.initializer_range)
 
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForMaskedLM]]" = classmethod(
@@ -41,6 +42,11 @@ class BertForMaskedLM(nn.Module):
     save_pretrained = pretrained.save_pretrained
     config = OfBody[BertConfig]()
     gradient_checkpointing = OfBody[bool]()
+    get_input_embeddings = body.get_input_embeddings
+    set_input_embeddings = word_scores.set_input_embeddings
+    resize_token_embeddings = word_scores.resize_token_embeddings
+    get_output_embeddings = word_scores.get_output_embeddings
+    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -109,7 +115,7 @@ class BertLMHeadModel(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.bert = BertModel(config, add_pooling_layer=False)
-        self.cls = nn.ModuleDict({"predictions": word_scores(config)})
+        self.cls = nn.ModuleDict({"predictions": word_scores.of_config(config)})
         pretrained.initialise(self.cls, config.initializer_range)
 
     from_pretrained: "ClassVar[classmethod[Any, ..., BertLMHeadModel]]" = classmethod(
@@ -118,6 +124,11 @@ class BertLMHeadModel(nn.Module):
     save_pretrained = pretrained.save_pretrained
     config = OfBody[BertConfig]()
     gradient_checkpointing = OfBody[bool]()
+    get_input_embeddings = body.get_input_embeddings
+    set_input_embeddings = word_scores.set_input_embeddings
+    resize_token_embeddings = word_scores.resize_token_embeddings
+    get_output_embeddings = word_scores.get_output_embeddings
+    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -195,7 +206,7 @@ class BertForPreTraining(nn.Module):
         self.bert = BertModel(config)
         self.cls = nn.ModuleDict(
             {
-                "predictions": word_scores(config),
+                "predictions": word_scores.of_config(config),
                 "seq_relationship": nn.Linear(config.hidden_size, 2),
             }
         )
@@ -207,6 +218,11 @@ class BertForPreTraining(nn.Module):
     save_pretrained = pretrained.save_pretrained
     config = OfBody[BertConfig]()
     gradient_checkpointing = OfBody[bool]()
+    get_input_embeddings = body.get_input_embeddings
+    set_input_embeddings = word_scores.set_input_embeddings
+    resize_token_embeddings = word_scores.resize_token_embeddings
+    get_output_embeddings = word_scores.get_output_embeddings
+    prune_heads = body.prune_heads
 
     def forward(
         self,
