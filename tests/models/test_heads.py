@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,3 +186,33 @@ def test_arguments_that_do_not_fit_are_named(
 def test_answers_have_two_ends(config: BertConfig) -> None:
     with pytest.raises(UserError, match="num_labels is 3; answers have 2: start and end"):
         BertForQuestionAnswering(config)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [44, 60])
+def test_another_vocabulary(still: BertConfig, size: int, tied: bool, tmp_path: Path) -> None:
+    model = BertForMaskedLM(dataclasses.replace(still, tie_word_embeddings=tied)).eval()
+    torch.nn.init.normal_(model.cls.predictions.bias)
+    before = model(IDS).logits
+    vectors = model.get_output_embeddings()
+    embeddings = model.resize_token_embeddings(size)
+    assert model.get_input_embeddings() is embeddings
+    assert (model.get_output_embeddings() is embeddings.weight) == tied
+    kept = min(size, 50)
+    assert model.get_output_embeddings()[:kept].equal(vectors[:kept])
+    after = model(IDS).logits
+    assert after.shape[-1] == model.config.vocab_size == size
+    torch.testing.assert_close(after[..., :kept], before[..., :kept])
+    model.save_pretrained(tmp_path / "resized")
+    assert BertForMaskedLM.from_pretrained(tmp_path / "resized")(IDS).logits.equal(after)
+    model.set_input_embeddings(torch.nn.Embedding(70, 24))
+    assert model(IDS).logits.shape[-1] == model.config.vocab_size == 70
+
+
+def test_heads_of_attention_are_pruned_under_a_head(still: BertConfig, tmp_path: Path) -> None:
+    model = BertForSequenceClassification(still).eval()
+    model.prune_heads({0: [1, 2], 1: [0]})
+    model.save_pretrained(tmp_path / "pruned")
+    again = BertForSequenceClassification.from_pretrained(tmp_path / "pruned")
+    assert again.config == model.config
+    assert again(IDS).logits.equal(model(IDS).logits)

@@ -162,7 +162,7 @@ class _Partial:
             tokens=self.tokens,
             ended=total is not None,
             log_probability=log_probability,
-            score=log_probability / length**options.length_penalty,
+            score=log_probability / math.pow(length, options.length_penalty),
         )
 
 
@@ -227,7 +227,7 @@ class _Beam:
         # its power is below 0, to the shortest.
         kindest = options.max_new_tokens if options.length_penalty > 0 else length + 1
         best = max(partial.log_probability for partial in self.going)
-        return worst >= best / kindest**options.length_penalty
+        return worst >= best / math.pow(kindest, options.length_penalty)
 
 
 def _beam(

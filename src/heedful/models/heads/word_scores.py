@@ -137,7 +137,7 @@ class HasWords(Protocol):
 
 
 def get_output_embeddings(self: HasWords) -> Tensor:
-    """Return the vectors that states are compared with: shape (V, D), those of the input if tied."""
+    """Return the vectors that states are compared with, the input's if tied. Shape (V, D)."""
     decoder = self.cls["predictions"].decoder
     table = self.bert.get_input_embeddings() if decoder is None else decoder
     assert isinstance(table, nn.Embedding | nn.Linear)
