@@ -6,12 +6,14 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import finetune, memory, predict, tokenizer
+from benchmarks import answer, finetune, memory, predict, tag, tokenizer
 
 BENCHMARKS = {
     "tokenizer": tokenizer.run,
     "finetune": finetune.run,
     "predict": predict.run,
+    "tag": tag.run,
+    "answer": answer.run,
     "memory": memory.run,
 }
 
