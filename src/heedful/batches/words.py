@@ -4,7 +4,9 @@ Shapes: N pieces of a text, W its words, T tokens of an example with its special
 that a model gives each token.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -22,17 +24,11 @@ whose largest number is the largest."""
 Places = NDArray[np.int32]
 
 
-def piece_words(
-    text: str, words: Sequence[Word] | None, tokenizer: BertTokenizer
-) -> tuple[list[int], Places]:
+def piece_words(text: str, tokenizer: BertTokenizer) -> tuple[list[int], Places]:
     """Return the ids of a text's pieces, and for each piece where its word stands in the text.
 
-    Args:
-        text: the text.
-        words: its words; None for those that the tokenizer splits it into at spaces, punctuation
-            and ideographs. A word of neither kind is without pieces where all its characters are
-            such that the tokenizer drops.
-        tokenizer: what splits words into pieces.
+    Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs.
+    Of characters that it drops none is a word.
 
     Shape:
         N ids, and (N, 2) start and end.
@@ -41,9 +37,6 @@ def piece_words(
     if not pieces.ids:
         return [], np.empty((0, 2), dtype=np.int32)
     places = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
-    if words is not None:
-        given = np.array(words, dtype=np.int32)  # (W, 2)
-        return pieces.ids, given[np.searchsorted(given[:, 0], places[:, 0], side="right") - 1]
     number = np.array(pieces.words)
     first = np.flatnonzero(np.diff(number, prepend=-1))  # (W,)
     starts = np.minimum.reduceat(places[:, 0], first)
@@ -93,6 +86,16 @@ def entities_in_words(record: TaggedText, words: Places) -> list[Entity]:
     return found
 
 
+def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Word]:
+    """Return the first word of ``inner`` in each of ``outer`` that has any; both are in order."""
+    found: dict[Word, Word] = {}
+    for start, end in outer:
+        at = bisect_left(inner, (start,))
+        if at < len(inner) and inner[at][0] < end:
+            found[start, end] = inner[at]
+    return found
+
+
 def word_values(
     places: Sequence[Places], values: Sequence[NDArray[np.floating]], aggregation: Aggregation
 ) -> dict[Word, NDArray[np.floating]]:
@@ -113,8 +116,7 @@ def word_values(
     best: dict[Word, tuple[int, NDArray[np.floating]]] = {}
     for example, given in zip(places, values, strict=True):
         inner = example[1:-1]
-        begins = first_pieces(inner).tolist()
-        for begin, end in zip(begins, [*begins[1:], len(inner)], strict=True):
+        for begin, end in pairwise([*first_pieces(inner).tolist(), len(inner)]):
             context = min(begin, len(inner) - end)
             start, stop = inner[begin].tolist()
             # Where examples tie, the first has the word's first piece, and a later may not.

@@ -22,6 +22,7 @@ from heedful.batches.windows import fit_text
 from heedful.batches.words import (
     Places,
     entities_in_words,
+    first_inside,
     first_pieces,
     piece_words,
     word_values,
@@ -166,7 +167,7 @@ def encode(
     room = fit.max_length - tokenizer.num_special_tokens()
     ends = np.full((1, 2), -1, dtype=np.int32)
     for record in records:
-        ids, places = piece_words(record.text, record.words, tokenizer)
+        ids, places = piece_words(record.text, tokenizer)
         targets = _targets(record, places, goal) if labelled else None  # (N,)
         parts = fit_text(range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE)
         pieces, offsets = [], []
@@ -263,8 +264,12 @@ def decode(
     )
     words = list(values)
     if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
-        places = piece_words(record.text, record.words, tokenizer)[1]
+        places = piece_words(record.text, tokenizer)[1]
         words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
+    if record.words is not None:  # each has the tag of the tokenizer's first word in it
+        firsts = first_inside(record.words, words)
+        words = list(firsts)
+        values = {word: values[first] for word, first in firsts.items() if first in values}
     return tagging(
         record,
         words,
@@ -321,4 +326,5 @@ TASK = Task(
     plain=plain,
     scores=Scores,
     card=card,
+    long_text="window",  # beyond the head there are entities too
 )

@@ -1,0 +1,164 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.batches.tagging import Entity, TaggedText
+from heedful.batches.windows import windows
+from heedful.batches.words import (
+    entities_in_words,
+    first_inside,
+    first_pieces,
+    piece_words,
+    word_values,
+)
+from heedful.errors import UserError
+from heedful.tokens import BertTokenizer, Vocabulary
+
+LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "é", ".", "'", "中"]
+TOKENS += [f"##{letter}" for letter in [*LETTERS, "é", "\u0301"]]
+tokenizer = BertTokenizer(Vocabulary(TOKENS, source="here"))
+cased = BertTokenizer(Vocabulary(TOKENS, source="here"), do_lower_case=False)
+
+
+def words_in(text: str, of: BertTokenizer = tokenizer) -> list[str]:
+    _, places = piece_words(text, of)
+    return [text[start:end] for start, end in places[first_pieces(places)].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \u200b ", []),
+        ("Ann isn't in U.N.", ["Ann", "isn", "'", "t", "in", "U", ".", "N", "."]),
+        ("a中b  c", ["a", "中", "b", "c"]),
+        ("[SEP]x", ["[SEP]", "x"]),
+        # An accent that is a character of its own belongs to its letter, also where it is dropped.
+        ("cafe\u0301 e\u0301\u0302.", ["cafe\u0301", "e\u0301\u0302", "."]),
+        ("café\u200b!", ["café", "!"]),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_in(text) == words
+
+
+def test_accents_that_are_kept() -> None:
+    assert words_in("cafe\u0301 .\u0301a", cased) == ["cafe\u0301", ".", "\u0301a"]
+
+
+@given(st.text(st.sampled_from("abZ .'é中\u0301\u200b\n\t"), max_size=20))
+def test_places_of_pieces(text: str) -> None:
+    ids, places = piece_words(text, tokenizer)
+    assert ids == tokenizer.encode_batch([text])[0]
+    assert places.shape == (len(ids), 2)
+    words = places[first_pieces(places)]
+    assert (words[:, 0] < words[:, 1]).all()
+    assert (words[1:, 0] >= words[:-1, 1]).all()
+    for (start, end), (first, last) in zip(
+        places.tolist(), tokenizer.pieces(text).offsets, strict=True
+    ):
+        assert start <= first < last <= end
+        assert text[start:end].split() == [text[start:end]]
+
+
+def test_first_pieces() -> None:
+    places = np.array([[0, 2], [0, 2], [3, 4], [4, 6], [4, 6]], dtype=np.int32)
+    assert first_pieces(places).tolist() == [0, 2, 3]
+    assert first_pieces(places[:0]).tolist() == []
+
+
+WORDS = np.array([[0, 3], [4, 8], [8, 9], [10, 12]], dtype=np.int32)
+TEXT = "Ann asks. Bo"
+
+
+def record(*entities: Entity) -> TaggedText:
+    return TaggedText(text=TEXT, words=None, entities=entities, source="f", line=7)
+
+
+def test_entities_in_words() -> None:
+    found = entities_in_words(
+        record(Entity(0, 8, "X"), Entity(8, 9, "Y"), Entity(10, 12, "X")), WORDS
+    )
+    assert found == [Entity(0, 2, "X"), Entity(2, 3, "Y"), Entity(3, 4, "X")]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "begin", "stop"), [(1, 2, 0, 1), (5, 9, 1, 3), (2, 5, 0, 2), (9, 11, 3, 4)]
+)
+def test_a_word_is_whole(start: int, end: int, begin: int, stop: int) -> None:
+    assert entities_in_words(record(Entity(start, end, "X")), WORDS) == [Entity(begin, stop, "X")]
+
+
+def test_an_entity_of_dropped_characters_has_no_words() -> None:
+    assert entities_in_words(record(Entity(3, 4, "X")), WORDS) == []
+    assert entities_in_words(record(Entity(3, 4, "X")), WORDS[:0]) == []
+
+
+def test_two_entities_in_one_word() -> None:
+    with pytest.raises(UserError) as caught:
+        entities_in_words(record(Entity(0, 6, "X"), Entity(6, 8, "Y")), WORDS)
+    assert str(caught.value) == (
+        "f, line 7: two entities, the second 'ks', share the word 'asks'; a word has one tag"
+    )
+
+
+def test_first_inside() -> None:
+    inner = [(0, 1), (1, 2), (2, 3), (6, 9)]
+    assert first_inside([(0, 3), (4, 5), (6, 9)], inner) == {(0, 3): (0, 1), (6, 9): (6, 9)}
+    assert first_inside([(0, 3)], []) == {}
+
+
+ENDS = np.full((1, 2), -1, dtype=np.int32)
+
+
+def test_what_pieces_give_their_word() -> None:
+    places = np.concatenate([ENDS, [[0, 3]] * 3, [[4, 5]], ENDS]).astype(np.int32)
+    values = np.array(
+        [[9, 9], [0.5, 0.5], [0.2, 0.8], [0.7, 0.3], [1, 0], [9, 9], [9, 9]], dtype=np.float32
+    )
+    for aggregation, expected in (
+        ("first", [0.5, 0.5]),
+        ("average", [1.4 / 3, 1.6 / 3]),
+        ("max", [0.2, 0.8]),
+    ):
+        found = word_values([places], [values], aggregation)  # type: ignore[arg-type]
+        assert list(found) == [(0, 3), (4, 5)]
+        np.testing.assert_allclose(found[0, 3], expected, rtol=1e-6)
+        assert found[4, 5].tolist() == [1, 0]
+    nothing = np.concatenate([ENDS, ENDS])
+    assert word_values([nothing], [values[:2]], "first") == {}
+
+
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=25),
+    limit=st.integers(4, 12),
+    stride=st.integers(0, 3),
+)
+def test_a_word_is_taken_from_where_it_has_most_context(
+    sizes: list[int], limit: int, stride: int
+) -> None:
+    ends = np.cumsum(sizes)
+    spans = [(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
+    pieces = [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
+    places, values = [], []
+    for number, window in enumerate(windows(range(len(pieces)), limit, stride)):
+        chosen = np.array([pieces[place] for place in window], dtype=np.int32)
+        places.append(np.concatenate([ENDS, chosen, ENDS]))
+        values.append(np.array([[number, place] for place in [-1, *window, -1]], dtype=float))
+    found = word_values(places, values, "first")
+    assert list(found) == spans
+    for span, (number, place) in found.items():
+        first = pieces.index(span)
+        contexts = [_context(row, first, first + span[1] - span[0]) for row in values]
+        assert number == contexts.index(max(contexts))
+        assert place == max(first, values[int(number)][1][1])
+
+
+def _context(row: np.ndarray, first: int, last: int) -> int:  # type: ignore[type-arg]
+    """Count tokens on the barer side of what a window has of a word, -1 where it has nothing."""
+    start, end = int(row[1][1]), int(row[-2][1]) + 1
+    if last <= start or first >= end:
+        return -1
+    return min(max(first - start, 0), max(end - last, 0))

@@ -1,0 +1,407 @@
+"""Tagging from the command line on small files, its parts, and its wrong input."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+
+import heedful
+from heedful.batches import Rule
+from heedful.batches.conll import join_words
+from heedful.batches.tagging import Entity, TaggedText
+from heedful.cli import run
+from heedful.settings import PredictSettings
+from heedful.tasks import Fit, tag
+from heedful.tasks.entities import Tagging
+from heedful.tokens import BertTokenizer
+
+Out = pytest.CaptureFixture[str]
+
+CONLL = "".join(
+    f"the O\n{thing} B-thing\nis O\n{words}"
+    for thing in ("apple", "grass", "sky")
+    for colour in ("red", "green", "blue")
+    for words in (f"{colour} B-colour\n\n", f"very B-colour\n{colour} I-colour\n\n")
+)
+
+
+@pytest.fixture
+def colours(tmp_path: Path) -> Path:
+    """Give CoNLL columns of things and their colours, of one word or two."""
+    path = tmp_path / "colours.conll"
+    path.write_text(CONLL)
+    return path
+
+
+def train(tiny_model: Path, data: Path, out: Path, *more: object) -> int:
+    words = ["train", "tag", "--model", tiny_model, "--train", data, "--out", out]
+    words += [
+        "--steps",
+        "60",
+        "--evaluate-every",
+        "60",
+        "--batch-size",
+        "6",
+        "--learning-rate",
+        "1e-2",
+        "--dropout",
+        "0",
+    ]
+    words += ["--head-learning-rate", "1e-2", "--precision", "fp32", *more]
+    return run([str(word) for word in words])
+
+
+def found(answer: Tagging) -> list[tuple[str, str]]:
+    return [(entity.label, entity.text) for entity in answer.entities]
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--scheme", "IOBES", "--label-pieces", "all"]], ids=["BIO", "IOBES"]
+)
+def test_train_evaluate_predict(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out, options: list[str]
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, colours, out, "--dev", colours, *options) == 0, capsys.readouterr().err
+    assert "Finds entities of 2 types: colour, thing." in capsys.readouterr().err
+    assert run(["evaluate", str(out), "--data", str(colours)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert [scores[name] for name in ("items", "precision", "recall", "f1")] == [18, 1, 1, 1]
+    assert [(row["label"], row["support"]) for row in scores["per_class"]] == [
+        ("colour", 18),
+        ("thing", 18),
+    ]
+
+    predict = heedful.load(out)
+    text = "The  SKY is very blue"
+    answer = predict(text)
+    assert found(answer) == [("thing", "SKY"), ("colour", "very blue")]
+    for entity in answer.entities:
+        assert text[entity.start : entity.end] == entity.text
+        assert 0 < entity.score <= 1
+    assert (answer.tokens_total, answer.tokens_used, answer.windows) == (5, 5, 1)
+    config = json.loads((out / "config.json").read_text())
+    ends = ["O", "S-thing"] if options else ["O", "I-thing"]
+    assert [
+        config["id2label"][number] for number in ("0", str(len(config["id2label"]) - 1))
+    ] == ends
+    assert "Finds entities of 2 types" in (out / "MODEL_CARD.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a run that has learnt the colours."""
+    folder = tmp_path_factory.mktemp("tag")
+    (folder / "colours.conll").write_text(CONLL)
+    assert train(tiny_model, folder / "colours.conll", folder / "run") == 0
+    return folder / "run"
+
+
+def test_predicting_from_the_command_line(finished: Path, tmp_path: Path, capsys: Out) -> None:
+    assert run(["predict", str(finished), "the sky is very blue", "", "--all-scores"]) == 0
+    one, nothing = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [{**entity, "score": 0} for entity in one["entities"]] == [
+        {"label": "thing", "start": 4, "end": 7, "text": "sky", "score": 0},
+        {"label": "colour", "start": 11, "end": 20, "text": "very blue", "score": 0},
+    ]
+    words = one["words"]
+    assert [(word["text"], word["tag"]) for word in words] == [
+        ("the", "O"),
+        ("sky", "B-thing"),
+        ("is", "O"),
+        ("very", "B-colour"),
+        ("blue", "I-colour"),
+    ]
+    assert one["entities"][1]["score"] == pytest.approx(
+        (words[3]["scores"]["B-colour"] + words[4]["scores"]["I-colour"]) / 2, abs=1e-5
+    )
+    assert sum(words[0]["scores"].values()) == pytest.approx(1, abs=1e-4)
+    assert nothing == {"entities": [], "words": [], "tokens_total": 0, "tokens_used": 0}
+
+
+def test_what_is_printed_plain_can_be_evaluated(
+    finished: Path, tmp_path: Path, capsys: Out
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the sky is blue\nThe grass is very red\n")
+    assert run(["predict", str(finished), "--input", str(texts), "--plain"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("the\tO\nsky\tB-thing\nis\tO\nblue\tB-colour\n\nThe\tO\ngrass\tB-")
+    (tmp_path / "found.conll").write_text(printed)
+    assert run(["evaluate", str(finished), "--data", str(tmp_path / "found.conll")]) == 0
+    assert json.loads(capsys.readouterr().out)["f1"] == 1.0
+
+
+def test_texts_given_as_words(finished: Path, tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "words.conll"
+    path.write_text("the\nSKY\n\u200b\nis\nred\n\nthe\n")
+    assert run(["predict", str(finished), "--input", str(path), "--plain"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == "the\tO\nSKY\tB-thing\n\u200b\tO\nis\tO\nred\tB-colour\n\nthe\tO\n\n"
+
+
+def test_training_on_places_in_texts(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    rows = []
+    for thing in ("apple", "grass", "sky"):
+        for colour in ("red", "green", "blue"):
+            text = f"The {thing}: very {colour}."
+            entities = [
+                {"start": text.index(part), "end": text.index(part) + len(part), "label": label}
+                for part, label in ((thing, "thing"), (f"very {colour}", "colour"))
+            ]
+            rows.append(json.dumps({"body": text, "spans": entities}) + "\n")
+    data = tmp_path / "colours.jsonl"
+    data.write_text("".join(rows))
+    columns = ["--text", "body", "--label", "spans"]
+    out = tmp_path / "run"
+    assert train(tiny_model, data, out, *columns) == 0, capsys.readouterr().err
+    assert run(["evaluate", str(out), "--data", str(data), *columns]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["f1"] == 1.0
+    assert run(["predict", str(out), "--input", str(data), "--text", "body"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert [entity["text"] for entity in first["entities"]] == ["apple", "very red"]
+
+
+@pytest.mark.parametrize("aggregation", ["first", "average", "max"])
+def test_long_texts_are_read_whole(
+    finished: Path, aggregation: Literal["first", "average", "max"]
+) -> None:
+    text = "the skies are very blue. " * 20
+    settings = PredictSettings(precision="fp32", max_length=16, aggregation=aggregation)
+    answer = heedful.load(finished, settings)(text)
+    assert answer.windows > 10
+    assert answer.tokens_used == answer.tokens_total > 200
+    assert [word.text for word in answer.words] == text.replace(".", " .").split()
+    assert all(word.scores is not None for word in answer.words)
+    ends = [0]
+    for entity in answer.entities:
+        assert text[entity.start : entity.end] == entity.text
+        assert entity.start >= ends[-1]
+        ends.append(entity.end)
+    assert ends[-1] > 400
+
+
+@pytest.mark.parametrize(("rule", "read"), [("head", range(14)), ("head-tail", None)])
+def test_what_is_left_out_has_no_entities(
+    finished: Path, rule: Rule, read: Sequence[int] | None
+) -> None:
+    settings = PredictSettings(precision="fp32", max_length=16, long_text=rule)
+    answer = heedful.load(finished, settings)("the sky is very blue . " * 20)
+    assert (answer.tokens_total, answer.tokens_used) == (120, 14)
+    assert len(answer.words) == 120
+    given = [number for number, word in enumerate(answer.words) if word.scores is not None]
+    assert given == list(read or [*range(4), *range(110, 120)])
+    assert {word.tag for word in answer.words if word.scores is None} == {"O"}
+    assert answer.entities
+
+
+# The parts.
+
+
+GOAL = tag.Goal(labels=("O", "B-X", "I-X"), scheme="BIO", label_pieces="first")
+
+
+@pytest.fixture
+def encoded(tiny_model: Path) -> Callable[..., Any]:
+    """Give a function that encodes a record."""
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+
+    def call(
+        record: TaggedText,
+        label_pieces: Literal["first", "all"] = "first",
+        *,
+        max_length: int = 40,
+        rule: Rule = "window",
+        labelled: bool = True,
+    ) -> Any:
+        goal = tag.Goal(labels=GOAL.labels, scheme="BIO", label_pieces=label_pieces)
+        fit = Fit(max_length=max_length, rule=rule)
+        [fitted] = tag.encode([record], goal, tokenizer, fit, labelled)
+        return fitted
+
+    return call
+
+
+def record(text: str, *entities: Entity, words: Sequence[str] | None = None) -> TaggedText:
+    spans = None if words is None else join_words(words)[1]
+    return TaggedText(text=text, words=spans, entities=entities, source="f", line=3)
+
+
+def test_labels_of_pieces(encoded: Callable[..., Any]) -> None:
+    # blue ##s | sky | is | red ##s | . | g ##o
+    blues = record("blues sky is reds.go", Entity(0, 9, "X"), Entity(13, 20, "X"))
+    [example] = encoded(blues).pieces
+    assert example.labels == (-100, 1, -100, 2, 0, 1, -100, 2, 2, -100, -100)
+    [example] = encoded(blues, "all").pieces
+    assert example.labels == (-100, 1, 1, 2, 0, 1, 1, 2, 2, 2, -100)
+    [example] = encoded(blues, labelled=False).pieces
+    assert example.labels == ()
+
+
+def test_words_as_given_and_as_found_are_learnt_the_same(encoded: Callable[..., Any]) -> None:
+    text, entity = "sky is reds.go", Entity(7, 14, "X")
+    whole, given = record(text, entity), record(text, entity, words=["sky", "is", "reds.go"])
+    assert [*encoded(whole).pieces[0].labels] == [*encoded(given).pieces[0].labels]
+
+
+def test_windows_have_the_labels_of_their_words(encoded: Callable[..., Any]) -> None:
+    text = "the sky is very blues and the grass is greens"
+    entities = [Entity(4, 7, "X"), Entity(11, 21, "X"), Entity(30, 35, "X"), Entity(39, 45, "X")]
+    [whole] = encoded(record(text, *entities)).pieces
+    fitted = encoded(record(text, *entities), max_length=10)
+    assert len(fitted.pieces) > 1
+    ids, labels = whole.ids.tolist()[1:-1], whole.labels[1:-1]
+    for example, offsets in zip(fitted.pieces, fitted.offsets, strict=True):
+        inner = example.ids.tolist()[1:-1]
+        [at] = [start for start in range(len(ids)) if ids[start : start + len(inner)] == inner]
+        assert example.labels == (-100, *labels[at : at + len(inner)], -100)
+        assert offsets.shape == (len(example.ids), 2)
+        assert offsets[[0, -1]].tolist() == [[-1, -1], [-1, -1]]
+
+
+def decoded(tiny_model: Path, fitted: Any, item: TaggedText, rows: list[list[float]]) -> Tagging:
+    """Decode the probabilities of an example's tokens."""
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    return tag.decode(item, fitted, [torch.tensor(rows)], GOAL, PredictSettings(), tokenizer)
+
+
+def test_impossible_sequences_are_mended(encoded: Callable[..., Any], tiny_model: Path) -> None:
+    item = record("red sky")
+    rows = [[0, 0, 0], [0.1, 0.3, 0.6], [0.2, 0.2, 0.6], [0, 0, 0]]
+    answer = decoded(tiny_model, encoded(item), item, rows)
+    assert [word.tag for word in answer.words] == ["B-X", "I-X"]
+    [entity] = answer.entities
+    assert (entity.text, entity.score) == ("red sky", pytest.approx(0.45))
+    rows[2] = [0.5, 0.0, 0.5]
+    rows[1] = [0.8, 0.1, 0.1]
+    answer = decoded(tiny_model, encoded(item), item, rows)
+    assert [word.tag for word in answer.words] == ["O", "O"]
+    assert answer.entities == ()
+
+
+def test_an_entity_does_not_reach_over_what_was_left_out(
+    encoded: Callable[..., Any], tiny_model: Path
+) -> None:
+    item = record("red " * 20)
+    fitted = encoded(item, max_length=10, rule="head-tail")
+    rows = [[0, 0, 0], [0, 1, 0], *[[0.0, 0.1, 0.9]] * 7, [0, 0, 0]]
+    answer = decoded(tiny_model, fitted, item, rows)
+    assert [entity.text for entity in answer.entities] == ["red red", "red red red red red red"]
+    assert [entity.end for entity in answer.entities] == [7, 79]
+
+
+def test_given_words_have_the_tag_of_their_first_part(
+    encoded: Callable[..., Any], tiny_model: Path
+) -> None:
+    item = record("sky's \u200b red", words=["sky's", "\u200b", "red"])
+    rows = [[0, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 0], [0, 0.0, 1], [0, 0, 0]]
+    answer = decoded(tiny_model, encoded(item), item, rows)
+    assert [(word.text, word.tag) for word in answer.words] == [
+        ("sky's", "B-X"),
+        ("\u200b", "O"),
+        ("red", "I-X"),
+    ]
+    assert [entity.text for entity in answer.entities] == ["sky's \u200b red"]
+
+
+# Wrong input.
+
+
+GOOD = "Ann B-PER\nis O\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conll", GOOD + "in\n", "line 4: 1 column, expected 2 as in line 1"),
+        ("a.conll", GOOD + "in O O\n", "line 4: 3 columns, expected 2 as in line 1"),
+        ("a.txt", GOOD + "in O\nRome I-LOC\n", "line 5: tag 'I-LOC' cannot follow 'O' in BIO"),
+        ("a.tsv", "Ann\tPER\n", "line 1: tag 'PER': must be O, or a prefix and a type"),
+        ("a.conll", "", "a.conll: holds no sentences"),
+        ("a.conll", "Ann O\nis O\n", "the training data has no entities: every word is tagged O"),
+        ("a.jsonl", '{"text": "Ann", "entities": []}', "the training data has no entities"),
+        ("a.jsonl", '{"text": "", "entities": []}', "line 1, column 'text': empty text"),
+        (
+            "a.jsonl",
+            '{"text": "Ann", "entities": [{"start": 0, "end": 4, "label": "PER"}]}',
+            "line 1, column 'entities', entity 1: 0–4 is outside the text",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "5kg", "entities": [{"start": 0, "end": 1, "label": "N"}, '
+            '{"start": 1, "end": 3, "label": "U"}]}',
+            "line 1: two entities, the second 'kg', share the word '5kg'; a word has one tag",
+        ),
+    ],
+)
+def test_what_cannot_be_learnt_from(
+    tiny_model: Path, tmp_path: Path, capsys: Out, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    assert train(tiny_model, tmp_path / name, tmp_path / "run") == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert message in error
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "csv"], "--format csv: entities are read from conll columns or jsonl"),
+        (["--text-pair", "other"], "leave out --text-pair and --label-separator"),
+        (["--label-separator", ";"], "leave out --text-pair and --label-separator"),
+        (["--label", "5"], "no column 5; columns are numbered 1 to 2"),
+        (["--scheme", "IOB1"], "IOB1"),
+        (["--metric", "accuracy"], "unknown --metric 'accuracy'"),
+        (["--dev", "none.conll"], "none.conll: no such file"),
+    ],
+)
+def test_options_that_make_no_sense(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out, options: list[str], message: str
+) -> None:
+    assert train(tiny_model, colours, tmp_path / "run", *options) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_type_that_the_model_does_not_have(
+    finished: Path, tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    data = tmp_path / "new.conll"
+    data.write_text("the O\nsky B-thing\n\nred B-color\n")
+    for command in (
+        ["evaluate", str(finished), "--data", str(data)],
+        [
+            "train",
+            "tag",
+            "--model",
+            str(tiny_model),
+            "--train",
+            str(colours),
+            "--dev",
+            str(data),
+            "--out",
+            str(tmp_path / "run"),
+        ],
+    ):
+        assert run(command) == 2
+        assert (
+            "new.conll, line 4: 'color' is not one of the model's types of entities "
+            "(did you mean 'colour'?): colour, thing"
+        ) in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_pairs_are_refused(finished: Path) -> None:
+    with pytest.raises(heedful.UserError, match="tag reads single texts, not pairs"):
+        heedful.load(finished)(("the sky", "is blue"))
+
+
+def test_one_type_is_enough(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    data = tmp_path / "one.conll"
+    data.write_text("sky B-thing\nis O\n\n" * 6)
+    assert train(tiny_model, data, tmp_path / "run") == 0, capsys.readouterr().err
+    assert found(heedful.load(tmp_path / "run")("sky is")) == [("thing", "sky")]
