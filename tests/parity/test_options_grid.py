@@ -117,14 +117,14 @@ def _models(reference: ModuleType, options: Options) -> tuple[BertModel, nn.Modu
     if options.resized_vocabulary:
         theirs.resize_token_embeddings(25, mean_resizing=False)
         ours.resize_token_embeddings(25)
-    if options.pruned:
-        theirs.prune_heads(PRUNED)
-        ours.prune_heads(PRUNED)
     ours.gradient_checkpointing = options.checkpointing
     torch.manual_seed(0)
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)  # zeros and ones would hide mistakes
     ours.load_state_dict(theirs.state_dict())  # strict: the names are the same
+    if options.pruned:
+        theirs.prune_heads(PRUNED)
+        ours.prune_heads(PRUNED)
     return ours.double(), theirs.double()
 
 
