@@ -22,6 +22,7 @@ from heedful.settings import (
     ColumnSettings,
     DataSettings,
     PredictSettings,
+    PretrainSettings,
     RegressSettings,
     RunSettings,
     TagSettings,
@@ -31,6 +32,7 @@ from heedful.settings import (
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
+    from heedful.training.fit import Outcome
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
 
@@ -43,6 +45,7 @@ COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettin
 VOCABULARY = VocabularySettings()
 CLASSIFY = ClassifySettings()
 TAG, ANSWER = TagSettings(), AnswerSettings()
+PRETRAIN = PretrainSettings()
 
 app = App(
     name="heedful",
@@ -131,6 +134,33 @@ def train_answer(
     _train("answer", data, own, COLUMNS, training, place)
 
 
+@train.command(name="pretrain")
+def train_pretrain(
+    *,
+    data: Data,
+    own: Annotated[PretrainSettings, Parameter(name="*", group="Pre-training")] = PRETRAIN,
+    training: Training = TRAINING,
+    place: Place,
+) -> None:
+    r"""Learn from plain text alone: which words are masked, and which sentences follow others.
+
+    From scratch, or on from another model to make it know your field:
+
+        heedful train pretrain --train books/*.txt --preset mini --vocabulary words --out runs/mini \
+            --documents file --learning-rate 1e-3
+
+        heedful train pretrain --train reports.txt --model minilm --objective mlm --out runs/field
+
+    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
+    """
+    from heedful.commands.pretrain import pretrain
+
+    outcome = pretrain(
+        data, own, training, place.out, resume=place.resume, overwrite=place.overwrite, say=_say
+    )
+    _report("pretrain", outcome, place.out)
+
+
 def _train(
     task: str,
     data: DataSettings,
@@ -140,20 +170,25 @@ def _train(
     place: RunSettings,
 ) -> None:
     from heedful.commands.train import train
-    from heedful.tasks import task_named
 
-    out = place.out
     outcome = train(
         task,
         data,
         own,
         columns,
         training,
-        out,
+        place.out,
         resume=place.resume,
         overwrite=place.overwrite,
         say=_say,
     )
+    _report(task, outcome, place.out)
+
+
+def _report(task: str, outcome: "Outcome | None", out: Path) -> None:
+    """Tell how a training ended, and what to do with it."""
+    from heedful.tasks import task_named
+
     if outcome is None:
         return
     rate = outcome.tokens / max(outcome.seconds, 1e-9)

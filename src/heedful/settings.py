@@ -222,6 +222,52 @@ class AnswerSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PretrainSettings:
+    """What pre-training alone can be told."""
+
+    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
+    """Start from scratch, with these published sizes, instead of --model."""
+    vocabulary: str | None = None
+    """Folder of the vocabulary to start from scratch with; see heedful vocabulary."""
+    positions: int | None = None
+    """Positions of a model from scratch; default: --max-length."""
+    objective: Literal["mlm+nsp", "mlm"] = "mlm+nsp"
+    """Masked words and whether one sentence follows another, or masked words alone."""
+    mask_share: float = 0.15
+    """Share of the tokens that are to be predicted."""
+    whole_word: bool = False
+    """Whether all pieces of a word are masked together."""
+    max_predictions: int | None = None
+    """The most tokens of a sequence that are to be predicted; default: no bound."""
+    documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
+    """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
+    sentences: Literal["punctuation", "line"] = "punctuation"
+    """How sentences are told: by their punctuation, or each line is one."""
+    corpus: Path | None = None
+    """Folder to keep the tokenized text in, for other runs; default: in --out until it is done."""
+    workers: int | None = None
+    """Processes that tokenize; default: one a core, and a single one for a small corpus."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and a model from scratch without words.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
+        for name in ("positions", "max_predictions", "workers"):
+            if (value := getattr(self, name)) is not None:
+                in_range(name, value, 1, 10**6, what="a whole number of at least 1")
+        if (self.preset is None) != (self.vocabulary is None):
+            raise UserError(
+                "--preset starts a model from scratch with the words of --vocabulary: give both, "
+                "or neither to go on from --model"
+            )
+        if self.preset is None and self.positions is not None:
+            raise UserError("--positions is for a model from scratch: give --preset too")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
     """Where a run goes."""
 

@@ -33,11 +33,15 @@ class Batch:
     """(B, T) int64, 1 from the second text on; None when no item has a second text."""
     labels: Tensor | None
     """By the kind of label: class (B,) int64, classes (B, C) float32 of 0 and 1, value (B,)
-    float32, tokens (B, T) int64 with -100 where nothing is to be learnt, span (B, 2) int64."""
+    float32, tokens (B, T) int64 with -100 where nothing is to be learnt, span (B, 2) int64. With
+    ``positions``, (N,) int64, a token for each of them."""
     tokens: int
     """Tokens, padding not counted."""
     position_ids: Tensor | None = None
     """(B, T) int64, where several texts share a row; else None."""
+    positions: Tensor | None = None
+    """(N,) int64, where tokens are hidden, in the batch laid out as one row of B * T tokens; None
+    where none are."""
     next_sentence: Tensor | None = None
     """(B,) int64, 0 where the second text follows the first, 1 where it does not; None where that
     is not to be learnt."""
@@ -60,6 +64,7 @@ class Batch:
             labels=moved(self.labels),
             tokens=self.tokens,
             position_ids=moved(self.position_ids),
+            positions=moved(self.positions),
             next_sentence=moved(self.next_sentence),
         )
 

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice, tee
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from heedful import files
+from heedful.commands.corpus import check_documents, open_corpus
+from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.tasks import read_files
+from heedful.tasks.pretrain import sequences
 from heedful.training.progress import counted
 
 METRICS = "metrics.json"
@@ -33,7 +37,26 @@ def evaluate(
     run: Path, data: Sequence[Path], columns: ColumnSettings, predictor: Predictor
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``."""
-    records = counted(read_files(predictor.task, data, columns, labelled=True), "items evaluated")
-    scores = {"data": [str(path) for path in data], **score_records(predictor, records)}
+    task = predictor.task
+    if task.learns_from_corpus:
+        found = _score_corpus(predictor, data, columns)
+    else:
+        records = read_files(task, data, columns, labelled=True)
+        found = score_records(predictor, counted(records, "items evaluated"))
+    scores = {"data": [str(path) for path in data], **found}
     files.write_json(run / METRICS, scores)
     return scores
+
+
+def _score_corpus(
+    predictor: Predictor, data: Sequence[Path], columns: ColumnSettings
+) -> dict[str, Any]:
+    """Score a predictor on running text, tokenized into a file that is then deleted."""
+    if columns != ColumnSettings():
+        raise UserError("plain text has no columns: leave out their options")
+    goal, tokenizer = predictor.goal, predictor.tokenizer
+    check_documents(data, goal)
+    with TemporaryDirectory() as folder:
+        corpus = open_corpus(data, goal, tokenizer, Path(folder))
+        found = sequences(corpus, goal, tokenizer, max_length=predictor.max_length, seed=0, epoch=0)
+        return score_records(predictor, counted(found, "sequences evaluated"))

@@ -3,6 +3,7 @@
 from heedful.metrics.answers import AnswerScores
 from heedful.metrics.classification import ClassificationScores
 from heedful.metrics.entities import EntityScores
+from heedful.metrics.language import LanguageScores
 from heedful.metrics.pictures import save_confusion_picture
 from heedful.metrics.regression import RegressionScores
 from heedful.metrics.tables import confusion_table, scores_table
@@ -11,6 +12,7 @@ __all__ = [
     "AnswerScores",
     "ClassificationScores",
     "EntityScores",
+    "LanguageScores",
     "RegressionScores",
     "confusion_table",
     "save_confusion_picture",

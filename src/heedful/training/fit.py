@@ -23,7 +23,16 @@ from heedful.training.progress import training_bar
 
 # Settings that may differ when a run goes on: they do not change what is learnt.
 FREE_SETTINGS = frozenset(
-    {"max_minutes", "checkpoint_every", "keep_checkpoints", "tensorboard", "resume", "overwrite"}
+    {
+        "max_minutes",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "tensorboard",
+        "resume",
+        "overwrite",
+        "workers",
+        "corpus",
+    }
 )
 
 

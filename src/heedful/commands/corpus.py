@@ -1,0 +1,100 @@
+"""Plain text files to a tokenized corpus, which a later run on the same text finds again."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from heedful.batches import fingerprint
+from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
+from heedful.batches.documents import read_documents
+from heedful.errors import UserError
+from heedful.tasks.pretrain import Goal
+from heedful.tokens import BertTokenizer
+from heedful.training.progress import counted
+
+_SMALL = 2**23
+"""Bytes of text below which starting processes takes longer than tokenizing."""
+
+_LOOKED_AT = 2**20
+"""Tokens that are looked at to see whether the vocabulary fits the text."""
+
+
+def check_documents(paths: Sequence[Path], goal: Goal) -> None:
+    """Refuse files of which no sequences can be made, before anything is written.
+
+    Raises:
+        UserError: there is no text, or only one document to make pairs of.
+    """
+    found = len(list(islice(read_documents(paths, goal.documents), 2)))
+    if goal.pairs and found < 2:
+        raise UserError(
+            f"{', '.join(map(str, paths))}: only one document, and pairs of sentences need a "
+            "second one to draw from; say what ends a document with --documents blank-line, gap, "
+            "file or line, or give --objective mlm"
+        )
+
+
+def open_corpus(
+    paths: Sequence[Path],
+    goal: Goal,
+    tokenizer: BertTokenizer,
+    folder: Path,
+    *,
+    workers: int | None = None,
+) -> Corpus:
+    """Tokenize files into a folder, unless that has been done there before.
+
+    Args:
+        paths: plain text.
+        goal: how documents and sentences are told.
+        tokenizer: the model's tokenizer.
+        folder: where the corpus is kept, under a name that says what it was made of.
+        workers: processes; None takes one a core, and a single one for little text.
+
+    Raises:
+        UserError: a file is damaged, or the vocabulary knows nothing of its text.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{_name(paths, goal, tokenizer)}.arrow"
+    if not path.is_file():
+        if workers is None:
+            small = sum(path.stat().st_size for path in paths) < _SMALL
+            workers = 1 if small else os.cpu_count() or 1
+        documents = counted(read_documents(paths, goal.documents), "documents read")
+        write_corpus(
+            path, tokenize_documents(documents, tokenizer, goal.sentences, workers=workers)
+        )
+    corpus = Corpus(path)
+    if not _known(corpus, tokenizer):
+        names = ", ".join(map(str, paths))
+        raise UserError(f"{names}: the vocabulary knows no word of it; is it of another language?")
+    return corpus
+
+
+def _name(paths: Sequence[Path], goal: Goal, tokenizer: BertTokenizer) -> str:
+    """Return a name that differs where anything differs that decides what is in a corpus."""
+    parts = [
+        [print_.sha256 for print_ in fingerprint(paths)],
+        [goal.documents, goal.sentences],
+        [tokenizer.do_lower_case, tokenizer.strip_accents, tokenizer.tokenize_chinese_chars],
+        [sorted(tokenizer.never_split), tokenizer.all_special_tokens],
+        list(tokenizer.vocabulary.tokens),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _known(corpus: Corpus, tokenizer: BertTokenizer) -> bool:
+    """Tell whether any of the first tokens is one that the vocabulary has."""
+    seen = 0
+    for document in corpus:
+        if np.any(document.ids != tokenizer.unk_token_id):
+            return True
+        seen += len(document.ids)
+        if seen > _LOOKED_AT:
+            break
+    return False

@@ -1,0 +1,71 @@
+"""Scores of masked words and next sentences, batch by batch: torchmetrics adds up."""
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from heedful.errors import UserError
+
+
+class LanguageScores:
+    """Collects how well hidden tokens, and whether sentences follow, were predicted.
+
+    What is kept does not grow with the data.
+    """
+
+    def __init__(self) -> None:
+        import torch
+        from torchmetrics.aggregation import MeanMetric  # takes seconds to import
+
+        self._items = self._tokens = 0
+        self._loss, self._right, self._next = (
+            MeanMetric().set_dtype(torch.float64) for _ in range(3)
+        )
+        self._pairs = 0
+
+    def update(
+        self, losses: Tensor, right: Tensor, hidden: Tensor, next_right: Tensor | None = None
+    ) -> None:
+        """Count some sequences.
+
+        Args:
+            losses: sum of the losses of each one's hidden tokens, in nats. Shape (N,).
+            right: how many of them were predicted. Shape (N,).
+            hidden: how many there were. Shape (N,).
+            next_right: 1 where it was told whether the second text follows the first, 0 where it
+                was not; None for sequences of one text. Shape (N,).
+
+        Raises:
+            UserError: a loss is not a number.
+        """
+        if not losses.isfinite().all():
+            raise UserError("a loss is not a number; the model is damaged")
+        self._items += len(hidden)
+        self._tokens += int(hidden.sum())
+        weights = hidden.double()
+        self._loss.update(losses.double() / weights.clamp(min=1), weights)
+        self._right.update(right.double() / weights.clamp(min=1), weights)
+        if next_right is not None:
+            self._pairs += len(next_right)
+            self._next.update(next_right.double())
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores of everything counted, ready for JSON.
+
+        ``items``, ``masked_tokens``, ``masked_accuracy``, ``perplexity`` (the exponential of the
+        mean loss of a hidden token) and, for pairs, ``nsp_accuracy``.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+        if not self._tokens:
+            raise UserError("no items to score: the data is empty")
+        loss = float(self._loss.compute())
+        scores = {
+            "items": self._items,
+            "masked_tokens": self._tokens,
+            "masked_accuracy": float(self._right.compute()),
+            "perplexity": math.exp(min(loss, 700.0)),  # what a float can hold
+        }
+        return scores | ({"nsp_accuracy": float(self._next.compute())} if self._pairs else {})

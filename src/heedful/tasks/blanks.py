@@ -1,0 +1,266 @@
+"""What a pre-trained model answers: words for the masks of a text, or whether a text follows.
+
+Shapes: B texts of a batch, T their length, N masks, M the most of one text, K candidates,
+V vocabulary.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.batches import Example, Fitted, Record, features
+from heedful.batches.windows import fit_text
+from heedful.errors import UserError
+from heedful.tasks.task import Fit
+from heedful.tokens import BertTokenizer
+from heedful.tokens.wordpiece import PREFIX
+
+CANDIDATES = 100
+"""Candidates of each mask that are kept to choose from."""
+
+_MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A token for a mask."""
+
+    token: str
+    """As it stands in the vocabulary; ``##s`` goes on a word."""
+    score: float
+    """Its probability."""
+    text: str
+    """The text with this token for this mask, and the likeliest for every other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blank:
+    """A mask of a text, and what may stand behind it."""
+
+    start: int
+    """Where the mask stands in the text, in characters."""
+    end: int
+    candidates: tuple[Candidate, ...]
+    """The likeliest first; none where the mask is in a part of the text that was not read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filled:
+    """The answer for one text or pair."""
+
+    text: str | None
+    """The text with the likeliest token for every mask, each by itself; None for a pair."""
+    blanks: tuple[Blank, ...]
+    """Its masks, in order."""
+    next_sentence: float | None
+    """Probability that the second text follows the first; None for a single text."""
+    tokens_total: int
+    """Tokens of the text."""
+    tokens_used: int
+    """Tokens the model was given."""
+
+
+def encode(record: Record, tokenizer: BertTokenizer, fit: Fit, *, pairs: bool) -> Fitted[Example]:
+    """Encode a text with masks, or a pair of texts.
+
+    Args:
+        record: the text or pair.
+        tokenizer: the model's tokenizer.
+        fit: what each example must fit into.
+        pairs: whether the model learnt to tell what follows.
+
+    Raises:
+        UserError: a text has no mask, a pair has an empty text, or the model knows nothing of
+            pairs.
+    """
+    where = f"{record.source}, line {record.line}"
+    if record.text_pair is None:
+        return _encode_masks(record.text, where, tokenizer, fit)
+    if not pairs:
+        raise UserError(f"{where}: a pair, but this run learnt masked words alone (objective mlm)")
+    for name, text in (("first", record.text), ("second", record.text_pair)):
+        if not text.strip():
+            raise UserError(f"{where}: the {name} text of the pair is empty")
+    texts = [(record.text, record.text_pair)]
+    return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule))
+
+
+def _encode_masks(text: str, where: str, tokenizer: BertTokenizer, fit: Fit) -> Fitted[Example]:
+    pieces = tokenizer.pieces(text)
+    wrong = [found for found in _MASK_LIKE.findall(text) if found != tokenizer.mask_token]
+    if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
+        raise UserError(f"{where}: {wrong[0]!r} is no mask; write {tokenizer.mask_token}")
+    if tokenizer.mask_token_id not in pieces.ids:
+        raise UserError(
+            f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
+            "give a pair of texts to learn whether the second follows the first"
+        )
+    offsets = np.array(pieces.offsets, dtype=np.int32)  # (T, 2)
+    room = fit.max_length - tokenizer.num_special_tokens()
+    fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
+    outside = np.full((1, 2), -1, dtype=np.int32)
+    examples, places = [], []
+    for part in fitted.pieces:
+        ids, _ = tokenizer.build_inputs([pieces.ids[at] for at in part])
+        examples.append(Example(ids=np.array(ids, dtype=np.int32)))
+        places.append(np.concatenate([outside, offsets[list(part)], outside]))
+    return Fitted(
+        pieces=examples,
+        tokens_total=fitted.tokens_total,
+        tokens_used=fitted.tokens_used,
+        offsets=places,
+    )
+
+
+def candidates(
+    words: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size
+) -> Tensor:
+    """Return the likeliest tokens of each mask, and whether the second text follows.
+
+    Args:
+        words: logits of the masks' tokens. Shape (N, V).
+        follows: logits of what follows, if the model has them. Shape (B, 2).
+        positions: where the masks are, in the batch laid out as one row. Shape (N,).
+        shape: (B, T).
+
+    Returns:
+        Shape (B, 1 + M, 2, K). At [:, 0, 0, 0] the probability that the second text follows; of
+        each mask the token ids, then their probabilities.
+    """
+    best = words.float().softmax(-1).topk(min(CANDIDATES, words.shape[1]))  # each (N, K)
+    owner = positions // shape[1]  # (N,)
+    counts = torch.bincount(owner, minlength=shape[0])  # (B,)
+    firsts = counts.cumsum(0) - counts
+    slot = torch.arange(len(owner), device=owner.device) - firsts[owner] + 1
+    rows = best.values.new_zeros(shape[0], 1 + int(counts.max()), 2, best.values.shape[1])
+    rows[owner, slot] = torch.stack([best.indices.float(), best.values], dim=1)
+    if follows is not None:
+        rows[:, 0, 0, 0] = follows.float().softmax(-1)[:, 0]
+    return rows
+
+
+def decode(
+    record: Record,
+    fitted: Fitted[Example],
+    outputs: Sequence[Tensor],
+    top: int,
+    tokenizer: BertTokenizer,
+) -> Filled:
+    """Choose tokens for the masks of a text, or say whether a pair's second text follows.
+
+    Args:
+        record: the text or pair.
+        fitted: its examples.
+        outputs: rows of `candidates`, one for each example.
+        top: how many tokens to give for each mask.
+        tokenizer: the model's tokenizer.
+
+    Raises:
+        UserError: more are wanted than are kept.
+    """
+    if top > CANDIDATES:
+        raise UserError(f"--top {top}: at most {CANDIDATES} candidates are given for a mask")
+    if record.text_pair is not None:
+        follows = float(torch.stack([output[0, 0, 0] for output in outputs]).mean())
+        return Filled(
+            text=None,
+            blanks=(),
+            next_sentence=follows,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
+    spans, found = _masks(record.text, fitted, outputs, tokenizer)
+    choices = [_tokens(output, top, tokenizer) for output in found]
+    best = [rows[0][0] if rows else tokenizer.mask_token for rows in choices]
+    blanks = [
+        Blank(
+            start=start,
+            end=end,
+            candidates=tuple(
+                Candidate(
+                    token=token,
+                    score=score,
+                    text=_fill(record.text, spans, [*best[:number], token, *best[number + 1 :]]),
+                )
+                for token, score in rows
+            ),
+        )
+        for number, ((start, end), rows) in enumerate(zip(spans, choices, strict=True))
+    ]
+    return Filled(
+        text=_fill(record.text, spans, best),
+        blanks=tuple(blanks),
+        next_sentence=None,
+        tokens_total=fitted.tokens_total,
+        tokens_used=fitted.tokens_used,
+    )
+
+
+def _masks(
+    text: str, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: BertTokenizer
+) -> tuple[list[tuple[int, int]], list[Tensor | None]]:
+    """Return where each mask is, and its candidates where it has the most text around it."""
+    best: dict[tuple[int, int], tuple[int, Tensor]] = {}
+    for example, offsets, output in zip(fitted.pieces, fitted.offsets, outputs, strict=True):
+        masks = np.flatnonzero(example.ids == tokenizer.mask_token_id).tolist()
+        for slot, place in enumerate(masks, start=1):
+            around = min(place, len(example.ids) - 1 - place)
+            start, end = offsets[place].tolist()
+            if around > best.get((start, end), (-1,))[0]:
+                best[start, end] = around, output[slot]
+    pieces = tokenizer.pieces(text)
+    spans = [
+        span
+        for at, span in zip(pieces.ids, pieces.offsets, strict=True)
+        if at == tokenizer.mask_token_id
+    ]
+    return spans, [best[span][1] if span in best else None for span in spans]
+
+
+def _tokens(output: Tensor | None, top: int, tokenizer: BertTokenizer) -> list[tuple[str, float]]:
+    """Return the likeliest tokens, special ones left out, and their probabilities."""
+    if output is None:
+        return []
+    special = set(tokenizer.all_special_ids)
+    rows = [
+        (tokenizer.vocabulary.tokens[int(at)], score)
+        for at, score in zip(*output.tolist(), strict=True)
+        if int(at) < len(tokenizer) and int(at) not in special
+    ]
+    return rows[:top]
+
+
+def _fill(text: str, spans: Sequence[tuple[int, int]], tokens: Sequence[str]) -> str:
+    """Put tokens in the place of masks; one that goes on a word stands close to it."""
+    for (start, end), token in reversed(list(zip(spans, tokens, strict=True))):
+        before = text[:start].rstrip() if token.startswith(PREFIX) else text[:start]
+        text = before + token.removeprefix(PREFIX) + text[end:]
+    return text
+
+
+def row(answer: Filled, everything: bool) -> dict[str, Any]:
+    """Return the filled text with each mask's candidates, or whether the second text follows."""
+    if answer.next_sentence is not None:
+        return {"next_sentence": round(answer.next_sentence, 6)}
+    masks = [
+        {
+            "start": blank.start,
+            "end": blank.end,
+            "candidates": [
+                {"token": one.token, "score": round(one.score, 6), "text": one.text}
+                for one in blank.candidates
+            ],
+        }
+        for blank in answer.blanks
+    ]
+    return {"text": answer.text, "masks": masks}
+
+
+def plain(answer: Filled) -> str:
+    """Return the filled text, or the probability that the second text follows."""
+    return answer.text if answer.text is not None else f"{answer.next_sentence:.6f}"
