@@ -115,10 +115,15 @@ def test_the_answer_that_most_gave_is_learnt(tokenizer: BertTokenizer) -> None:
         assert tokenizer.decode([int(example.ids[int(example.labels[0])])]) == "blue"
 
 
-def test_a_part_of_a_token_is_learnt_as_the_token(tokenizer: BertTokenizer) -> None:
-    (example,) = encoded(asked("a?", "the sky was blue", "ky wa"), tokenizer).pieces
+@pytest.mark.parametrize(
+    ("part", "tokens"), [("ky' wa", "sky'was"), ("sky", "sky"), ("blue", "blue"), ("e?", "blue?")]
+)
+def test_the_tokens_of_an_answer_are_those_it_stands_in(
+    tokenizer: BertTokenizer, part: str, tokens: str
+) -> None:
+    (example,) = encoded(asked("a?", "the 'sky' was blue?", part), tokenizer).pieces
     first, last = (int(place) for place in example.labels)
-    assert tokenizer.decode(example.ids[first : last + 1].tolist()) == "sky was"
+    assert tokenizer.decode(example.ids[first : last + 1].tolist()).replace(" ?", "?") == tokens
 
 
 def test_no_answer_is_the_first_token(tokenizer: BertTokenizer) -> None:

@@ -94,7 +94,9 @@ def _scores(window: ScoredWindow, max_tokens: int) -> NDArray[np.float64]:
     longest = min(max_tokens, max(size, 1))
     ends = np.full(size + longest, -np.inf)
     ends[:size] = window.end
-    return window.start[:, None] + np.lib.stride_tricks.sliding_window_view(ends, longest)[:size]
+    reachable = np.lib.stride_tricks.sliding_window_view(ends, longest)[:size]
+    scores: NDArray[np.float64] = window.start[:, None] + reachable
+    return scores
 
 
 def _least(scores: NDArray[np.float64], count: int) -> float:

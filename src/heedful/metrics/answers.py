@@ -79,8 +79,10 @@ def _compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
     """Return the exact match and the F1 of one answer; the empty one is right where none is."""
     from torchmetrics.functional.text import squad
 
-    truth = {"id": "", "answers": {"text": list(right) or [""]}}
-    scores = squad([{"id": "", "prediction_text": answer}], [truth])
+    scores = squad(
+        [{"id": "", "prediction_text": answer}],
+        [{"id": "", "answers": {"text": list(right) or [""]}}],
+    )
     return tuple(float(scores[key]) / 100 for key in KEYS)
 
 
