@@ -282,6 +282,12 @@ def test_impossible_sequences_are_mended(encoded: Callable[..., Any], tiny_model
     assert answer.entities == ()
 
 
+def test_a_damaged_model_is_told(encoded: Callable[..., Any], tiny_model: Path) -> None:
+    item = record("red")
+    with pytest.raises(heedful.UserError, match="the model is damaged"):
+        decoded(tiny_model, encoded(item), item, [[0.0] * 3, [float("nan")] * 3, [0.0] * 3])
+
+
 def test_an_entity_does_not_reach_over_what_was_left_out(
     encoded: Callable[..., Any], tiny_model: Path
 ) -> None:
@@ -319,6 +325,11 @@ GOOD = "Ann B-PER\nis O\n\n"
         ("a.conll", GOOD + "in\n", "line 4: 1 column, expected 2 as in line 1"),
         ("a.conll", GOOD + "in O O\n", "line 4: 3 columns, expected 2 as in line 1"),
         ("a.txt", GOOD + "in O\nRome I-LOC\n", "line 5: tag 'I-LOC' cannot follow 'O' in BIO"),
+        (
+            "a.csv",
+            "Ann,B-PER\n",
+            "a.csv: entities are read from CoNLL columns or JSON lines, not csv",
+        ),
         ("a.tsv", "Ann\tPER\n", "line 1: tag 'PER': must be O, or a prefix and a type"),
         ("a.conll", "", "a.conll: holds no sentences"),
         ("a.conll", "Ann O\nis O\n", "the training data has no entities: every word is tagged O"),
@@ -350,9 +361,10 @@ def test_what_cannot_be_learnt_from(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--format", "csv"], "--format csv: entities are read from conll columns or jsonl"),
+        (["--format", "csv"], "entities are read from CoNLL columns or JSON lines, not csv"),
         (["--text-pair", "other"], "leave out --text-pair and --label-separator"),
         (["--label-separator", ";"], "leave out --text-pair and --label-separator"),
+        (["--format", "jsonl"], "colours.conll, line 1, column 1: not JSON"),
         (["--label", "5"], "no column 5; columns are numbered 1 to 2"),
         (["--scheme", "IOB1"], "IOB1"),
         (["--metric", "accuracy"], "unknown --metric 'accuracy'"),

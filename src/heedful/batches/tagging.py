@@ -184,7 +184,7 @@ def likeliest_tags(
         (W,) numbers of the tags.
     """
     count, edge = probabilities.shape
-    best = probabilities.argmax(axis=1).astype(np.int64)  # (W,)
+    best: NDArray[np.int64] = probabilities.argmax(axis=1)  # (W,)
     path = np.concatenate([[edge], best, [edge]])
     if allowed[path[:-1], path[1:]].all():
         return best  # nothing is likelier than each word's likeliest

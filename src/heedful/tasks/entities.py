@@ -17,6 +17,7 @@ from heedful.batches.tagging import (
     parse_tag,
     transitions,
 )
+from heedful.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +82,9 @@ def tagging(
         tokens_total: see `Tagging`.
         tokens_used: see `Tagging`.
         windows: see `Tagging`.
+
+    Raises:
+        UserError: a probability is not a number.
     """
     tags: dict[Word, str] = {}
     entities: list[FoundEntity] = []
@@ -89,6 +93,8 @@ def tagging(
             continue
         run = list(group)
         rows = np.stack([values[word] for word in run])  # (W, L)
+        if not np.isfinite(rows).all():
+            raise UserError("a predicted probability is not a number; the model is damaged")
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
         sure = rows[np.arange(len(run)), best]
         named = [labels[number] for number in best]

@@ -35,7 +35,14 @@ from heedful.tasks.entities import Tagging, plain, row, tagging
 from heedful.tasks.task import Fit, Forward, Task
 from heedful.tokens import BertTokenizer
 
-_CONLL_ENDINGS = (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes")
+_FORMATS = {
+    **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes"), "conll"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **{".csv": "csv", ".parquet": "parquet"},
+}
+"""What an ending says. Without one of these a file with entities is CoNLL columns, and one without
+is what every task takes it for: lines of text, or a table."""
+
 _WINDOW_SHARE = 4
 """Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
 
@@ -82,19 +89,18 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
     default = ColumnSettings()
     text, label = columns.text, columns.label
     name = path.name.lower().removesuffix(".gz")
-    is_json = columns.format == "jsonl" or name.endswith((".jsonl", ".ndjson"))
-    if columns.format not in (None, "conll", "jsonl") and labelled:
-        raise UserError(f"--format {columns.format}: entities are read from conll columns or jsonl")
-    if labelled and is_json:
-        return read_spans(path, text=text, entities="entities" if label == default.label else label)
-    is_conll = columns.format == "conll" or name.endswith(_CONLL_ENDINGS)
-    if labelled or is_conll:
-        return read_conll(
-            path,
-            word=None if text == default.text else text,
-            tag=None if label == default.label else label,
-            labelled=labelled,
+    ending = name[name.rfind(".") :]
+    kind = columns.format or _FORMATS.get(ending) or ("conll" if labelled else None)
+    if kind == "conll":
+        word, tag = (
+            text if text != default.text else None,
+            label if label != default.label else None,
         )
+        return read_conll(path, word=word, tag=tag, labelled=labelled)
+    if labelled and kind == "jsonl":
+        return read_spans(path, text=text, entities="entities" if label == default.label else label)
+    if labelled:
+        raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
     records = read_records(
         [path], columns.columns(labelled=False), columns.format, allow_empty=True
     )
@@ -243,7 +249,7 @@ def count(batch: Batch, goal: Goal) -> float:
 # Answers.
 
 
-def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
     """Return the probability of each tag for each token. Shape (B, T, L)."""
     logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
     probabilities: Tensor = logits.float().softmax(-1)
