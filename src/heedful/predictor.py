@@ -120,7 +120,7 @@ class Predictor:
             chosen = [examples[place] for place in places]
             draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
             batch = self.task.batch_of(chosen, self.goal, self.tokenizer, draw).to(self.device)
-            rows = self.task.compute(self.model, batch, self.goal).cpu()
+            rows = self.task.compute(self.model, batch, self.goal, self.settings).cpu()
             for place, row in zip(places, rows, strict=True):
                 found[place] = row
         return iter(found)

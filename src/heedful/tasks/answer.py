@@ -243,7 +243,7 @@ def count(batch: Batch, goal: Goal) -> float:
 # Answers.
 
 
-def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
     """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
     return _scores(forward, batch).float()
 

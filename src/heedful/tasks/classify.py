@@ -229,7 +229,7 @@ def _weights(goal: Goal) -> Tensor | None:
     return None if goal.weights is None else torch.tensor(goal.weights, dtype=torch.float64)
 
 
-def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
     """Return the probability of each label: rows sum to 1, or each label stands for itself.
 
     Shape:

@@ -135,7 +135,7 @@ def count(batch: Batch, goal: Goal) -> float:
     return float(batch.items)
 
 
-def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
     """Return each example's number. Shape (B, 1)."""
     output: Tensor = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
     return output.float()

@@ -86,7 +86,7 @@ class Task:
     are added, one sum and one count each."""
     count: Callable[[Batch, Goal], float | Tensor]
     """That count, before anything is computed."""
-    compute: Callable[[Forward, Batch, Goal], Tensor]
+    compute: Callable[[Forward, Batch, Goal, PredictSettings], Tensor]
     """A batch to what ``decode`` wants of each example, in fp32. Shape (B, ...)."""
     decode: Callable[
         [Record, Fitted[Example], Sequence[Tensor], Goal, PredictSettings, BertTokenizer], Answer
