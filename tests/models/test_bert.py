@@ -198,3 +198,39 @@ def test_one_row_of_ids_serves_the_batch(config: BertConfig) -> None:
     ).pooler_output
     assert one.equal(rows)
     assert not one.equal(model(IDS, token_type_ids=types).pooler_output)
+
+
+def test_a_larger_vocabulary_keeps_the_words_that_were_there(config: BertConfig) -> None:
+    model = BertModel(config).eval()
+    before, old = model(IDS).pooler_output, model.get_input_embeddings().weight
+    new = model.resize_token_embeddings(70)
+    assert model.get_input_embeddings() is new
+    assert new.weight[:50].equal(old)
+    assert new.weight[50:].std().item() == pytest.approx(0.02, rel=0.2)
+    assert (model.config.vocab_size, config.vocab_size) == (70, 50)
+    assert model(IDS).pooler_output.equal(before)
+    model(IDS + 59)
+    smaller = model.double().requires_grad_(False).resize_token_embeddings(20)
+    assert smaller.weight.equal(old[:20].double())
+    assert not smaller.weight.requires_grad
+    assert smaller.padding_idx == 0
+    with pytest.raises(UserError, match="input_ids holds 60; the model knows 0 to 19"):
+        model(torch.full((1, 3), 60))
+
+
+def test_a_vocabulary_of_no_size_is_refused(config: BertConfig) -> None:
+    model = BertModel(config)
+    with pytest.raises(UserError, match="vocab_size is 0"):
+        model.resize_token_embeddings(0)
+    assert model.config == config
+    assert model.get_input_embeddings().num_embeddings == 50
+
+
+def test_other_word_embeddings_can_be_set(config: BertConfig) -> None:
+    model = BertModel(config)
+    embeddings = nn.Embedding(9, 24)
+    model.set_input_embeddings(embeddings)
+    assert model.get_input_embeddings() is embeddings
+    assert model.config.vocab_size == 9
+    with pytest.raises(UserError, match="the embeddings have width 23; the model has 24"):
+        model.set_input_embeddings(nn.Embedding(9, 23))

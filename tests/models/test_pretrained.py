@@ -278,3 +278,49 @@ def test_a_tokenizer_may_have_saved_first(config: BertConfig, tmp_path: Path) ->
     (tmp_path / "vocab.txt").write_text("[PAD]\n")
     BertModel(config).save_pretrained(tmp_path)
     assert BertModel.from_pretrained(tmp_path).config == config
+
+
+def test_an_encoder_becomes_a_decoder(
+    config: BertConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = BertModel(config).eval()
+    encoder.save_pretrained(tmp_path)
+    model = BertModel.from_pretrained(tmp_path, is_decoder=True, add_cross_attention=True)
+    assert "fresh weights, to be trained: encoder.layer.0.crossattention.self.query" in caplog.text
+    assert model.config.is_decoder
+    cross = model.encoder.layer[1].crossattention
+    assert 0.01 < cross.self.query.weight.std() < 0.03
+    assert cross.output.LayerNorm.weight.eq(1).all()
+    assert model(IDS[:, :1]).last_hidden_state.equal(encoder(IDS[:, :1]).last_hidden_state)
+    assert not model(IDS).last_hidden_state.equal(encoder(IDS).last_hidden_state)
+
+    model.save_pretrained(tmp_path / "decoder")
+    caplog.clear()
+    again = BertModel.from_pretrained(tmp_path / "decoder")
+    assert again.config == model.config
+    assert not caplog.records
+
+
+def test_absolute_positions_become_relative(
+    config: BertConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    BertModel(config).save_pretrained(tmp_path)
+    model = BertModel.from_pretrained(
+        tmp_path, position_embedding_type="relative_key", chunk_size_feed_forward=2
+    )
+    name = "encoder.layer.{}.attention.self.distance_embedding.weight"
+    assert f"fresh weights, to be trained: {name.format(0)}, {name.format(1)}" in caplog.text
+    assert model.config.chunk_size_feed_forward == 2
+    assert model(IDS).last_hidden_state.isfinite().all()
+
+
+@pytest.mark.parametrize("part", ["crossattention.self.query.weight", "crossattention.self.key"])
+def test_a_part_of_cross_attention_is_not_enough(
+    config: BertConfig, tmp_path: Path, part: str
+) -> None:
+    values = {**config.to_dict(), "is_decoder": True, "add_cross_attention": True}
+    BertModel(BertConfig.from_dict(values)).save_pretrained(tmp_path)
+    name = f"encoder.layer.1.{part}" + ("" if part.endswith("weight") else ".bias")
+    _change(tmp_path, {name: None})
+    with pytest.raises(UserError, match=f"weights are missing: {name}$"):
+        BertModel.from_pretrained(tmp_path)

@@ -200,6 +200,7 @@ class BertModel(nn.Module):
         pretrained.initialise(new, self.config.initializer_range)
         with torch.no_grad():
             new.weight[: old.num_embeddings] = old.weight[:size]
+        new.requires_grad_(old.weight.requires_grad)
         self.embeddings.word_embeddings = new
         return new
 
