@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 # command line's help needs no torch.
 _HOMES = {
     "BertConfig": "heedful.models",
+    "BertEncoderDecoder": "heedful.models",
     "BertForMaskedLM": "heedful.models",
     "BertForMultipleChoice": "heedful.models",
     "BertForNextSentencePrediction": "heedful.models",
@@ -21,6 +22,7 @@ _HOMES = {
     "BertTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
+    "Search": "heedful.decoding.search",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
@@ -33,8 +35,10 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from heedful.decoding.search import Search as Search
     from heedful.errors import UserError as UserError
     from heedful.models import BertConfig as BertConfig
+    from heedful.models import BertEncoderDecoder as BertEncoderDecoder
     from heedful.models import BertForMaskedLM as BertForMaskedLM
     from heedful.models import BertForMultipleChoice as BertForMultipleChoice
     from heedful.models import BertForNextSentencePrediction as BertForNextSentencePrediction

@@ -18,8 +18,8 @@ LEGS = {
     "batches": {*GROUND, "tokens"},
     "layers": set(GROUND),
     "losses": {*GROUND, "layers"},
-    "models": {*GROUND, "layers", "losses"},
     "decoding": set(GROUND),
+    "models": {*GROUND, "layers", "losses", "decoding"},
     "metrics": set(GROUND),
 }
 MEETING = (

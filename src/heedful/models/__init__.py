@@ -4,6 +4,7 @@ from torch import nn
 
 from heedful.models.bert import BertModel
 from heedful.models.config import BertConfig
+from heedful.models.encoder_decoder import ARCHITECTURE, BertEncoderDecoder, EncoderDecoderConfig
 from heedful.models.heads import (
     BertForMaskedLM,
     BertForMultipleChoice,
@@ -16,6 +17,7 @@ from heedful.models.heads import (
 )
 from heedful.models.outputs import (
     BertModelOutput,
+    EncoderDecoderOutput,
     LanguageModelOutput,
     PreTrainingOutput,
     QuestionAnsweringOutput,
@@ -24,7 +26,7 @@ from heedful.models.outputs import (
 )
 from heedful.models.pretrained import num_parameters
 
-MODELS: dict[str, tuple[type[BertConfig], type[nn.Module]]] = {
+MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig], type[nn.Module]]] = {
     "BertModel": (BertConfig, BertModel),
     "BertForMaskedLM": (BertConfig, BertForMaskedLM),
     "BertForMultipleChoice": (BertConfig, BertForMultipleChoice),
@@ -34,12 +36,14 @@ MODELS: dict[str, tuple[type[BertConfig], type[nn.Module]]] = {
     "BertForSequenceClassification": (BertConfig, BertForSequenceClassification),
     "BertForTokenClassification": (BertConfig, BertForTokenClassification),
     "BertLMHeadModel": (BertConfig, BertLMHeadModel),
+    ARCHITECTURE: (EncoderDecoderConfig, BertEncoderDecoder),
 }
 """The name that ``architectures`` has in a ``config.json``, to what reads the folder."""
 
 __all__ = [
     "MODELS",
     "BertConfig",
+    "BertEncoderDecoder",
     "BertForMaskedLM",
     "BertForMultipleChoice",
     "BertForNextSentencePrediction",
@@ -50,6 +54,8 @@ __all__ = [
     "BertLMHeadModel",
     "BertModel",
     "BertModelOutput",
+    "EncoderDecoderConfig",
+    "EncoderDecoderOutput",
     "LanguageModelOutput",
     "PreTrainingOutput",
     "QuestionAnsweringOutput",

@@ -150,3 +150,30 @@ class PreTrainingOutput(Output):
     positions: Tensor | None = None
     """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
     (N,), int64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderOutput(Output):
+    """What ``BertEncoderDecoder`` returns; S is the decoder's length, V and N as above."""
+
+    loss: Tensor | None = None
+    """The mean over the labels, if labels were given. Shape ()."""
+    logits: Tensor
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
+    shape (N, V)."""
+    past_key_values: Cache | None = None
+    """What a later call of the decoder can go on from, if asked for."""
+    decoder_hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    decoder_attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    cross_attentions: tuple[Tensor, ...] | None = None
+    """Those of each block's cross-attention. Each of shape (B, H, S, E)."""
+    encoder_last_hidden_state: Tensor
+    """Shape (B, E, D) with the encoder's width."""
+    encoder_hidden_states: tuple[Tensor, ...] | None = None
+    """The encoder's embeddings and the output of each of its blocks, if asked for."""
+    encoder_attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each of its blocks, if asked for. Each of shape (B, H, E, E)."""
+    positions: Tensor | None = None
+    """Where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape (N,)."""

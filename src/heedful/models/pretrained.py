@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,13 @@ BODY = (*ENCODER, *OPTIONAL, "pooler")
 """What is not a head."""
 
 Model = TypeVar("Model", bound=nn.Module)
+
+
+@runtime_checkable
+class _Config(Protocol):
+    """What a ``config.json`` is made from."""
+
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,7 +188,8 @@ def save_pretrained(
 
 
 def _write(model: nn.Module, folder: Path) -> None:
-    config = {"architectures": [type(model).__name__], **config_of(model).to_dict()}
+    assert isinstance(model.config, _Config)
+    config = {"architectures": [type(model).__name__], **model.config.to_dict()}
     files.write_json(folder / CONFIG, config)
     files.write_tensors(folder / WEIGHTS, model.state_dict())
 
@@ -203,7 +211,21 @@ def load_weights(
         UserError: an encoder weight or a part of a head is missing, the file has an encoder weight
             that the model has not, or a shape or a type is wrong.
     """
-    given = _plain_names(_read(folder, allow_pickle), folder)
+    return set_weights(model, read_weights(folder, allow_pickle), folder, fresh_head=fresh_head)
+
+
+def set_weights(
+    model: nn.Module, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+) -> LoadReport:
+    """Do the same with weights that were read.
+
+    Args:
+        model: see ``load_weights``.
+        tensors: the weights, under the names of a file.
+        folder: what an error calls the place that they come from.
+        fresh_head: see ``from_pretrained``.
+    """
+    given = _plain_names(tensors, folder)
     if fresh_head:
         given = {name: tensor for name, tensor in given.items() if _part(name) in BODY}
     parameters = {_plain_name(name): value for name, value in model.named_parameters()}
@@ -277,7 +299,12 @@ def _plain_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tenso
     return plain
 
 
-def _read(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    """Read the weights of a folder, whatever they are in.
+
+    Raises:
+        UserError: there are none, one is missing, or they are a pickle and that is not allowed.
+    """
     if (folder / WEIGHTS).is_file():
         return files.read_tensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
+from heedful.decoding.search import Hypothesis, Search
 from heedful.layers.cache import Cache
-from heedful.models import pretrained
+from heedful.models import generation, pretrained
 from heedful.models.bert import BertModel
 from heedful.models.config import BertConfig
 from heedful.models.heads import body, word_scores
@@ -192,6 +193,18 @@ class BertLMHeadModel(nn.Module):
             cross_attentions=encoded.cross_attentions,
             positions=positions,
         )
+
+    def generate(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, search: Search
+    ) -> list[list[Hypothesis]]:
+        """Continue each prompt; see ``generation.generate``.
+
+        Args:
+            input_ids: the prompts. Shape (B, S), S at least 1.
+            attention_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
+            search: how to look.
+        """
+        return generation.generate(self, self.config, input_ids, attention_mask, search)
 
 
 class BertForPreTraining(nn.Module):

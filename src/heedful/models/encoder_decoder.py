@@ -1,0 +1,327 @@
+"""A BERT that reads and a BERT that writes, from text to text (Rothe et al. 2020).
+
+The folder is the reference's: the configurations of both inside one, and the weights of the two
+under the prefixes ``encoder.`` and ``decoder.``.
+
+Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabulary.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from heedful import losses, sources
+from heedful.decoding.search import Hypothesis, Search
+from heedful.errors import UserError
+from heedful.files import read_json
+from heedful.layers.cache import Cache
+from heedful.models import generation, pretrained
+from heedful.models.bert import BertModel
+from heedful.models.config import IGNORED, BertConfig
+from heedful.models.heads import BertLMHeadModel
+from heedful.models.heads.word_scores import labelled
+from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
+
+logger = logging.getLogger(__name__)
+
+ARCHITECTURE = "EncoderDecoderModel"
+"""The reference's name for it."""
+
+_FIXED = {"model_type": "encoder-decoder", "is_encoder_decoder": True, "tie_encoder_decoder": False}
+# What such folders also hold: sizes that stand in the two parts, and what only the parts decide.
+_IGNORED = {*IGNORED, "vocab_size", "pad_token_id", "tie_word_embeddings"} - set(_FIXED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderDecoderConfig:
+    """What an encoder and a decoder are made of."""
+
+    encoder: BertConfig
+    """Of what reads."""
+    decoder: BertConfig
+    """Of what writes."""
+    decoder_start_token_id: int | None = None
+    """The token that a text to write starts after, which is not part of it."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of such a folder.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        values = read_json(path)
+        for key, right in _FIXED.items():
+            if values.get(key, right) != right:
+                raise UserError(f"{path}: {key} is {values[key]!r}; only {right!r} is supported")
+        known = {"encoder", "decoder", "decoder_start_token_id"}
+        if odd := sorted(values.keys() - known - _FIXED.keys() - _IGNORED):
+            raise UserError(f"{path}: unknown key {odd[0]!r}")
+        if not all(isinstance(values.get(part), dict) for part in ("encoder", "decoder")):
+            raise UserError(f"{path}: expected the configurations 'encoder' and 'decoder' in it")
+        return cls(
+            encoder=BertConfig.from_dict(values["encoder"], where=f"{path}: encoder"),
+            decoder=BertConfig.from_dict(values["decoder"], where=f"{path}: decoder"),
+            decoder_start_token_id=values.get("decoder_start_token_id"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        return {
+            "architectures": [ARCHITECTURE],
+            **_FIXED,
+            "encoder": self.encoder.to_dict(),
+            "decoder": self.decoder.to_dict(),
+            "decoder_start_token_id": self.decoder_start_token_id,
+            "pad_token_id": self.decoder.pad_token_id,
+        }
+
+
+class BertEncoderDecoder(nn.Module):
+    """An encoder, and a decoder that attends to it.
+
+    Args:
+        encoder: what reads.
+        decoder: what writes; its configuration has ``is_decoder`` and ``add_cross_attention``.
+        decoder_start_token_id: the token that a text to write starts after, such as ``[CLS]``.
+
+    Raises:
+        UserError: the encoder is a decoder, or the decoder cannot attend to an encoder.
+    """
+
+    def __init__(
+        self,
+        encoder: BertModel,
+        decoder: BertLMHeadModel,
+        *,
+        decoder_start_token_id: int | None = None,
+    ) -> None:
+        super().__init__()
+        if encoder.config.is_decoder:
+            raise UserError("the encoder's config has is_decoder; it must read both ways")
+        if not decoder.config.add_cross_attention:
+            raise UserError("the decoder's config needs is_decoder and add_cross_attention")
+        self.encoder = encoder
+        self.decoder = decoder
+        self.decoder_start_token_id = decoder_start_token_id
+        widths = (encoder.config.hidden_size, decoder.config.hidden_size)
+        self.enc_to_dec_proj = None if widths[0] == widths[1] else nn.Linear(*widths)
+        if self.enc_to_dec_proj is not None:
+            pretrained.initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
+
+    save_pretrained = pretrained.save_pretrained
+
+    @property
+    def config(self) -> EncoderDecoderConfig:
+        """The configurations of the two as they are now."""
+        return EncoderDecoderConfig(
+            encoder=self.encoder.config,
+            decoder=self.decoder.config,
+            decoder_start_token_id=self.decoder_start_token_id,
+        )
+
+    @classmethod
+    def from_encoder_decoder_pretrained(
+        cls,
+        encoder: str | os.PathLike[str],
+        decoder: str | os.PathLike[str],
+        *,
+        decoder_start_token_id: int | None = None,
+    ) -> Self:
+        """Start both parts from a BERT each; the decoder's cross-attention starts fresh.
+
+        Args:
+            encoder: see ``heedful.sources.resolve``.
+            decoder: the same; may be the same.
+            decoder_start_token_id: see the class.
+
+        Raises:
+            UserError: see ``BertModel.from_pretrained``.
+        """
+        reader = BertModel.from_pretrained(encoder, is_decoder=False, add_cross_attention=False)
+        writer = BertLMHeadModel.from_pretrained(decoder, is_decoder=True, add_cross_attention=True)
+        return cls(reader, writer, decoder_start_token_id=decoder_start_token_id).eval()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+    ) -> Self:
+        """Read a model in evaluation mode, with float32 weights.
+
+        Args:
+            name: see ``heedful.sources.resolve``.
+            revision: commit, tag or branch of a hub name.
+            allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+
+        Raises:
+            UserError: there is no such model, its configuration is not supported, or its weights
+                do not fit it.
+        """
+        folder = sources.resolve(name, revision)
+        config = EncoderDecoderConfig.read(folder / pretrained.CONFIG)
+        given: dict[str, dict[str, Tensor]] = {"encoder": {}, "decoder": {}, "enc_to_dec_proj": {}}
+        for full_name, tensor in pretrained.read_weights(folder, allow_pickle).items():
+            part, _, rest = full_name.partition(".")
+            if part not in given:
+                raise UserError(f"{folder}: {full_name} is of no part: {', '.join(given)}")
+            given[part][rest] = tensor
+        with torch.device("meta"):  # no time or memory for weights that are read next
+            model = cls(
+                BertModel(config.encoder),
+                BertLMHeadModel(config.decoder),
+                decoder_start_token_id=config.decoder_start_token_id,
+            )
+        model = model.to_empty(device="cpu")
+        parts: tuple[tuple[str, nn.Module], ...]
+        parts = (("encoder", model.encoder), ("decoder", model.decoder))
+        for part, module in parts:
+            report = pretrained.set_weights(module, given[part], folder / part)
+            if report.fresh:
+                fresh = ", ".join(report.fresh)
+                logger.warning("%s: fresh weights of the %s: %s", name, part, fresh)
+        if model.enc_to_dec_proj is not None:
+            shapes = {name: value.shape for name, value in given["enc_to_dec_proj"].items()}
+            right = {name: value.shape for name, value in model.enc_to_dec_proj.named_parameters()}
+            if shapes != right:
+                raise UserError(f"{folder}: enc_to_dec_proj holds {shapes}; expected {right}")
+            model.enc_to_dec_proj.load_state_dict(given["enc_to_dec_proj"])
+        return model.eval()
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        inputs_embeds: Tensor | None = None,
+        encoder_outputs: BertModelOutput | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool = False,
+        labels: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> EncoderDecoderOutput:
+        """Score what follows every token of the decoder, or with labels what has a label.
+
+        Args:
+            input_ids: the text to read. Shape (B, E).
+            attention_mask: of it, for the encoder and the decoder's cross-attention. Shape (B, E).
+            token_type_ids: of it. Shape (B, E).
+            inputs_embeds: in the place of ``input_ids``. Shape (B, E, D).
+            encoder_outputs: what the encoder returned before, in the place of all but the mask.
+            decoder_input_ids: the text to write, as far as it is known. Shape (B, S).
+            decoder_attention_mask: of it. Shape (B, S).
+            decoder_inputs_embeds: in the place of ``decoder_input_ids``. Shape (B, S, D).
+            past_key_values: what an earlier call returned: the decoder goes on from there.
+            use_cache: whether to return ``past_key_values``.
+            labels: the text to write, -100 for what is not scored. Shape (B, S). Without
+                ``decoder_input_ids`` these are its tokens, after ``decoder_start_token_id``.
+            output_attentions: whether to return the attention weights.
+            output_hidden_states: whether to return what comes out of the embeddings and blocks.
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value.
+        """
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids,
+                attention_mask,
+                token_type_ids,
+                inputs_embeds=inputs_embeds,
+                output_attentions=output_attentions,
+                output_hidden_states=output_hidden_states,
+            )
+        if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids = self._shift(labels)
+            if decoder_attention_mask is None:
+                decoder_attention_mask = decoder_input_ids != self.decoder.config.pad_token_id
+        words = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+        positions = None
+        if labels is not None and words is not None:
+            shape = tuple(words.shape[:2])
+            positions = labelled(labels, None, shape, self.decoder.config.vocab_size)
+        decoded = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            inputs_embeds=decoder_inputs_embeds,
+            encoder_hidden_states=self._bridge(encoder_outputs),
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            positions=positions,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        loss = None
+        if labels is not None:
+            total, count = losses.cross_entropy(decoded.logits, labels.flatten()[positions])
+            loss = total / count
+        return EncoderDecoderOutput(
+            loss=loss,
+            logits=decoded.logits,
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+            positions=positions,
+        )
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        search: Search,
+    ) -> list[list[Hypothesis]]:
+        """Write a text for each text that is read; see ``decoding.search``.
+
+        Args:
+            input_ids: the texts to read. Shape (B, E).
+            attention_mask: shape (B, E).
+            token_type_ids: shape (B, E).
+            search: how to look.
+        """
+        hidden = self._bridge(self.encoder(input_ids, attention_mask, token_type_ids))
+        encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
+        start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
+        return generation.generate(
+            self.decoder, self.decoder.config, start, None, search, encoded=encoded
+        )
+
+    def _bridge(self, encoded: BertModelOutput) -> Tensor:
+        """Return what the decoder attends to, in its width. Shape (B, E, D)."""
+        hidden = encoded.last_hidden_state
+        return hidden if self.enc_to_dec_proj is None else self.enc_to_dec_proj(hidden)
+
+    def _start(self) -> int:
+        if self.decoder_start_token_id is None:
+            raise UserError("decoder_start_token_id is not set; give the id of [CLS]")
+        return self.decoder_start_token_id
+
+    def _shift(self, labels: Tensor) -> Tensor:
+        """Return the tokens before each label, padding in the place of what has none."""
+        pad = self.decoder.config.pad_token_id
+        if pad is None:
+            raise UserError("the decoder's config has no pad_token_id to stand for missing labels")
+        if labels.ndim != 2:
+            raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")
+        start = torch.full_like(labels[:, :1], self._start())
+        before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, pad)
+        return torch.cat([start, before], 1)

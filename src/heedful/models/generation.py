@@ -1,0 +1,137 @@
+"""Texts from a decoder: what a search keeps of each hypothesis, and how a decoder scores the next.
+
+Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D model width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.search import Hypothesis, Search, search
+from heedful.errors import UserError
+from heedful.layers.cache import Cache
+from heedful.models.config import BertConfig
+from heedful.models.outputs import LanguageModelOutput
+
+Decoder = Callable[..., LanguageModelOutput]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoded:
+    """What a decoder attends to."""
+
+    hidden: Tensor
+    """Shape (N, E, D)."""
+    mask: Tensor | None
+    """Shape (N, E), or None where all of it is there."""
+
+    def select(self, rows: Tensor) -> "Encoded":
+        """Return some rows, shape (M,), in that order."""
+        mask = None if self.mask is None else self.mask.index_select(0, rows)
+        return Encoded(hidden=self.hidden.index_select(0, rows), mask=mask)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decoded:
+    """What is kept of each hypothesis."""
+
+    cache: Cache | None
+    """Of the tokens so far; None before the first."""
+    encoded: Encoded | None
+
+    def select(self, rows: Tensor) -> "Decoded":
+        """Return some rows, shape (M,), in that order."""
+        return Decoded(
+            cache=None if self.cache is None else self.cache.select(rows),
+            encoded=None if self.encoded is None else self.encoded.select(rows),
+        )
+
+
+@torch.inference_mode()
+def generate(
+    decoder: Decoder,
+    config: BertConfig,
+    prompts: Tensor,
+    prompt_mask: Tensor | None,
+    options: Search,
+    encoded: Encoded | None = None,
+) -> list[list[Hypothesis]]:
+    """Continue each prompt.
+
+    Prompts of one length are continued together, so that no padding stands before what is new:
+    relative positions count it, and a text would depend on its neighbours.
+
+    Args:
+        decoder: called like ``BertLMHeadModel``.
+        config: of the decoder.
+        prompts: token ids. Shape (B, S).
+        prompt_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
+        options: how to look.
+        encoded: what the decoder attends to, besides; shapes (B, E, D) and (B, E).
+
+    Returns:
+        For each item its hypotheses; see ``decoding.search``.
+
+    Raises:
+        UserError: the model is no decoder, a prompt is empty or padded before its end, or there are
+            too few positions.
+    """
+    if not config.is_decoder:
+        raise UserError("is_decoder is false in this model's config; only a decoder generates")
+    lengths = _lengths(prompts, prompt_mask)
+    needed, most = int(lengths.max()) + options.max_new_tokens - 1, config.max_position_embeddings
+    if needed > most:
+        raise UserError(
+            f"a prompt of {int(lengths.max())} tokens and max_new_tokens {options.max_new_tokens} "
+            f"need {needed} positions; the model has {most}"
+        )
+
+    def step(tokens: Tensor, state: Decoded) -> tuple[Tensor, Decoded]:
+        output = _call(decoder, tokens[:, None], state)
+        logits = output.logits[:, -1]  # (N, V)
+        scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        return scores, Decoded(cache=output.past_key_values, encoded=state.encoded)
+
+    found: dict[int, list[Hypothesis]] = {}
+    for length in lengths.unique().tolist():
+        rows = (lengths == length).nonzero().squeeze(1)
+        state = Decoded(cache=None, encoded=None if encoded is None else encoded.select(rows))
+        if length > 1:  # all but the last token, which the first step scores
+            output = _call(decoder, prompts[rows, : length - 1], state)
+            state = Decoded(cache=output.past_key_values, encoded=state.encoded)
+        numbers = rows.tolist()
+        texts = search(step, state, prompts[rows, length - 1], options, numbers)
+        found |= dict(zip(numbers, texts, strict=True))
+    return [found[number] for number in range(len(prompts))]
+
+
+def _call(decoder: Decoder, ids: Tensor, state: Decoded) -> LanguageModelOutput:
+    encoded = state.encoded
+    return decoder(
+        ids,
+        past_key_values=state.cache,
+        # Read once: the cache then has its keys and values.
+        encoder_hidden_states=encoded.hidden if encoded and state.cache is None else None,
+        encoder_attention_mask=encoded.mask if encoded else None,
+        use_cache=True,
+    )
+
+
+def _lengths(prompts: Tensor, mask: Tensor | None) -> Tensor:
+    """Return how many tokens each prompt has. Shape (B,)."""
+    batch, length = prompts.shape
+    if mask is None:
+        return torch.full((batch,), length, device=prompts.device)
+    if mask.shape != prompts.shape:
+        raise UserError(
+            f"attention_mask has shape {tuple(mask.shape)}; it must be {(batch, length)}"
+        )
+    lengths = mask.bool().sum(1)
+    places = torch.arange(length, device=prompts.device)
+    wrong = (mask.bool() != (places < lengths[:, None])).any(1) | (lengths == 0)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise UserError(f"attention_mask: row {row} must be ones, then zeros, with at least a one")
+    return lengths

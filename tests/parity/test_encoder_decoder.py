@@ -1,0 +1,186 @@
+"""An encoder with a decoder equals the reference's: values, gradients, folders, what it writes."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.decoding.search import Search
+from heedful.files import read_tensors
+from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel
+
+B, E, S, V, START = 3, 6, 5, 50, 2
+SIZES: dict[str, Any] = {
+    "vocab_size": V,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 16,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+WRITES = {"is_decoder": True, "add_cross_attention": True}
+
+
+def _models(reference: ModuleType, width: int = 24) -> tuple[BertEncoderDecoder, Any]:
+    encoder, decoder = {**SIZES, "hidden_size": width}, {**SIZES, **WRITES}
+    theirs = reference.EncoderDecoderModel(
+        encoder=reference.BertModel(reference.BertConfig(**encoder, attn_implementation="eager")),
+        decoder=reference.BertLMHeadModel(
+            reference.BertConfig(**decoder, attn_implementation="eager")
+        ),
+    )
+    theirs.config.decoder_start_token_id = START
+    theirs.config.pad_token_id = 0
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    ours = BertEncoderDecoder(
+        BertModel(BertConfig(**encoder)),
+        BertLMHeadModel(BertConfig(**decoder)),
+        decoder_start_token_id=START,
+    )
+    names = {name for name, _ in theirs.named_parameters()}
+    ours.load_state_dict({name: x for name, x in theirs.state_dict().items() if name in names})
+    return ours.double().eval(), theirs.double().eval()
+
+
+def _batch() -> dict[str, Tensor]:
+    torch.manual_seed(1)
+    return {
+        "input_ids": torch.randint(V, (B, E)),
+        "attention_mask": (torch.arange(E) < torch.tensor([[6], [4], [1]])).long(),
+    }
+
+
+def _labels() -> Tensor:
+    labels = torch.randint(1, V, (B, S))
+    return labels.masked_fill(torch.arange(S) >= torch.tensor([[5], [3], [2]]), -100)
+
+
+def _close(found: Tensor, right: Tensor) -> None:
+    torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [24, 16])
+@pytest.mark.filterwarnings("ignore")  # the reference warns of itself
+def test_labels_alone(reference: ModuleType, width: int) -> None:
+    ours, theirs = _models(reference, width)
+    batch = _batch() | {"labels": _labels()}
+    output, expected = ours(**batch), theirs(**batch)
+    _close(output.loss, expected.loss)
+    _close(output.logits, expected.logits[batch["labels"] != -100])
+    _close(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
+    output.loss.backward()
+    expected.loss.backward()
+    found = dict(ours.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        assert (found[name].grad is None) == (parameter.grad is None), name
+        if parameter.grad is not None:
+            _close(found[name].grad, parameter.grad)  # type: ignore[arg-type]
+
+
+def test_everything_that_is_returned(reference: ModuleType) -> None:
+    ours, theirs = _models(reference)
+    batch = _batch() | {
+        "decoder_input_ids": torch.randint(V, (B, S)),
+        "decoder_attention_mask": (torch.arange(S) < torch.tensor([[5], [3], [2]])).long(),
+    }
+    options = {"output_attentions": True, "output_hidden_states": True, "use_cache": False}
+    output, expected = ours(**batch, **options), theirs(**batch, **options)
+    assert output.keys() == list(expected.keys())
+    for key, value in expected.items():
+        pairs = (
+            zip(output[key], value, strict=True)
+            if isinstance(value, tuple)
+            else [(output[key], value)]
+        )
+        for one, right in pairs:
+            _close(one, right)
+    again = ours(**batch, encoder_outputs=ours.encoder(**_batch()))
+    _close(again.logits, expected.logits)
+    start = ours(**_batch(), decoder_input_ids=batch["decoder_input_ids"][:, :2], use_cache=True)
+    rest = ours(
+        **_batch(),
+        decoder_input_ids=batch["decoder_input_ids"][:, 2:],
+        past_key_values=start.past_key_values,
+    )
+    _close(rest.logits[0], expected.logits[0, 2:])
+
+
+@pytest.mark.parametrize("width", [24, 16])
+def test_folders_both_ways(reference: ModuleType, tmp_path: Path, width: int) -> None:
+    ours, theirs = (model.float() for model in _models(reference, width))
+    ours.save_pretrained(tmp_path / "ours")
+    theirs.save_pretrained(tmp_path / "theirs")
+    written, given = (read_tensors(tmp_path / x / "model.safetensors") for x in ("ours", "theirs"))
+    assert written.keys() == given.keys()
+    assert all(written[name].equal(tensor) for name, tensor in given.items())
+    batch = _batch() | {"decoder_input_ids": torch.randint(V, (B, S))}
+    again = BertEncoderDecoder.from_pretrained(tmp_path / "theirs")
+    assert again.config == ours.config
+    assert again(**batch).logits.equal(ours(**batch).logits)
+    read = reference.EncoderDecoderModel.from_pretrained(tmp_path / "ours").eval()
+    assert read.config.decoder_start_token_id == START
+    torch.testing.assert_close(read(**batch).logits, theirs(**batch).logits)
+
+
+def test_a_warm_start(
+    reference: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = reference.BertForMaskedLM(reference.BertConfig(**SIZES)).eval()
+    theirs.save_pretrained(tmp_path)
+    ours = BertEncoderDecoder.from_encoder_decoder_pretrained(
+        tmp_path, tmp_path, decoder_start_token_id=START
+    )
+    assert "crossattention" in caplog.text
+    assert "cls." not in caplog.text
+    ids = _batch()["input_ids"]
+    expected = theirs.bert(ids).last_hidden_state
+    torch.testing.assert_close(ours.encoder(ids).last_hidden_state, expected)
+    assert ours.config.decoder.is_decoder
+    assert ours.config.decoder.add_cross_attention
+    found = ours.decoder.state_dict()
+    for name, tensor in theirs.state_dict().items():
+        if "decoder." not in name:
+            assert found[name].equal(tensor), name
+    fresh = found["bert.encoder.layer.0.crossattention.self.query.weight"]
+    assert 0.01 < fresh.std() < 0.03
+
+
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_what_is_written(reference: ModuleType, num_beams: int, length_penalty: float) -> None:
+    ours, theirs = _models(reference)
+    options = {"num_beams": num_beams, "num_return_sequences": num_beams, "max_new_tokens": 7}
+    end = 9
+    with torch.no_grad():  # so that texts end
+        ours.decoder.cls["predictions"].bias[end] += 1.0
+        theirs.decoder.cls.predictions.bias[end] += 1.0
+    given: dict[str, Any] = {}
+    if num_beams > 1:
+        given = {"length_penalty": length_penalty, "early_stopping": True}
+    expected = theirs.generate(
+        **_batch(),
+        **options,
+        **given,
+        decoder_start_token_id=START,
+        eos_token_id=end,
+        pad_token_id=0,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    search = Search(eos_token_id=end, length_penalty=length_penalty, **options)
+    found = [text for texts in ours.generate(**_batch(), search=search) for text in texts]
+    for text, row in zip(found, expected.sequences.tolist(), strict=True):
+        right = row[1 : row.index(end)] if end in row else row[1:]  # what follows is padding
+        assert list(text.tokens) == right
+        assert text.ended == (end in row)
+    if num_beams > 1:
+        scores = torch.tensor([text.score for text in found], dtype=torch.float64)
+        torch.testing.assert_close(scores, expected.sequences_scores.double(), rtol=1e-5, atol=1e-5)
