@@ -147,7 +147,7 @@ def test_a_question_may_take_half_of_the_room(tokenizer: BertTokenizer) -> None:
     assert len(encoded(asked(" ".join(words * 3), "a"), tokenizer, max_length=40).pieces) == 1
     with pytest.raises(
         UserError,
-        match=r"^here: the question has 12 tokens, and of a maximum length of 24 it may take 11$",
+        match=r"^here: the question has 12 tokens; of --max-length 24 it may take 11: shorten it, ",
     ):
         encoded(asked("sky " * 12, LONG), tokenizer, max_length=24)
 

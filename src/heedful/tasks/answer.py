@@ -126,8 +126,8 @@ def encode(
         limit = room - len(question)
         if len(offsets) > limit < room // 2:
             raise UserError(
-                f"{record.where}: the question has {len(question)} tokens, and of a maximum length "
-                f"of {fit.max_length} it may take {room - room // 2}"
+                f"{record.where}: the question has {len(question)} tokens; of --max-length "
+                f"{fit.max_length} it may take {room - room // 2}: shorten it, or read more at once"
             )
         answer = _answer_tokens(record, offsets) if labelled else None
         starts = _starts(len(offsets), limit, goal) if fit.rule == "window" else [0]
