@@ -106,7 +106,7 @@ def test_two_entities_in_one_word() -> None:
 
 def test_first_inside() -> None:
     inner = [(0, 1), (1, 2), (2, 3), (6, 9)]
-    assert first_inside([(0, 3), (4, 5), (6, 9)], inner) == {(0, 3): (0, 1), (6, 9): (6, 9)}
+    assert first_inside([(0, 3), (4, 6), (6, 9)], inner) == {(0, 3): (0, 1), (6, 9): (6, 9)}
     assert first_inside([(0, 3)], []) == {}
 
 
