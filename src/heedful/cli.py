@@ -21,6 +21,7 @@ from heedful.settings import (
     ClassifySettings,
     ColumnSettings,
     DataSettings,
+    GenerateSettings,
     PredictSettings,
     PretrainSettings,
     RegressSettings,
@@ -146,8 +147,8 @@ def train_pretrain(
 
     From scratch, or on from another model to make it know your field:
 
-        heedful train pretrain --train books/*.txt --preset mini --vocabulary words --out runs/mini \
-            --documents file --learning-rate 1e-3
+        heedful train pretrain --train books/*.txt --documents file --preset mini \\
+            --vocabulary words --learning-rate 1e-3 --out runs/mini
 
         heedful train pretrain --train reports.txt --model minilm --objective mlm --out runs/field
 
@@ -159,6 +160,21 @@ def train_pretrain(
         data, own, training, place.out, resume=place.resume, overwrite=place.overwrite, say=_say
     )
     _report("pretrain", outcome, place.out)
+
+
+@train.command(name="generate")
+def train_generate(
+    *, data: Data, columns: Columns = COLUMNS, training: Training = TRAINING, place: Place
+) -> None:
+    """Write: go on with a text, or read a text and write another, such as a summary or a reply.
+
+    From a table with a text to read and one to write on each row; or from .txt files, to go on:
+
+        heedful train generate --train mails.csv --text question --label reply --out runs/replies
+
+        heedful train generate --train book.txt --out runs/writer
+    """
+    _train("generate", data, GenerateSettings(), columns, training, place)
 
 
 def _train(
@@ -279,6 +295,56 @@ def predict(
     for answer in predictor.answers(records):
         line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
         print(line, flush=not texts)
+
+
+@app.command
+def score(
+    run: Path,
+    *texts: str,
+    input: Path | None = None,
+    n_best: Path | None = None,
+    weight: float = 1.0,
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    all_scores: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Tell how likely texts are to a pre-trained run, or re-rank lists of hypotheses by that.
+
+    Each token is masked in turn, and the log probabilities of all are added up:
+
+        heedful score runs/mini "He sat on the chair." "He sat on the cheer."
+
+    A list to re-rank, from a speech recogniser or a translator, is one line of JSON:
+
+        {"hypotheses": [{"text": "a nice man", "score": -1.2}, {"text": "an ice man"}]}
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    texts
+        Texts to score; without any, --input, --n-best or standard input is read.
+    input
+        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+    n_best
+        A file of lists to re-rank, as JSON lines.
+    weight
+        How much the likelihood counts beside a hypothesis's own score.
+    all_scores
+        Give the log probability of every token.
+    """
+    from heedful.commands import predict, score
+
+    if n_best is not None and (texts or input is not None):
+        raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
+    predictor = _predictor(run, predicting)
+    if n_best is not None:
+        for line in score.rerank(predictor, n_best, weight=weight):
+            print(line)
+        return
+    records = predict.records_of(predictor.task, texts, input, columns)
+    for found in score.score_texts(predictor, (record.text for record in records)):
+        print(score.line_of(found, everything=all_scores), flush=not texts)
 
 
 @app.command

@@ -20,8 +20,8 @@ from heedful.tasks.task import Fit
 from heedful.tokens import BertTokenizer
 from heedful.tokens.wordpiece import PREFIX
 
-CANDIDATES = 100
-"""Candidates of each mask that are kept to choose from."""
+_SPARE = 8
+"""Candidates computed beyond those that are wanted: special tokens among them are left out."""
 
 _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
@@ -98,7 +98,7 @@ def _encode_masks(text: str, where: str, tokenizer: BertTokenizer, fit: Fit) -> 
     if tokenizer.mask_token_id not in pieces.ids:
         raise UserError(
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
-            "give a pair of texts to learn whether the second follows the first"
+            "give a pair of texts to be told whether the second follows the first"
         )
     offsets = np.array(pieces.offsets, dtype=np.int32)  # (T, 2)
     room = fit.max_length - tokenizer.num_special_tokens()
@@ -118,7 +118,7 @@ def _encode_masks(text: str, where: str, tokenizer: BertTokenizer, fit: Fit) -> 
 
 
 def candidates(
-    words: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size
+    words: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size, top: int
 ) -> Tensor:
     """Return the likeliest tokens of each mask, and whether the second text follows.
 
@@ -127,12 +127,13 @@ def candidates(
         follows: logits of what follows, if the model has them. Shape (B, 2).
         positions: where the masks are, in the batch laid out as one row. Shape (N,).
         shape: (B, T).
+        top: how many tokens are wanted for each mask.
 
     Returns:
         Shape (B, 1 + M, 2, K). At [:, 0, 0, 0] the probability that the second text follows; of
         each mask the token ids, then their probabilities.
     """
-    best = words.float().softmax(-1).topk(min(CANDIDATES, words.shape[1]))  # each (N, K)
+    best = words.float().softmax(-1).topk(min(top + _SPARE, words.shape[1]))  # each (N, K)
     owner = positions // shape[1]  # (N,)
     counts = torch.bincount(owner, minlength=shape[0])  # (B,)
     firsts = counts.cumsum(0) - counts
@@ -159,12 +160,7 @@ def decode(
         outputs: rows of `candidates`, one for each example.
         top: how many tokens to give for each mask.
         tokenizer: the model's tokenizer.
-
-    Raises:
-        UserError: more are wanted than are kept.
     """
-    if top > CANDIDATES:
-        raise UserError(f"--top {top}: at most {CANDIDATES} candidates are given for a mask")
     if record.text_pair is not None:
         follows = float(torch.stack([output[0, 0, 0] for output in outputs]).mean())
         return Filled(

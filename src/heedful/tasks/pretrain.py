@@ -240,7 +240,7 @@ def count(batch: Batch, goal: Goal) -> Tensor:
 # Answers and scores.
 
 
-def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
     """Score sequences, or give candidates for masks: shape (B, 4), or that of `blanks.candidates`.
 
     The four numbers are the sum of the losses, the tokens predicted, the tokens hidden, and whether
@@ -249,13 +249,14 @@ def compute(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
     words, follows = _scores_of(forward, batch)
     assert batch.positions is not None
     if batch.labels is None:
-        return blanks.candidates(words, follows, batch.positions, batch.input_ids.shape)
+        shape = batch.input_ids.shape
+        return blanks.candidates(words, follows, batch.positions, shape, settings.top)
     owner = batch.positions // batch.input_ids.shape[1]  # (N,)
     each = -words.float().log_softmax(-1).gather(1, batch.labels[:, None]).squeeze(1)  # (N,)
     right = (words.argmax(-1) == batch.labels).float()
     told = torch.stack([each, right, torch.ones_like(each)], dim=1)  # (N, 3)
     rows = told.new_zeros(batch.items, 4).index_add_(0, owner, F.pad(told, (0, 1)))
-    if follows is not None:
+    if follows is not None and batch.next_sentence is not None:
         rows[:, 3] = (follows.argmax(-1) == batch.next_sentence).float()
     return rows
 

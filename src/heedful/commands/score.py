@@ -1,0 +1,81 @@
+"""``heedful score``: texts in, how likely each of them is out; n-best lists in, re-ranked out."""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice, tee
+from pathlib import Path
+
+from heedful.batches.hypotheses import HypothesisList, read_hypotheses
+from heedful.errors import UserError
+from heedful.predictor import Predictor
+from heedful.tasks.likelihood import Likelihood, likelihoods
+from heedful.tasks.pretrain import TASK
+
+
+def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likelihood]:
+    """Compute how likely texts are to a run that was pre-trained.
+
+    Raises:
+        UserError: the run learnt something else, or a text is empty.
+    """
+    if predictor.task is not TASK:
+        raise UserError(
+            f"this run learnt to {predictor.task.name}; texts are scored by one of "
+            "heedful train pretrain"
+        )
+    return likelihoods(
+        texts,
+        predictor.model,
+        predictor.goal,
+        predictor.tokenizer,
+        max_length=predictor.max_length,
+        settings=predictor.settings,
+        device=predictor.device,
+    )
+
+
+def line_of(likelihood: Likelihood, *, everything: bool) -> str:
+    """Format how likely a text is as a JSON object."""
+    row: dict[str, object] = {
+        "log_likelihood": round(likelihood.total, 6),
+        "perplexity": round(likelihood.perplexity, 6),
+        "tokens": len(likelihood.tokens),
+    }
+    if everything:
+        values = [round(value, 6) for value in likelihood.log_probabilities]
+        row["log_probabilities"] = list(zip(likelihood.tokens, values, strict=True))
+    return json.dumps(row, ensure_ascii=False)
+
+
+def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
+    """Put the hypotheses of each list in order, the best first, and format it as a JSON object.
+
+    The order is that of ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4).
+
+    Args:
+        predictor: a run that was pre-trained.
+        path: JSON lines; see `heedful.batches.hypotheses`.
+        weight: how much the text's likelihood counts beside its own score.
+
+    Raises:
+        UserError: see `score_texts` and `read_hypotheses`.
+    """
+    lists, copies = tee(read_hypotheses(path))
+    texts = (hypothesis.text for item in copies for hypothesis in item.hypotheses)
+    scored = score_texts(predictor, texts)
+    for item in lists:
+        yield _ranked(item, list(islice(scored, len(item.hypotheses))), weight)
+
+
+def _ranked(item: HypothesisList, found: list[Likelihood], weight: float) -> str:
+    rows = [
+        {
+            "text": hypothesis.text,
+            "score": hypothesis.score,
+            "log_likelihood": round(likelihood.total, 6),
+            "total": round(hypothesis.score + weight * likelihood.total, 6),
+        }
+        for hypothesis, likelihood in zip(item.hypotheses, found, strict=True)
+    ]
+    rows.sort(key=lambda row: -float(row["total"]))
+    return json.dumps({**item.others, "hypotheses": rows}, ensure_ascii=False)
