@@ -106,10 +106,13 @@ def train_tag(
 ) -> None:
     """Find entities in texts, such as persons and places.
 
-    The file has a word and its tag on each line, and an empty line between sentences; or it is
-    .jsonl, a text and its entities on each line:
+    The file has a word and its tag on each line, and an empty line between sentences; --text and
+    --label are the numbers of their columns, by default the first and the last:
 
         heedful train tag --train train.conll --dev dev.conll --out runs/names
+
+    Or it is a .jsonl file with a text and its entities on each line, under these names unless
+    --text and --label say others:
 
         {"text": "Ann is in Rome", "entities": [{"start": 10, "end": 14, "label": "place"}]}
     """
