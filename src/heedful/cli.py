@@ -18,6 +18,7 @@ from heedful import __version__
 from heedful.errors import UserError
 from heedful.settings import (
     AnswerSettings,
+    ChooseSettings,
     ClassifySettings,
     ColumnSettings,
     DataSettings,
@@ -136,6 +137,21 @@ def train_answer(
         {"question": "Who?", "context": "It was Ann.", "answers": [{"text": "Ann", "start": 7}]}
     """
     _train("answer", data, own, COLUMNS, training, place)
+
+
+@train.command(name="choose")
+def train_choose(*, data: Data, training: Training = TRAINING, place: Place) -> None:
+    """Choose the one of several texts that answers a question, or goes on from a text.
+
+    The file is .jsonl, a question, its choices and the right one's number or text on each line:
+
+        heedful train choose --train questions.jsonl --out runs/quiz
+
+        {"question": "What is the sky?", "choices": ["blue", "a fish"], "answer": 0}
+
+    The layout of CommonsenseQA is read as well.
+    """
+    _train("choose", data, ChooseSettings(), COLUMNS, training, place)
 
 
 @train.command(name="pretrain")

@@ -19,7 +19,7 @@ from heedful.batches import Draw, Example, Fitted, Text, plan_pass
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.models import BertConfig
+from heedful.models import BertConfig, BertModel
 from heedful.settings import PredictSettings
 from heedful.tasks import Fit, task_named
 from heedful.tokens import BertTokenizer
@@ -48,7 +48,6 @@ class Predictor:
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
     ) -> None:
-        assert isinstance(model.config, BertConfig)
         self.task = task_named(record.task)
         self.goal = read_goal(self.task.goal, record.goal)
         self.device = choose_device(settings.device)
@@ -56,7 +55,9 @@ class Predictor:
         self.tokenizer = tokenizer
         self.record = record
         self.settings = settings
-        self.max_length = check_max_length(settings.max_length or record.max_length, model.config)
+        self.max_length = check_max_length(
+            settings.max_length or record.max_length, reading_config(model)
+        )
         self.model = inference_copy(model, self.precision.dtype, self.device)
 
     @classmethod
@@ -136,6 +137,11 @@ def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:
         return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
     except TypeError:
         raise UserError(f"heedful.json: its goal does not fit the task: {values}") from None
+
+
+def reading_config(model: nn.Module) -> BertConfig:
+    """Return the configuration of the BERT that reads; of two, the encoder's."""
+    return next(part for part in model.modules() if isinstance(part, BertModel)).config
 
 
 def check_max_length(max_length: int, config: BertConfig) -> int:

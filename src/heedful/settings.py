@@ -222,6 +222,11 @@ class AnswerSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChooseSettings:
+    """What choosing alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
     """What pre-training alone can be told."""
 
@@ -265,6 +270,11 @@ class PretrainSettings:
             )
         if self.preset is None and self.positions is not None:
             raise UserError("--positions is for a model from scratch: give --preset too")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerateSettings:
+    """What writing alone can be told: nothing so far."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -325,13 +335,36 @@ class PredictSettings:
     aggregation: Literal["first", "average", "max"] = "first"
     """What decides a word's tag: its first piece, the mean of its pieces, or the surest of them."""
 
+    beam: int = 4
+    """Texts kept while one is written; 1 takes the likeliest word each time."""
+    max_new_tokens: int = 64
+    """The most tokens of a text that is written, within the positions that the model has."""
+    length_penalty: float = 1.0
+    """Texts are ranked by their probability (0), by its mean over their tokens (1), or between."""
+    sample: bool = False
+    """Draw words by their probability instead of searching for the likeliest."""
+    temperature: float = 1.0
+    """Below 1 draws are safer, above 1 more varied."""
+    top_k: int = 0
+    """Draw among this many likeliest words; 0 for all."""
+    top_p: float = 1.0
+    """Draw among the fewest words that have this probability together."""
+    seed: int = 0
+    """Decides the draws."""
+
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
 
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
-        for name in ("batch_size", "batch_tokens", "top"):
+        for name in ("batch_size", "batch_tokens", "top", "beam", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")
+        in_range("length_penalty", self.length_penalty, -100, 100, what="from -100 to 100")
+        some = "a number above 0"
+        in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)
+        in_range("top_k", self.top_k, 0, math.inf, what="0 or a whole number above")
+        in_range("top_p", self.top_p, math.ulp(0.0), 1, what="above 0 and at most 1")
+        in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
         if self.no_answer_threshold is not None:
             in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")

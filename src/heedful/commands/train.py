@@ -29,9 +29,9 @@ from heedful.commands.evaluate import score_records
 from heedful.commands.prune import prune
 from heedful.doctor import versions
 from heedful.errors import unknown_name
-from heedful.models import BertConfig, BertModel
+from heedful.models import BertModel
 from heedful.models.pretrained import save_pretrained
-from heedful.predictor import Predictor, check_max_length
+from heedful.predictor import Predictor, check_max_length, reading_config
 from heedful.settings import (
     HEAD_RATE,
     ColumnSettings,
@@ -98,10 +98,8 @@ def train(
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
     model = task.build(goal, data).to(device)
-    assert isinstance(model.config, BertConfig)
-    max_length = check_max_length(
-        data.max_length or model.config.max_position_embeddings, model.config
-    )
+    config = reading_config(model)
+    max_length = check_max_length(data.max_length or config.max_position_embeddings, config)
     record = RunRecord(
         task=task.name,
         goal=plain_values(asdict(goal)),

@@ -7,13 +7,17 @@ from typing import Any
 from heedful.errors import UserError, unknown_name
 from heedful.settings import ColumnSettings
 from heedful.tasks.answer import TASK as ANSWER
+from heedful.tasks.choose import TASK as CHOOSE
 from heedful.tasks.classify import TASK as CLASSIFY
+from heedful.tasks.generate import TASK as GENERATE
 from heedful.tasks.pretrain import TASK as PRETRAIN
 from heedful.tasks.regress import TASK as REGRESS
 from heedful.tasks.tag import TASK as TAG
 from heedful.tasks.task import Fit, Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (CLASSIFY, REGRESS, TAG, ANSWER, PRETRAIN)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (CLASSIFY, REGRESS, TAG, ANSWER, CHOOSE, PRETRAIN, GENERATE)
+}
 """Every task, by the name that a run folder keeps."""
 
 

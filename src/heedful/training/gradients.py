@@ -115,9 +115,10 @@ class NarrowWeights:
         *inputs: Tensor | None,
         position_ids: Tensor | None = None,
         positions: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> object:
         """Call the model with the copies in the place of its parameters."""
-        named = {"position_ids": position_ids, "positions": positions}
+        named = {"position_ids": position_ids, "positions": positions, "labels": labels}
         given = {name: value for name, value in named.items() if value is not None}
         return functional_call(self._model, self._by_name, inputs, given)
 

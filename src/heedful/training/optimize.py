@@ -17,13 +17,15 @@ def parameter_groups(
 
     Biases and the gains and offsets of normalisation are vectors; everything that multiplies is a
     matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias). What
-    stands on the encoder, the pooler and the classifier, has a learning rate of its own.
+    stands on the encoder, the pooler and the classifier, has a learning rate of its own, and so
+    has the attention of a decoder to an encoder: it starts fresh, too.
     """
     encoder: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             inside = ".encoder." in f".{name}" or ".embeddings." in f".{name}"
+            inside = inside and ".crossattention." not in name
             (encoder if inside else head).append(parameter)
     return [
         {

@@ -1,0 +1,442 @@
+"""Writing text: what goes on after a text, or another text for it, such as a summary or a reply.
+
+From plain text a BERT learns as a decoder, each word from those before it. From pairs one BERT
+reads and another writes, both warm-started from the same weights (Rothe et al. 2020).
+
+Shapes: B items of a batch, S tokens of the text to read, U of the text to write, R hypotheses.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, tee
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
+from heedful.batches.windows import fit_text
+from heedful.decoding.search import Hypothesis, Search
+from heedful.errors import UserError
+from heedful.files import read_json
+from heedful.losses import IGNORED
+from heedful.metrics.writing import text_scores
+from heedful.models import BertEncoderDecoder, BertLMHeadModel, BertModel
+from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
+from heedful.sources import resolve
+from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.texts import from_texts
+from heedful.tasks.texts import read as read_table
+from heedful.tokens import BertTokenizer
+
+_TOGETHER = 1024
+"""Texts tokenized at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """What a run writes."""
+
+    pairs: bool
+    """Whether it reads a text and writes another; else it goes on after the text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """One text that was written."""
+
+    text: str
+    score: float
+    """Log-probability of its tokens, after the length penalty."""
+    ended: bool
+    """Whether it came to an end of its own, rather than to --max-new-tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """The answer for one text."""
+
+    n_best: tuple[Written, ...]
+    """Best first; samples in the order in which they were drawn."""
+    log_likelihood: float
+    """Of the right text, given it: the sum over its tokens; 0 where none was given."""
+    tokens_written: int
+    """Tokens of the right text; 0 where none was given."""
+    tokens_total: int
+    """Tokens of the text to read."""
+    tokens_used: int
+    """Tokens of it that the model was given."""
+
+    @property
+    def text(self) -> str:
+        """The first of the texts, or nothing where only the right text was scored."""
+        return self.n_best[0].text if self.n_best else ""
+
+
+# Records.
+
+
+def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
+    """Stream texts of plain files, or pairs of a text and, in the label's column, another.
+
+    Raises:
+        UserError: naming the file and line of the first record that cannot be used.
+    """
+    if columns.text_pair is not None or columns.label_separator is not None:
+        raise UserError(
+            "generate reads --text and writes --label: leave out --text-pair and --label-separator"
+        )
+    plain = [path.name.removesuffix(".gz").endswith(".txt") for path in paths]
+    if columns.format == "text" or (columns.format is None and any(plain)):
+        if not all(plain) and columns.format is None:
+            raise UserError("give either .txt files or tables, not both at once")
+        return (item for item in read_table(paths, columns, False) if item.text.strip())
+    return read_table(paths, columns, labelled)
+
+
+def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: GenerateSettings) -> Goal:
+    """See whether there are texts to write beside those to read.
+
+    Raises:
+        UserError: there is no text.
+    """
+    kinds = {record.labels is not None for record in records}
+    if not kinds:
+        raise UserError("the training data holds no text")
+    return Goal(pairs=kinds.pop())
+
+
+def check(record: Record, goal: Goal) -> None:
+    """Refuse a plain text where a pair is wanted, and the other way round.
+
+    Raises:
+        UserError: with file and line.
+    """
+    if (record.labels is not None) != goal.pairs:
+        wanted = "a text to read and one to write" if goal.pairs else "plain text"
+        raise UserError(f"{record.source}, line {record.line}: expected {wanted}")
+
+
+# Training.
+
+
+def metrics(goal: Goal) -> tuple[str, ...]:
+    """Name what can pick the best step."""
+    return ("bleu", "chrf", "log_likelihood") if goal.pairs else ("log_likelihood",)
+
+
+def encode(
+    records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+) -> Iterator[Fitted[Example]]:
+    """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
+
+    A text to go on from keeps its end, and leaves as much room as it may take. A text to read is
+    read in windows that share nothing, and each gets its own text; but to learn from a pair its
+    head is read, since what was written for which window is not known.
+    """
+    room = fit.max_length - tokenizer.num_special_tokens()
+    records, copies = tee(records)
+    for record, ids in zip(records, _ids(copies, tokenizer), strict=True):
+        if labelled:
+            check(record, goal)
+        rule, written, kept = fit.rule, [], []
+        if goal.pairs and labelled:
+            (written,) = tokenizer.encode_batch(record.labels or ())
+            kept = written[:room]
+            rule = "head" if rule == "window" else rule
+        used = ids if goal.pairs or labelled else ids[-max(room // 2, 1) :]
+        parts = fit_text(used, limit=room, rule=rule)
+        examples = [_example(tokenizer, part) for part in parts.pieces]
+        if goal.pairs and labelled:
+            end = tokenizer.sep_token_id
+            examples = [replace(one, labels=(*map(float, kept), float(end))) for one in examples]
+        elif labelled:
+            examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
+        yield Fitted(
+            pieces=examples,
+            tokens_total=len(ids) + len(written),
+            tokens_used=parts.tokens_used + len(kept),
+        )
+
+
+def _ids(records: Iterable[Record], tokenizer: BertTokenizer) -> Iterator[list[int]]:
+    while chunk := [record.text for record in islice(records, _TOGETHER)]:
+        yield from tokenizer.encode_batch(chunk)
+
+
+def _example(tokenizer: BertTokenizer, ids: Sequence[int]) -> Example:
+    row, _ = tokenizer.build_inputs(ids)
+    return Example(ids=np.array(row, dtype=np.int32))
+
+
+def build(goal: Goal, data: DataSettings) -> nn.Module:
+    """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
+    folder = resolve(data.model, data.revision)
+    tokenizer = BertTokenizer.from_pretrained(folder)
+    if not goal.pairs:
+        model: nn.Module = BertLMHeadModel.from_pretrained(
+            folder,
+            is_decoder=True,
+            hidden_dropout_prob=data.dropout,
+            attention_probs_dropout_prob=data.dropout,
+        )
+        return model
+    if is_encoder_decoder(folder):
+        both = BertEncoderDecoder.from_pretrained(folder)
+    else:
+        both = BertEncoderDecoder(
+            BertModel.from_pretrained(
+                folder,
+                hidden_dropout_prob=data.dropout,
+                attention_probs_dropout_prob=data.dropout,
+            ),
+            BertLMHeadModel.from_pretrained(
+                folder,
+                is_decoder=True,
+                add_cross_attention=True,
+                hidden_dropout_prob=data.dropout,
+                attention_probs_dropout_prob=data.dropout,
+            ),
+            decoder_start_token_id=tokenizer.cls_token_id,
+        )
+    if both.encoder.pooler is not None:
+        both.encoder.pooler.requires_grad_(False)  # nothing reads it
+    return both
+
+
+def load(folder: Path) -> nn.Module:
+    """Load the model of a run."""
+    kind = BertEncoderDecoder if is_encoder_decoder(folder) else BertLMHeadModel
+    model: nn.Module = kind.from_pretrained(folder)
+    return model
+
+
+def is_encoder_decoder(folder: Path) -> bool:
+    """Tell whether a model folder holds two models."""
+    return read_json(folder / "config.json").get("model_type") == "encoder-decoder"
+
+
+def batch_of(
+    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+) -> Batch:
+    """Pad examples, with what is to be written where there is something to learn."""
+    return collate(
+        examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "tokens"
+    )
+
+
+def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
+    """Return the sum of the losses of the tokens to write, and how many there are."""
+    output = forward(
+        batch.input_ids, batch.attention_mask, batch.token_type_ids, labels=batch.labels
+    )
+    number = torch.tensor(count(batch, goal), device=output.loss.device)
+    return output.loss * number, number
+
+
+def count(batch: Batch, goal: Goal) -> float:
+    """Return how many tokens are to be written; the first of a plain text comes from nothing."""
+    assert batch.labels is not None
+    labels = batch.labels if goal.pairs else batch.labels[:, 1:]
+    return float((labels != IGNORED).sum())
+
+
+# Answers.
+
+
+def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
+    """Write texts, or score those that are known; of pairs both.
+
+    Returns:
+        Shape (B, 1 + R, 2 + U). The first line holds the log-likelihood of the known text and how
+        many tokens it has; each other line a score, 1 if it ended, and the tokens, -1 after them.
+    """
+    known = torch.zeros(batch.items, 2)
+    if batch.labels is not None:
+        known = _log_likelihood(forward, batch, goal)
+    found: list[list[Hypothesis]] = [[]] * batch.items
+    if batch.labels is None or goal.pairs:
+        found = _write(forward, batch, goal, settings)
+    longest = max((len(one.tokens) for texts in found for one in texts), default=0)
+    rows = torch.full((batch.items, 1 + max(map(len, found)), 2 + longest), -1.0)
+    rows[:, 0, :2] = known
+    for row, texts in zip(rows, found, strict=True):
+        for line, one in zip(row[1:], texts, strict=False):
+            tokens = [one.score, float(one.ended), *map(float, one.tokens)]
+            line[: len(tokens)] = torch.tensor(tokens)
+    return rows
+
+
+def _log_likelihood(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
+    """Return the sum over each known text's tokens, and their number. Shape (B, 2)."""
+    assert batch.labels is not None
+    output = forward(
+        batch.input_ids, batch.attention_mask, batch.token_type_ids, labels=batch.labels
+    )
+    labels = batch.labels
+    if not goal.pairs:  # each is scored at the place before it
+        labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], dim=1)
+    targets = labels.flatten()[output.positions]  # (N,)
+    scores = output.logits.float().log_softmax(-1).gather(1, targets[:, None])  # (N, 1)
+    told = torch.cat([scores, torch.ones_like(scores)], dim=1)
+    owner = output.positions // labels.shape[1]
+    return told.new_zeros(batch.items, 2).index_add_(0, owner, told).cpu()
+
+
+def _write(
+    model: Forward, batch: Batch, goal: Goal, settings: PredictSettings
+) -> list[list[Hypothesis]]:
+    ids, mask = batch.input_ids, batch.attention_mask
+    lengths = torch.full((len(ids),), ids.shape[1]) if mask is None else mask.sum(1)
+    start, end = int(ids[0, 0]), int(ids[0, int(lengths[0]) - 1])
+    writer = model.decoder if isinstance(model, BertEncoderDecoder) else model
+    assert isinstance(writer, BertLMHeadModel)
+    positions = writer.config.max_position_embeddings
+    # Not by the longest text of the batch, on which the others must not depend.
+    room = positions if goal.pairs else positions // 2
+    options = Search(
+        eos_token_id=end,
+        max_new_tokens=min(settings.max_new_tokens, room),
+        num_beams=1 if settings.sample else settings.beam,
+        num_return_sequences=1 if settings.sample else min(settings.top, settings.beam),
+        length_penalty=settings.length_penalty,
+        do_sample=settings.sample,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        seed=settings.seed,
+        never=(start,),
+    )
+    if isinstance(model, BertEncoderDecoder):
+        return model.generate(ids, mask, search=options)
+    places = torch.arange(ids.shape[1] - 1, device=ids.device)
+    before_end = places < (lengths.to(ids.device) - 1)[:, None]  # (B, S - 1)
+    return writer.generate(ids[:, :-1], before_end, search=options)
+
+
+def decode(
+    record: Record,
+    fitted: Fitted[Example],
+    outputs: Sequence[Tensor],
+    goal: Goal,
+    settings: PredictSettings,
+    tokenizer: BertTokenizer,
+) -> Generation:
+    """Turn tokens into texts; those of several windows are joined, the best of each."""
+    windows = [[_written(line, tokenizer) for line in rows[1:] if len(rows)] for rows in outputs]
+    texts = [one for one in windows[0] if one is not None]
+    if len(windows) > 1:
+        best = [one for window in windows if (one := window[0]) is not None]
+        texts = [
+            Written(
+                text=" ".join(one.text for one in best),
+                score=sum(one.score for one in best),
+                ended=all(one.ended for one in best),
+            )
+        ]
+    return Generation(
+        n_best=tuple(texts),
+        log_likelihood=sum(float(rows[0, 0]) for rows in outputs),
+        tokens_written=sum(int(rows[0, 1]) for rows in outputs),
+        tokens_total=fitted.tokens_total,
+        tokens_used=fitted.tokens_used,
+    )
+
+
+def _written(line: Tensor, tokenizer: BertTokenizer) -> Written | None:
+    """Read one line of what was computed; None where the search found fewer texts."""
+    score, ended, *tokens = line.tolist()
+    if ended < 0:
+        return None
+    ids = [int(token) for token in tokens if token >= 0]
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+    return Written(text=text, score=score, ended=bool(ended))
+
+
+def row(answer: Generation, everything: bool) -> dict[str, Any]:
+    """Return the text with its score, and on request the others of the beam."""
+    if not answer.n_best:
+        return {"text": ""}
+    texts = [
+        {"text": one.text, "score": round(one.score, 6), "ended": one.ended}
+        for one in answer.n_best
+    ]
+    return {**texts[0], "n_best": texts} if everything else texts[0]
+
+
+def plain(answer: Generation) -> str:
+    """Return the text on one line."""
+    return " ".join(answer.text.split())
+
+
+class Scores:
+    """Scores of texts: how likely the right ones were, and of pairs how near the written ones are.
+
+    BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
+    """
+
+    def __init__(self, goal: Goal) -> None:
+        self._goal = goal
+        self._sums = [0.0, 0.0]
+        self._written: list[str] = []
+        self._right: list[str] = []
+
+    def update(self, answers: Sequence[Generation], records: Sequence[Record]) -> None:
+        """Count answers to records whose texts to write are known."""
+        for answer, record in zip(answers, records, strict=True):
+            self._sums[0] += answer.log_likelihood
+            self._sums[1] += answer.tokens_written
+            if self._goal.pairs:
+                self._written.append(answer.text)
+                self._right.append((record.labels or ("",))[0])
+
+    def compute(self) -> dict[str, Any]:
+        """Return ``log_likelihood`` (a token's mean), ``perplexity``, and ``bleu`` and ``chrf``.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+        total, tokens = self._sums
+        if not tokens:
+            raise UserError("no texts to score: the data is empty")
+        mean = total / tokens
+        scores: dict[str, Any] = {
+            "items": len(self._written) if self._goal.pairs else int(tokens),
+            "log_likelihood": mean,
+            "perplexity": math.exp(min(-mean, 700)),
+        }
+        return scores | (text_scores(self._written, self._right) if self._goal.pairs else {})
+
+
+def card(goal: Goal) -> str:
+    """Say what the run writes."""
+    if goal.pairs:
+        return "Reads a text and writes another, as it learnt from pairs of texts."
+    return "Goes on with a text, word by word, as it learnt from plain text."
+
+
+TASK = Task(
+    name="generate",
+    goal=Goal,
+    read=read,
+    from_texts=from_texts,
+    goal_of=goal_of,
+    check=check,
+    metrics=metrics,
+    encode=encode,
+    build=build,
+    load=load,
+    batch_of=batch_of,
+    loss=loss,
+    count=count,
+    compute=compute,
+    decode=decode,
+    row=row,
+    plain=plain,
+    scores=Scores,
+    card=card,
+    long_text="window",
+)

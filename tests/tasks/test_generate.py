@@ -1,0 +1,120 @@
+"""Writing from the command line: a text for a text, and on from a text."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.cli import run
+from heedful.settings import PredictSettings
+
+Out = pytest.CaptureFixture[str]
+RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--precision", "fp32"]
+COLOURS = {"red": "apple", "green": "grass", "blue": "sky"}
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    rows = [
+        f'the {"very " * (number % 4)}{colour} {thing}.,"{thing} is {colour}, very {colour}!"'
+        for number in range(6)
+        for colour, thing in COLOURS.items()
+    ]
+    path = tmp_path / "pairs.csv"
+    path.write_text("text,reply\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def train(model: Path, data: Path, out: Path, *more: str) -> int:
+    words = ["train", "generate", "--model", model, "--train", data, "--out", out, *RATES]
+    return run([str(word) for word in [*words, "--batch-size", "9", "--dropout", "0", *more]])
+
+
+def test_a_text_for_a_text(tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out) -> None:
+    out, columns = tmp_path / "run", ["--label", "reply"]
+    options = [*columns, "--epochs", "150", "--evaluate-every", "300", "--dev", str(pairs)]
+    assert train(tiny_model, pairs, out, *options) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(pairs), *columns]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["bleu"] > 99
+    assert scores["perplexity"] < 1.1
+    assert "case:lc" in scores["signatures"]["bleu"]
+
+    predict = heedful.load(out)
+    answer = predict("the blue sky.")
+    assert answer.text == "sky is blue, very blue!"
+    assert answer.n_best[0].ended
+    assert answer.n_best[0].score >= answer.n_best[1].score
+    # What is written does not depend on the texts beside it.
+    alone = [predict(text).text for text in ("the red apple.", "the very very green grass.")]
+    assert [one.text for one in predict(["the red apple.", "the very very green grass."])] == alone
+
+    assert run(["predict", str(out), "the green grass.", "--plain", "--beam", "1"]) == 0
+    assert capsys.readouterr().out == "grass is green, very green!\n"
+    assert run(["predict", str(out), "the red apple.", "--sample", "--temperature", "0.01"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["text"] == "apple is red, very red!"
+    assert row["tokens_total"] == row["tokens_used"] == 4
+
+
+def test_a_long_text_is_read_in_windows_that_are_joined(
+    tiny_model: Path, pairs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, pairs, out, "--label", "reply", "--epochs", "150") == 0
+    predict = heedful.load(out, PredictSettings(max_length=8, long_text="window"))
+    # Each window holds six tokens, and shares none with the next.
+    answer = predict("the very very blue sky. the very very red apple.")
+    assert answer.text == "sky is blue, very blue! apple is red, very red!"
+    assert answer.tokens_used == answer.tokens_total == 12
+
+
+def test_on_from_a_text(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    data, out = tmp_path / "book.txt", tmp_path / "run"
+    lines = [f"the {thing} is {colour}, very {colour}!" for colour, thing in COLOURS.items()]
+    data.write_text("\n\n".join(lines * 6) + "\n")
+    assert train(tiny_model, data, out, "--epochs", "150") == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(data)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["perplexity"] < 1.3  # three ways to begin, then no choice: 3 ** (1 / 8) = 1.15
+    assert run(["predict", str(out), "the sky", "--plain"]) == 0
+    assert capsys.readouterr().out == "is blue, very blue!\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--label-separator", ";"], "leave out --text-pair and --label-separator"),
+        (["--text-pair", "reply"], "leave out --text-pair and --label-separator"),
+        (["--label", "answer"], "no column 'answer'"),
+    ],
+)
+def test_wrong_columns_are_refused(
+    tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out, options: list[str], message: str
+) -> None:
+    assert train(tiny_model, pairs, tmp_path / "run", *options) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert error.count("\n") == 0
+
+
+def test_texts_and_pairs_are_not_mixed(
+    tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out
+) -> None:
+    (tmp_path / "more.txt").write_text("the sky is blue\n")
+    dev = ["--label", "reply", "--dev", str(tmp_path / "more.txt")]
+    assert train(tiny_model, pairs, tmp_path / "run", *dev) == 2
+    assert "more.txt, line 1: expected a text to read and one to write" in capsys.readouterr().err
+
+
+def test_a_killed_run_goes_on_exactly(tiny_model: Path, pairs: Path, tmp_path: Path) -> None:
+    options = ["--label", "reply", "--steps", "6", "--checkpoint-every", "2"]
+    assert train(tiny_model, pairs, tmp_path / "once", *options) == 0
+    assert train(tiny_model, pairs, tmp_path / "twice", *options, "--max-minutes", "1e-9") == 0
+    (tmp_path / "twice" / "manifest.json").unlink()  # as if killed before its end was written
+    assert train(tiny_model, pairs, tmp_path / "twice", *options, "--resume") == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice")]
+    assert weights[0] == weights[1]
