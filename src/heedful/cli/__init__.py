@@ -1,0 +1,109 @@
+"""The ``heedful`` command: verbs and options to functions; what they do is in ``commands``.
+
+Nothing here imports torch before a command needs it, so that help is there at once. The settings'
+dataclasses give the options, and their docstrings the help; those that need no torch stand here.
+"""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
+from cyclopts.config import Dict
+
+from heedful import __version__
+from heedful.cli import using
+from heedful.cli.options import say
+from heedful.cli.training import train
+from heedful.errors import UserError
+
+EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
+
+app = App(
+    name="heedful",
+    version=__version__,
+    help="Turn your own text into working BERT models, on your own machine.",
+    help_epilogue="""
+Start here: [bold]heedful demo[/bold], then
+[bold]heedful train classify --train tickets.csv --out runs/tickets[/bold].
+""",
+    help_format="rich",
+    default_parameter=Parameter(consume_multiple=True, negative_iterable=""),
+)
+app.command(train)
+for command in (
+    using.evaluate,
+    using.predict,
+    using.score,
+    using.tokenize,
+    using.vocabulary,
+    using.doctor,
+    using.demo,
+):
+    app.command(command)
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 2 the user's mistake, 130 stopped by the user."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    sys.exit(run([argument for argument in arguments if argument != "--debug"], debug=debug))
+
+
+def run(arguments: list[str], *, debug: bool = False) -> int:
+    """Run one command line and return its exit code.
+
+    Args:
+        arguments: the words after ``heedful``; ``--config FILE.toml`` gives defaults for options.
+        debug: show the traceback of an error that is otherwise one line.
+    """
+    try:
+        arguments = _with_config(arguments)
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except KeyboardInterrupt as stop:
+        say(str(stop) or "stopped")
+        return EXIT_STOPPED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep Python from complaining when it closes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (CycloptsError, UserError, OSError) as error:
+        if debug:
+            raise
+        say("heedful: " + " ".join(_message(error).split()))
+        return EXIT_USER_ERROR
+    return 0
+
+
+def _message(error: BaseException) -> str:
+    """Return an error's line; the parser wraps those our settings raise."""
+    while isinstance(error, CycloptsError) and isinstance(error.__cause__, UserError):
+        error = error.__cause__
+    return str(error)
+
+
+def _with_config(arguments: list[str]) -> list[str]:
+    """Take ``--config FILE`` out of the arguments and use the file for what they do not say."""
+    app.config = ()
+    if "--config" not in arguments:
+        return arguments
+    at = arguments.index("--config")
+    if at + 1 == len(arguments):
+        raise UserError("--config needs a TOML file")
+    path = Path(arguments[at + 1])
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"--config {path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--config {path}: {error}") from None
+
+    def defaults(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        nested = values
+        for command in reversed(commands):  # where the library looks for a command's options
+            nested = {command: nested}
+        Dict(data=nested, source=str(path))(app, commands, arguments)
+
+    app.config = (defaults,)
+    return arguments[:at] + arguments[at + 2 :]

@@ -1,0 +1,216 @@
+"""The commands beside training: scoring and asking runs, and what stands around them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
+from heedful.errors import UserError
+from heedful.settings import PredictSettings, VocabularySettings
+
+if TYPE_CHECKING:
+    from heedful.predictor import Predictor
+
+VOCABULARY = VocabularySettings()
+
+
+def evaluate(
+    run: Path,
+    *,
+    data: list[Path],
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    picture: Path | None = None,
+) -> None:
+    """Score a run on labelled files: JSON on standard output and in RUN/metrics.json.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    data
+        Labelled files.
+    picture
+        Also draw the confusion matrix, to a .png or .svg file.
+    """
+    from heedful.commands import evaluate as command
+    from heedful.metrics import confusion_table, save_confusion_picture, scores_table
+
+    predictor = _predictor(run, predicting)
+    scores = command.evaluate(run, data, columns, predictor)
+    print_table(scores_table(scores))
+    if "confusion" in scores:
+        print_table(confusion_table(scores))
+    if picture is not None:
+        save_confusion_picture(scores, picture)
+        say(f"confusion matrix drawn to {picture}")
+    print(json.dumps(scores, ensure_ascii=False))
+
+
+def predict(
+    run: Path,
+    *texts: str,
+    input: Path | None = None,
+    context: str | None = None,
+    context_file: Path | None = None,
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    all_scores: Annotated[bool, Parameter(negative="")] = False,
+    plain: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Answer for texts given here, in a file, or on standard input: one JSON object a line.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    texts
+        Texts to answer for; without any, --input or standard input is read.
+    input
+        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+    context
+        A text that goes with each of the texts: what holds the answers to questions.
+    context_file
+        The same, in a file.
+    all_scores
+        Give everything the model scored, such as the probability of every label.
+    plain
+        Print the answer alone.
+    """
+    from heedful.commands import predict as command
+
+    predictor = _predictor(run, predicting)
+    given = command.texts_of(texts, context, context_file)
+    records = command.records_of(predictor.task, given, input, columns)
+    for answer in predictor.answers(records):
+        line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
+        print(line, flush=not texts)
+
+
+def score(
+    run: Path,
+    *texts: str,
+    input: Path | None = None,
+    n_best: Path | None = None,
+    weight: float = 1.0,
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+    all_scores: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Tell how likely texts are to a pre-trained run, or re-rank lists of hypotheses by that.
+
+    Each token is masked in turn, and the log probabilities of all are added up:
+
+        heedful score runs/mini "He sat on the chair." "He sat on the cheer."
+
+    A list to re-rank, from a speech recogniser or a translator, is one line of JSON:
+
+        {"hypotheses": [{"text": "a nice man", "score": -1.2}, {"text": "an ice man"}]}
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    texts
+        Texts to score; without any, --input, --n-best or standard input is read.
+    input
+        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+    n_best
+        A file of lists to re-rank, as JSON lines.
+    weight
+        How much the likelihood counts beside a hypothesis's own score.
+    all_scores
+        Give the log probability of every token.
+    """
+    from heedful.commands import predict, score
+
+    if n_best is not None and (texts or input is not None):
+        raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
+    predictor = _predictor(run, predicting)
+    if n_best is not None:
+        for line in score.rerank(predictor, n_best, weight=weight):
+            print(line)
+        return
+    records = predict.records_of(predictor.task, texts, input, columns)
+    for found in score.score_texts(predictor, (record.text for record in records)):
+        print(score.line_of(found, everything=all_scores), flush=not texts)
+
+
+def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) -> None:
+    """Show a text as the model gets it: one JSON object a text, with pieces, ids and offsets.
+
+    Parameters
+    ----------
+    texts
+        Texts; without any, standard input is read, one a line.
+    model
+        Model whose vocabulary to use: a folder, a run, an installed model or a hub name.
+    revision
+        Commit, tag or branch of a hub name.
+    """
+    from heedful.tokens import BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained(model, revision=revision)
+    for text in texts or (line.rstrip("\r\n") for line in sys.stdin):
+        row = tokenizer(text, return_offsets_mapping=True)
+        pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
+        offsets = [list(span) for span in row["offset_mapping"]]
+        line = {"pieces": pieces, "ids": row["input_ids"], "offsets": offsets}
+        print(json.dumps(line, ensure_ascii=False))
+
+
+def vocabulary(
+    *files: Path,
+    settings: Annotated[VocabularySettings, Parameter(name="*")] = VOCABULARY,
+    out: Path,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Learn a WordPiece vocabulary from plain text, for a model of your own.
+
+    Parameters
+    ----------
+    files
+        Plain text files, also with .gz.
+    out
+        Folder to make: vocab.txt and what says how texts are split.
+    overwrite
+        Replace what stands in --out.
+    """
+    from heedful.commands import vocabulary as command
+
+    tokenizer = command.learn(files, settings, out, overwrite=overwrite)
+    say(
+        f"{len(tokenizer):,} tokens in {out}; "
+        f"try: heedful train pretrain --train FILES --vocabulary {out} --out RUN"
+    )
+
+
+def doctor() -> None:
+    """Tell what this machine can do: cores, number formats, GPU, versions, installed models."""
+    from heedful.doctor import examine
+
+    print(json.dumps(examine(), indent=2, ensure_ascii=False))
+
+
+def demo(*, out: Path = Path("runs/demo"), data: Path = Path("examples/support_tickets")) -> None:
+    """Watch a pre-trained BERT learn to sort support tickets, in about a minute.
+
+    Parameters
+    ----------
+    out
+        Run folder to make; a demo that stands there is replaced.
+    data
+        Folder with train.csv and test.csv.
+    """
+    from heedful.commands.demo import run_demo
+
+    run_demo(out, data, say=say, show=print_table)
+
+
+def _predictor(run: Path, settings: PredictSettings) -> "Predictor":
+    from heedful.predictor import Predictor
+
+    return Predictor.load(run, settings)
