@@ -1,6 +1,7 @@
 """Predictions and truth to scores, and scores to tables and pictures."""
 
 from heedful.metrics.answers import AnswerScores
+from heedful.metrics.choices import ChoiceScores
 from heedful.metrics.classification import ClassificationScores
 from heedful.metrics.entities import EntityScores
 from heedful.metrics.language import LanguageScores
@@ -10,6 +11,7 @@ from heedful.metrics.tables import confusion_table, scores_table
 
 __all__ = [
     "AnswerScores",
+    "ChoiceScores",
     "ClassificationScores",
     "EntityScores",
     "LanguageScores",

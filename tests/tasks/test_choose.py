@@ -1,0 +1,150 @@
+"""Multiple choice from the command line on small files, and its wrong input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import heedful
+from heedful.batches.choices import Choices
+from heedful.cli import run
+from heedful.errors import UserError
+from heedful.predictor import Predictor
+from heedful.settings import ChooseSettings, ColumnSettings, PredictSettings
+from heedful.tasks import Fit, choose
+from heedful.tokens import BertTokenizer
+
+Out = pytest.CaptureFixture[str]
+COLOURS = ["red", "green", "blue"]
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """Give questions whose answer is green, at any place."""
+    rows: list[dict[str, Any]] = []
+    for number in range(12):
+        turned = COLOURS[number % 3 :] + COLOURS[: number % 3]
+        question = f"the {'very ' * (number % 4)}grass is"
+        rows.append({"question": question, "choices": turned, "answer": "green"})
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def train(tiny_model: Path, data: Path, out: Path, *more: str, rate: str = "1e-2") -> int:
+    words = ["train", "choose", "--model", tiny_model, "--train", data, "--out", out]
+    words += ["--epochs", "60", "--batch-size", "6", "--learning-rate", rate, "--dropout", "0"]
+    words += ["--head-learning-rate", rate, "--precision", "fp32", *more]
+    return run([str(word) for word in words])
+
+
+def test_train_evaluate_predict(
+    tiny_model: Path, questions: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    dev = ["--dev", str(questions), "--evaluate-every", "60"]
+    assert train(tiny_model, questions, out, *dev) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(questions)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["accuracy"] > 0.9
+    assert scores["items"] == 12
+
+    model = heedful.load(out)
+    answers = model([("the grass is", "blue", "red", "green"), ("the sky is", "green", "red")])
+    assert [answer.text for answer in answers] == ["green", "green"]
+    assert [answer.choice for answer in answers] == [2, 0]
+    assert sum(answers[0].scores) == pytest.approx(1)
+    assert answers[0].score == max(answers[0].scores)
+    assert (answers[0].tokens_total, answers[0].tokens_used) == (12, 12)
+
+    capsys.readouterr()
+    assert run(["predict", str(out), "the grass is", "red", "green", "blue", "--all-scores"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["choice"], row["text"]) == (1, "green")
+    assert len(row["scores"]) == 3
+    assert run(["predict", str(out), "--input", str(questions), "--plain"]) == 0
+    assert capsys.readouterr().out.split() == ["green"] * 12
+    again = tmp_path / "again"
+    assert train(out, questions, again, "--steps", "1", rate="1e-9") == 0
+    assert run(["predict", str(again), "the grass is", "red", "green", "blue", "--plain"]) == 0
+    assert capsys.readouterr().out.strip() == "green"
+
+
+def _records(*choices: tuple[str, ...]) -> list[Choices]:
+    return [
+        Choices(question="the sky is", choices=each, answer=1, where=f"line {number}")
+        for number, each in enumerate(choices, start=1)
+    ]
+
+
+def test_the_loss_is_that_of_whole_items(tiny_model: Path) -> None:
+    """The batch's rows are grouped item by item."""
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    goal = choose.Goal(choices=2)
+    model = choose.BertForMultipleChoice.from_pretrained(tiny_model)
+    records = _records(("blue", "very very red"), ("green", "a sky"), ("a", "the"))
+    fit = Fit(max_length=20, rule="head")
+    encoded = list(choose.encode(records, goal, tokenizer, fit, True))
+    examples = [piece for parts in encoded for piece in parts.pieces]
+    assert [example.labels for example in examples] == [(0, 1), (1, 1)] * 3
+    draw = choose.Draw(seed=0, epoch=0, rows=torch.arange(6).numpy())
+    batch = choose.batch_of(examples, goal, tokenizer, draw)
+    total, count = choose.loss(model, batch, goal)
+    assert int(count) == choose.count(batch, goal) == 3
+    parts = []
+    for one, other in zip(examples[::2], examples[1::2], strict=True):
+        alone = [choose.batch_of([each], goal, tokenizer, None) for each in (one, other)]
+        scores = [choose.compute(model, each, goal, PredictSettings()) for each in alone]
+        parts.append(-torch.cat(scores).flatten().log_softmax(0)[1])
+    torch.testing.assert_close(total, torch.stack(parts).sum())
+
+
+def test_long_choices_are_read_in_windows(
+    tiny_model: Path, questions: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, questions, out, "--steps", "1", "--max-length", "12") == 0
+    long = "very " * 30 + "blue"
+    answer = heedful.load(out)(("the sky is", "red", long))
+    assert answer.tokens_used == answer.tokens_total == 3 + 1 + 3 + 31
+    head = Predictor.load(out, PredictSettings(long_text="head"))(("the sky is", "red", long))
+    assert head.tokens_used < head.tokens_total == 38
+
+
+def test_another_number_of_choices_is_named(
+    tiny_model: Path, questions: Path, tmp_path: Path, capsys: Out
+) -> None:
+    with questions.open("a") as stream:
+        stream.write('{"question": "the sky is", "choices": ["red", "blue"], "answer": 1}\n')
+    assert train(tiny_model, questions, tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert f"{questions}, line 13: 2 choices; every question of a run has as many as its" in error
+    assert "first: 3" in error
+    assert error.count("\n") == 1
+
+
+def test_what_cannot_be_chosen_from_is_named(
+    tiny_model: Path, questions: Path, tmp_path: Path, capsys: Out
+) -> None:
+    assert train(tiny_model, questions, tmp_path / "run", "--long-text", "window") == 2
+    assert "--long-text window: choices are compared as wholes" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"text 1: at least 2 choices are needed .* there is 1"):
+        choose.from_texts(["a question", "a choice"])
+    with pytest.raises(UserError, match="text 2: at least 2 choices"):
+        choose.from_texts([("a", "b", "c"), ("a", "b")])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="line 2: 3 choices"):
+        choose.goal_of(_records(("a", "b"), ("a", "b", "c")), ColumnSettings(), ChooseSettings())
+
+
+def test_the_real_files_can_be_read(data_folder: Path) -> None:
+    counts = {}
+    for name in ("train", "valid"):
+        records = list(
+            choose.read([data_folder / f"commonsenseqa/{name}.jsonl.gz"], ColumnSettings(), True)
+        )
+        assert {len(record.choices) for record in records} == {5}
+        counts[name] = len(records)
+    assert counts == {"train": 9741, "valid": 1221}
