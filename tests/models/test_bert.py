@@ -211,6 +211,7 @@ def test_a_larger_vocabulary_keeps_the_words_that_were_there(config: BertConfig)
     assert model(IDS).pooler_output.equal(before)
     model(IDS + 59)
     smaller = model.double().requires_grad_(False).resize_token_embeddings(20)
+    assert smaller.weight.dtype == torch.float64
     assert smaller.weight.equal(old[:20].double())
     assert not smaller.weight.requires_grad
     assert smaller.padding_idx == 0

@@ -203,9 +203,16 @@ class BertConfig:
     def read(cls, path: Path) -> Self:
         """Read the ``config.json`` of the reference or of heedful.
 
+        Args:
+            path: the file; where there is none, ``bert_config.json`` beside it, as Google's
+                original BERTs have it.
+
         Raises:
             UserError: the file cannot be read, or a key is unknown, or its value not supported.
         """
+        original = path.with_name("bert_config.json")
+        if original.exists() and not path.exists():
+            path = original
         return cls.from_dict(read_json(path), where=str(path))
 
     @classmethod

@@ -1,6 +1,7 @@
 """Fresh weights, and the reference's model folders read and written.
 
-A folder holds ``config.json`` and ``model.safetensors`` with the reference's names.
+A folder holds ``config.json`` and ``model.safetensors`` with the reference's names. One of Google's
+original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
 """
 
 import logging
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from heedful import files, sources
 from heedful.errors import UserError
+from heedful.models import tensorflow
 from heedful.models.config import BertConfig
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
+FOREIGN = ("tf_model.h5", "flax_model.msgpack")
 
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Constants that old files hold among the weights."""
@@ -309,7 +312,15 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
         return files.read_tensors(folder / WEIGHTS)
     if (folder / INDEX).is_file():
         return _read_shards(folder)
+    if (index := tensorflow.find_index(folder)) is not None:
+        return tensorflow.read_tensors(index)
     if not (folder / PICKLE).is_file():
+        for name in FOREIGN:
+            if (folder / name).is_file():
+                raise UserError(
+                    f"{folder}: its weights are in {name}, which is not read; "
+                    f"convert it to {WEIGHTS} with the library that wrote it"
+                )
         raise UserError(f"{folder}: no weights there; expected {WEIGHTS}")
     if not allow_pickle:
         raise UserError(

@@ -1,0 +1,210 @@
+"""Google's original BERT checkpoints, read without TensorFlow.
+
+``NAME.index`` is a table in the format of LevelDB (its doc/table_format.md): blocks of sorted keys,
+each with a checksum. A value is a protocol buffer (TensorFlow's tensor_bundle.proto) that says
+where in ``NAME.data-00000-of-00001`` a tensor stands, which is plain numbers.
+"""
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.errors import UserError
+
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER = 48
+_MAX_INDEX_BYTES = 2**20
+_TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
+"""Numbers that TensorFlow gives to types; a BERT's weights are of the first."""
+
+_WORDS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "beta": "bias",
+    "output_weights": "weight",
+    "output_bias": "bias",
+}
+"""What Google calls a weight, to what the reference calls it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where a tensor stands."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+
+
+def find_index(folder: Path) -> Path | None:
+    """Return the index of the checkpoint in a folder, or None if there is none.
+
+    Raises:
+        UserError: there are several.
+    """
+    found = sorted(folder.glob("*.ckpt*.index"))
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UserError(f"{folder}: several checkpoints of TensorFlow: {names}; leave one there")
+    return found[0] if found else None
+
+
+def read_tensors(index: Path) -> dict[str, Tensor]:
+    """Read a checkpoint's weights under the reference's names, without the optimizer's.
+
+    The index is checked against its checksums, the weights against their number.
+
+    Raises:
+        UserError: a file is missing or damaged, or it is another kind of checkpoint.
+    """
+    try:
+        table = _read_table(index)
+        header = dict(_fields(table.pop(b"")))
+        places = {key.decode(): _place(value) for key, value in table.items()}
+    except (IndexError, KeyError, TypeError, ValueError, struct.error):
+        raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in places:
+        raise UserError(
+            f"{index}: a checkpoint of TensorFlow 2, whose names are not those of the original "
+            "BERT; convert it to model.safetensors with the library that wrote it"
+        )
+    if header.get(2, 0) != 0:
+        raise UserError(f"{index}: its numbers are big-endian; only little-endian ones are read")
+    tensors = {}
+    for name, place in places.items():
+        if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step":
+            shard = f".data-{place.shard:05}-of-{header[1]:05}"
+            tensor = _read_tensor(index.with_suffix(shard), name, place)
+            tensors[_reference_name(name)] = tensor.T if name.endswith("/kernel") else tensor
+    return tensors
+
+
+def _reference_name(name: str) -> str:
+    *scopes, last = re.sub(r"/layer_(\d+)/", r"/layer/\1/", name).split("/")
+    # Heads that were fine-tuned with Google's scripts.
+    scopes = {(): ["classifier"], ("cls", "squad"): ["qa_outputs"]}.get(tuple(scopes), scopes)
+    if last.endswith("_embeddings"):
+        return ".".join([*scopes, last, "weight"])
+    return ".".join([*scopes, _WORDS.get(last, last)])
+
+
+def _read_tensor(path: Path, name: str, place: _Place) -> Tensor:
+    dtype = _TYPES.get(place.dtype)
+    if dtype is None:
+        raise UserError(f"{path}: {name} is of TensorFlow's type {place.dtype}; expected floats")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; the checkpoint's index speaks of it")
+    count = math.prod(place.shape)
+    if place.size != count * dtype.itemsize or place.offset + place.size > path.stat().st_size:
+        raise UserError(f"{path}: damaged or truncated: {name} does not fit into it")
+    numbers = np.fromfile(path, dtype, count, offset=place.offset)
+    return torch.from_numpy(numbers.reshape(place.shape))
+
+
+def _read_table(path: Path) -> dict[bytes, bytes]:
+    with path.open("rb") as stream:
+        data = stream.read(_MAX_INDEX_BYTES)
+    if struct.unpack("<Q", data[-8:])[0] != _MAGIC:
+        raise ValueError("no table")
+    footer = data[-_FOOTER:]
+    _, at = _handle(footer, 0)  # of a block about the table, which is empty
+    index, _ = _handle(footer, at)
+    return {
+        key: value
+        for _, handle in _entries(_block(data, index))
+        for key, value in _entries(_block(data, _handle(handle, 0)[0]))
+    }
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Return where a block begins and how long it is, and where reading ended."""
+    offset, at = _varint(data, at)
+    size, at = _varint(data, at)
+    return (offset, size), at
+
+
+def _block(data: bytes, handle: tuple[int, int]) -> bytes:
+    """Return the content of a block, after comparing its checksum."""
+    offset, size = handle
+    kind, checksum = struct.unpack_from("<BI", data, offset + size)
+    crc = _crc32c(data[offset : offset + size + 1])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+    if checksum != masked or kind != 0:  # TensorFlow compresses none
+        raise ValueError("wrong checksum, or compressed")
+    return data[offset : offset + size]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Give keys and values; a key is stored without what it shares with the one before."""
+    (restarts,) = struct.unpack("<I", block[-4:])
+    at, end, key = 0, len(block) - 4 * (restarts + 1), b""
+    while at < end:
+        shared, at = _varint(block, at)
+        rest, at = _varint(block, at)
+        length, at = _varint(block, at)
+        key = key[:shared] + block[at : at + rest]
+        yield key, block[at + rest : at + rest + length]
+        at += rest + length
+
+
+def _place(message: bytes) -> _Place:
+    """Read a ``BundleEntryProto``."""
+    fields = dict(_fields(message))
+    shape = [dict(_fields(value)).get(1, 0) for number, value in _fields(fields[2]) if number == 2]
+    return _Place(
+        dtype=fields[1],
+        shape=tuple(shape),
+        shard=fields.get(3, 0),
+        offset=fields.get(4, 0),
+        size=fields.get(5, 0),
+    )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Give the number and the value, an integer or bytes, of each field of a protocol buffer."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, wire = divmod(tag, 8)
+        if wire == 0:
+            value, at = _varint(message, at)
+            yield number, value
+        elif wire == 2:
+            length, at = _varint(message, at)
+            yield number, message[at : at + length]
+            at += length
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+        else:
+            raise ValueError("no such kind of field")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read an integer in groups of seven bits, the lowest first; return where it ends, too."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def _crc32c(data: bytes) -> int:
+    """Return the checksum of Castagnoli et al. 1993, as in RFC 3720, appendix B.4."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

@@ -1,0 +1,132 @@
+"""A checkpoint of Google's original BERT, as TensorFlow 2.21 (``v1.train.Saver``) writes it.
+
+``tensorflow/original`` holds a tiny one, with every variable that Google's pre-training has, some
+of the optimizer's and the step. The values of each variable begin at the length of its name and go
+up by an eighth. ``tensorflow/objects`` is the index of one that ``tf.train.Checkpoint`` wrote.
+"""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.errors import UserError
+from heedful.models import BertForPreTraining, BertModel
+from heedful.models.tensorflow import find_index, read_tensors
+
+FILES = Path(__file__).parent / "tensorflow"
+INDEX = FILES / "original" / "bert_model.ckpt.index"
+DATA = "bert_model.ckpt.data-00000-of-00001"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a copy of the original checkpoint."""
+    shutil.copytree(FILES / "original", tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def _values(name: str, *shape: int) -> torch.Tensor:
+    count = torch.Size(shape).numel()
+    return (len(name) + torch.arange(count) / 8).view(shape)
+
+
+@pytest.mark.parametrize(
+    ("ours", "name", "shape"),
+    [
+        ("bert.embeddings.word_embeddings.weight", "bert/embeddings/word_embeddings", (7, 4)),
+        ("bert.embeddings.LayerNorm.weight", "bert/embeddings/LayerNorm/gamma", (4,)),
+        ("bert.embeddings.LayerNorm.bias", "bert/embeddings/LayerNorm/beta", (4,)),
+        (
+            "bert.encoder.layer.0.attention.self.query.bias",
+            "bert/encoder/layer_0/attention/self/query/bias",
+            (4,),
+        ),
+        ("cls.predictions.bias", "cls/predictions/output_bias", (7,)),
+        ("cls.seq_relationship.weight", "cls/seq_relationship/output_weights", (2, 4)),
+    ],
+)
+def test_values_come_under_the_references_names(
+    ours: str, name: str, shape: tuple[int, ...]
+) -> None:
+    assert read_tensors(INDEX)[ours].equal(_values(name, *shape))
+
+
+def test_a_kernel_is_turned_round() -> None:
+    name = "bert/encoder/layer_0/intermediate/dense/kernel"
+    weight = read_tensors(INDEX)["bert.encoder.layer.0.intermediate.dense.weight"]
+    assert weight.equal(_values(name, 4, 6).T)
+
+
+def test_a_model_is_read_whole(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    model = BertForPreTraining.from_pretrained(folder)
+    assert not caplog.records  # nothing fresh, nothing left over
+    assert (model.config.hidden_size, model.config.vocab_size) == (4, 7)
+    ids = torch.tensor([[1, 2, 3]])
+    model.save_pretrained(folder.with_name("ours"))
+    again = BertModel.from_pretrained(folder.with_name("ours"))
+    assert again(ids).pooler_output.equal(model.bert(ids).pooler_output)
+
+
+def test_newer_files_come_first(folder: Path) -> None:
+    model = BertModel.from_pretrained(folder)
+    with torch.no_grad():
+        model.pooler.dense.bias.fill_(3)
+    model.save_pretrained(folder)
+    assert BertModel.from_pretrained(folder).pooler.dense.bias.eq(3).all()
+
+
+def test_damage_in_the_index_is_told_or_harmless(folder: Path) -> None:
+    path = folder / INDEX.name
+    content, right = path.read_bytes(), read_tensors(INDEX)
+    places, told = range(0, len(content), 3), 0
+    for place in places:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        try:
+            found = read_tensors(path)
+        except UserError:
+            told += 1
+            continue
+        assert found.keys() == right.keys()
+        assert all(tensor.equal(right[name]) for name, tensor in found.items())
+    # The rest is padding, and an empty block about the table.
+    assert told > 0.95 * len(places)
+
+
+@pytest.mark.parametrize("length", [0, 7, 40, 700, 1460])
+def test_a_part_of_an_index_is_told(folder: Path, length: int) -> None:
+    path = folder / INDEX.name
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(UserError, match=r"ckpt\.index: damaged, or not the index of a TensorFlow"):
+        BertModel.from_pretrained(folder)
+
+
+def test_missing_or_short_weights_are_told(folder: Path) -> None:
+    content = (folder / DATA).read_bytes()
+    (folder / DATA).write_bytes(content[:-9])  # the step, of 8 bytes, is the last
+    with pytest.raises(UserError, match=r"damaged or truncated: .* does not fit into it"):
+        BertModel.from_pretrained(folder)
+    (folder / DATA).unlink()
+    with pytest.raises(UserError, match="no such file; the checkpoint's index speaks of it"):
+        BertModel.from_pretrained(folder)
+
+
+def test_a_checkpoint_of_objects_is_not_read() -> None:
+    with pytest.raises(UserError, match=r"a checkpoint of TensorFlow 2, .*; convert it"):
+        read_tensors(FILES / "objects" / INDEX.name)
+
+
+def test_of_several_checkpoints_none_is_taken(folder: Path) -> None:
+    shutil.copy(folder / INDEX.name, folder / "model.ckpt-100.index")
+    with pytest.raises(UserError, match=r"several .*: bert_model\.ckpt\.index, model\.ckpt-100"):
+        find_index(folder)
+
+
+@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack"])
+def test_other_formats_say_what_to_convert(folder: Path, name: str) -> None:
+    (folder / INDEX.name).rename(folder / name)
+    with pytest.raises(UserError, match=f"weights are in {name}, .* convert it to model.safetens"):
+        BertModel.from_pretrained(folder)
