@@ -126,6 +126,25 @@ def test_importance_is_the_mean_slope_of_the_loss(config: BertConfig) -> None:
     torch.testing.assert_close(normal, importance / importance.norm(dim=1, keepdim=True))
 
 
+def test_importance_of_several_losses_and_of_nothing_to_learn(config: BertConfig) -> None:
+    model = BertForSequenceClassification(config).double()
+
+    def loss(row: int, mask: Tensor) -> tuple[Tensor, Tensor]:
+        one = _loss(model, row, mask.double())
+        if row == 2:
+            return 0 * torch.stack([one, one]), torch.tensor([0, 0])
+        return torch.stack([one * 4, one * 2]), torch.tensor([4, 1])
+
+    found = head_importance(model, range(3), loss, normalise=False)
+    right = head_importance(
+        model,
+        range(2),
+        lambda row, mask: (3 * _loss(model, row, mask.double()), 1),
+        normalise=False,
+    )
+    torch.testing.assert_close(found, right * 2 / 3)
+
+
 def test_importance_needs_an_example(config: BertConfig) -> None:
     with pytest.raises(UserError, match="nothing to measure the importance of heads on"):
         head_importance(BertModel(config), [], lambda _, mask: (mask.sum(), 1))

@@ -89,11 +89,11 @@ def head_importance(
 
     Args:
         model: a BERT, with a head or without; it is in evaluation mode meanwhile.
-        batches: what ``loss`` understands. The mean is over examples, as in the paper, if each is
-            a batch of its own; in larger batches examples that pull both ways cancel out.
+        batches: what ``loss`` understands. The mean is over batches: over examples, as in the
+            paper, if each is a batch of its own; in larger ones those that pull both ways cancel.
         loss: for a batch and a ``head_mask`` of shape (L, H) that needs a gradient, the loss as
-            (sum, count).
-        normalise: whether to divide by the norm of each block, which the paper found necessary.
+            (sum, count), or several sums and counts, whose means are added.
+        normalise: whether to divide by the norm of each block, as the paper does.
 
     Returns:
         Shape (L, H), at least 0; 0 for heads that were pruned.
@@ -104,13 +104,15 @@ def head_importance(
     config = pretrained.config_of(model)
     device = next(model.parameters()).device
     importance = torch.zeros(config.num_hidden_layers, config.num_attention_heads, device=device)
-    counted, trained = 0.0, model.training
+    counted, trained = 0, model.training
     model.eval()
     for batch in batches:
         mask = torch.ones_like(importance, requires_grad=True)
         total, count = loss(batch, mask)
-        importance += torch.autograd.grad(total, mask)[0].abs()
-        counted += float(count)
+        # A batch with nothing to learn, where both are 0, has no slope.
+        mean = (total / torch.as_tensor(count).clamp(min=1e-9)).sum()
+        importance += torch.autograd.grad(mean, mask)[0].abs()
+        counted += 1
     model.train(trained)
     if not counted:
         raise UserError("there is nothing to measure the importance of heads on")
