@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_CONSTRAINT := requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -37,7 +38,7 @@ bench: setup ## measure against the peers, side by side on this machine
 
 # The stamp is made last: an interrupted set-up leaves none and is taken up again where it stopped.
 # --no-build-isolation: the build backend is in the lock, so nothing unpinned is fetched.
-$(READY): requirements.lock requirements-model.lock pyproject.toml
+$(READY): requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "heedful needs Python 3.11 or newer as '$(PYTHON)'; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \

@@ -333,3 +333,18 @@ def test_a_disk_that_fills_while_saving(tiny_model: Path, colours: Path, tmp_pat
     # With room again, the same command goes on.
     assert run([str(part) for part in [*command, "--resume"]]) == 0
     assert (out / "manifest.json").exists()
+
+
+def test_a_mistake_met_while_tokenizing_leaves_no_run_folder(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "pairs.csv"
+    words = " ".join(["blue"] * 60)
+    data.write_text(f"text,pair,label\na,b,x\n{words},{words},y\n")
+    command = ["train", "classify", "--model", tiny_model, "--train", data, "--out"]
+    command += [tmp_path / "run", "--text-pair", "pair", "--long-text", "window", "--steps", "1"]
+    assert run([str(part) for part in command]) == EXIT_USER_ERROR
+    assert "of a pair has 60 tokens" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    data.write_text("text,pair,label\na,b,x\nc,d,y\n")
+    assert run([str(part) for part in command]) == 0

@@ -25,7 +25,7 @@ from heedful.tasks import Fit, task_named
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision
 
-# Items sorted by length together: enough to fill batches without padding, few enough that memory
+# Examples sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
 _SORTED_TOGETHER = 4096
 _DEFAULT = PredictSettings()
@@ -100,7 +100,7 @@ class Predictor:
         records, copies = tee(records)
         fit = Fit(max_length=self.max_length, rule=self.settings.long_text)
         encoded = self.task.encode(copies, self.goal, self.tokenizer, fit, labelled)
-        while chunk := list(islice(encoded, _SORTED_TOGETHER)):
+        while chunk := _gather(encoded):
             outputs = self._compute(chunk, labelled)
             for record, fitted in zip(islice(records, len(chunk)), chunk, strict=True):
                 own = [next(outputs) for _ in fitted.pieces]
@@ -125,6 +125,15 @@ class Predictor:
             for place, row in zip(places, rows, strict=True):
                 found[place] = row
         return iter(found)
+
+
+def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
+    """Take the next items, until they have examples enough."""
+    items, examples = [], 0
+    while examples < _SORTED_TOGETHER and (item := next(encoded, None)) is not None:
+        items.append(item)
+        examples += len(item.pieces)
+    return items
 
 
 def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:

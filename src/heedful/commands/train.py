@@ -47,7 +47,7 @@ from heedful.training.device import (
     choose_precision,
     keep_big_buffers,
 )
-from heedful.training.fit import Job, Outcome, fit, open_run
+from heedful.training.fit import Job, Outcome, discarded_unless_prepared, fit, open_run
 from heedful.training.loop import Work
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
@@ -113,12 +113,14 @@ def train(
         return None
 
     store_folder = out / ".data.partial"
-    store_folder.mkdir()
     try:
-        cut = _Cut()
-        fit_to = Fit(max_length=max_length, rule=data.long_text or task.long_text)
-        encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
-        write_store(store_folder / "train.arrow", cut.examples(counted(encoded, "texts tokenized")))
+        with discarded_unless_prepared(out):
+            store_folder.mkdir()
+            cut = _Cut()
+            fit_to = Fit(max_length=max_length, rule=data.long_text or task.long_text)
+            encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
+            examples = cut.examples(counted(encoded, "texts tokenized"))
+            write_store(store_folder / "train.arrow", examples)
         if cut.texts:
             say(
                 f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "

@@ -109,6 +109,20 @@ def open_run(run: Path, record: RunRecord, *, resume: bool, overwrite: bool) -> 
     return True
 
 
+@contextmanager
+def discarded_unless_prepared(run: Path) -> Iterator[None]:
+    """Delete a run folder again where its data turns out wrong before anything was learnt.
+
+    A mended file then trains with the same command. A run that has checkpoints is left alone.
+    """
+    try:
+        yield
+    except BaseException:
+        if not steps.steps(run):
+            shutil.rmtree(run, ignore_errors=True)
+        raise
+
+
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     """Refuse to go on with a run under other settings or data: the result would be neither's."""
     for key in sorted(old.settings.keys() | new.settings.keys()):

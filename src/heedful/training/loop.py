@@ -143,7 +143,9 @@ def _accumulate(
     work.optimizer.zero_grad(set_to_none=True)
     if narrow:
         narrow.renew()
-    count = sum(work.count(batch) for batch in batches)
+    # A step may hold nothing to learn, such as the inside of one very long word: its sum is 0.
+    counts = sum(work.count(batch) for batch in batches)
+    count = torch.as_tensor(counts, dtype=torch.float64).clamp(min=1e-30)
     total = 0.0
     for batch in batches:
         loss_sum, _ = work.loss(narrow.forward if narrow else work.model, batch)
