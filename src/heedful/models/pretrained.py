@@ -6,6 +6,7 @@ original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -158,9 +159,9 @@ def from_pretrained(
     model = model.to_empty(device="cpu")
     report = load_weights(model, folder, fresh_head=fresh_head, allow_pickle=allow_pickle)
     if report.fresh:
-        logger.warning("%s: fresh weights, to be trained: %s", name, ", ".join(report.fresh))
+        logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
     if report.unused:
-        logger.info("%s: weights not used: %s", name, ", ".join(report.unused))
+        logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
     return model.eval()
 
 
@@ -264,6 +265,11 @@ def _part(name: str) -> str:
             return part
     # The heads of pre-training stand together under ``cls.``.
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
+
+
+def _in_any_block(names: list[str]) -> str:
+    """Name what all blocks have once."""
+    return ", ".join(dict.fromkeys(re.sub(r"layer\.\d+", "layer.*", name) for name in names))
 
 
 def _some(names: list[str]) -> str:
