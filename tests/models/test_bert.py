@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from heedful.errors import UserError
 from heedful.models import BertConfig, BertForSequenceClassification, BertModel, num_parameters
@@ -103,6 +104,23 @@ def test_recomputing_blocks_saves_memory_and_changes_nothing(config: BertConfig)
     for name in plain:
         torch.testing.assert_close(again[name], plain[name], rtol=0, atol=0)
     assert model.bert.gradient_checkpointing is model.gradient_checkpointing is True
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_weights_put_in_the_place_of_its_own_get_the_gradient(
+    still: BertConfig, recompute: bool
+) -> None:
+    """As training in bfloat16 does; the backward pass is outside the functional call."""
+    model = BertForSequenceClassification(still)
+    expected = _gradients(model)
+    model.zero_grad()
+    model.gradient_checkpointing = recompute
+    other = {name: p.detach().double().requires_grad_() for name, p in model.named_parameters()}
+    functional_call(model, other, (IDS, MASK), {"labels": LABELS}).loss.backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    for name, parameter in other.items():
+        assert parameter.grad is not None, name
+        torch.testing.assert_close(parameter.grad.float(), expected[name], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -8,11 +8,11 @@ output, H heads, L blocks, D model width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from heedful.errors import UserError
@@ -33,9 +33,9 @@ class EncoderOutput(NamedTuple):
     states: tuple[Tensor, ...]
     """What comes out of the last block; if all are asked for, what went into the first block and
     came out of each. Each of shape (B, S, D)."""
-    weights: tuple[Tensor, ...] | None
+    attentions: tuple[Tensor, ...] | None
     """Each of shape (B, H, S, T)."""
-    cross_weights: tuple[Tensor, ...] | None
+    cross_attentions: tuple[Tensor, ...] | None
     """Each of shape (B, H, S, E)."""
     caches: tuple[BlockCache, ...] | None
     kernels: tuple[str, ...]
@@ -88,28 +88,34 @@ class Encoder(nn.Module):
             need_states: whether to return the output of every block.
             only_first: whether the last block computes the first token alone.
         """
-        states, weights, cross_weights, caches = [hidden], [], [], []
+        states, attentions, cross_attentions, caches = [hidden], [], [], []
         kernels: list[str] = []
         for number, block in enumerate(self.layer):
-            call = partial(
-                block,
-                context=context,
-                head_mask=None if head_mask is None else head_mask[number],
-                past=None if past is None else past.blocks[number],
-                only_first=only_first and number == len(self.layer) - 1,
-            )
+            given = {
+                "context": context,
+                "head_mask": None if head_mask is None else head_mask[number],
+                "past": None if past is None else past.blocks[number],
+                "only_first": only_first and number == len(self.layer) - 1,
+            }
             output: BlockOutput
-            output = checkpoint(call, hidden, use_reentrant=False) if recompute else call(hidden)
+            if recompute:
+                # With the weights of now: in a functional call they are not the block's own, which
+                # is what it will have again in the backward pass.
+                weights = dict(block.named_parameters())
+                call = (functional_call, block, weights, (hidden,), given)
+                output = checkpoint(*call, use_reentrant=False)
+            else:
+                output = block(hidden, **given)
             hidden = output.hidden
             states = [*states, hidden] if need_states else [hidden]
-            weights.append(output.weights)
-            cross_weights.append(output.cross_weights)
+            attentions.append(output.weights)
+            cross_attentions.append(output.cross_weights)
             caches.append(output.cache)
             kernels += output.kernels
         return EncoderOutput(
             states=tuple(states),
-            weights=_if_there(weights),
-            cross_weights=_if_there(cross_weights),
+            attentions=_if_there(attentions),
+            cross_attentions=_if_there(cross_attentions),
             caches=_if_there(caches),
             kernels=tuple(kernels),
         )
@@ -309,7 +315,7 @@ class BertModel(nn.Module):
             pooler_output=None if self.pooler is None else self.pooler(last),
             past_key_values=None if encoded.caches is None else Cache(blocks=encoded.caches),
             hidden_states=encoded.states if output_hidden_states else None,
-            attentions=encoded.weights,
-            cross_attentions=encoded.cross_weights,
+            attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
             kernels=encoded.kernels if output_kernels else None,
         )

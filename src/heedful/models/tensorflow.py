@@ -22,7 +22,7 @@ from heedful.errors import UserError
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _MAX_INDEX_BYTES = 2**20
-_TYPES = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
+_TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
 """Numbers that TensorFlow gives to types; a BERT's weights are of the first."""
 
 _WORDS = {
