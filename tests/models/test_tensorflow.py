@@ -2,7 +2,8 @@
 
 ``tensorflow/original`` holds a tiny one, with every variable that Google's pre-training has, some
 of the optimizer's and the step. The values of each variable begin at the length of its name and go
-up by an eighth. ``tensorflow/objects`` is the index of one that ``tf.train.Checkpoint`` wrote.
+up by an eighth. ``tensorflow/tuned`` has the heads that Google's fine-tuning scripts make, and
+``tensorflow/objects`` is the index of a checkpoint that ``tf.train.Checkpoint`` wrote.
 """
 
 import logging
@@ -58,6 +59,17 @@ def test_a_kernel_is_turned_round() -> None:
     name = "bert/encoder/layer_0/intermediate/dense/kernel"
     weight = read_tensors(INDEX)["bert.encoder.layer.0.intermediate.dense.weight"]
     assert weight.equal(_values(name, 4, 6).T)
+
+
+def test_heads_that_were_fine_tuned_have_their_names() -> None:
+    index = find_index(FILES / "tuned")
+    assert index is not None
+    tensors = read_tensors(index)
+    assert tensors["classifier.weight"].equal(_values("output_weights", 3, 4))
+    assert tensors["qa_outputs.weight"].equal(_values("cls/squad/output_weights", 2, 4))
+    assert tensors.keys() == {
+        f"{head}.{part}" for head in ("classifier", "qa_outputs") for part in ("weight", "bias")
+    }
 
 
 def test_a_model_is_read_whole(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -69,7 +69,7 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
     """
     try:
         table = _read_table(index)
-        header = dict(_fields(table.pop(b"")))
+        shards = dict(_fields(table.pop(b"")))[1]
         places = {key.decode(): _place(value) for key, value in table.items()}
     except (IndexError, KeyError, TypeError, ValueError, struct.error):
         raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
@@ -78,12 +78,10 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
             f"{index}: a checkpoint of TensorFlow 2, whose names are not those of the original "
             "BERT; convert it to model.safetensors with the library that wrote it"
         )
-    if header.get(2, 0) != 0:
-        raise UserError(f"{index}: its numbers are big-endian; only little-endian ones are read")
     tensors = {}
     for name, place in places.items():
         if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step":
-            shard = f".data-{place.shard:05}-of-{header[1]:05}"
+            shard = f".data-{place.shard:05}-of-{shards:05}"
             tensor = _read_tensor(index.with_suffix(shard), name, place)
             tensors[_reference_name(name)] = tensor.T if name.endswith("/kernel") else tensor
     return tensors
