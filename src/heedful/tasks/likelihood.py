@@ -114,8 +114,9 @@ def _copies(ids: Sequence[int], tokenizer: BertTokenizer, max_length: int) -> It
     """Yield a copy of a text for each of its tokens."""
     room = max_length - tokenizer.num_special_tokens()
     starts = window_starts(len(ids), room, room // 2)
+    last = min(room, len(ids)) - 1
     for at, truth in enumerate(ids):
-        start = min(starts, key=lambda start: abs(2 * (at - start) - min(room, len(ids))))
+        start = min(starts, key=lambda start: abs(2 * (at - start) - last))  # nearest its middle
         row, _ = tokenizer.build_inputs(ids[start : start + room])
         place = at - start + 1  # behind [CLS]
         hidden = np.array(row, dtype=np.int32)

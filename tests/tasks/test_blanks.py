@@ -1,0 +1,155 @@
+"""Masks filled and second texts scored, on scores made by hand."""
+
+import pytest
+import torch
+
+from heedful import BertTokenizer, UserError
+from heedful.batches import Fitted, Record
+from heedful.batches.examples import Example
+from heedful.tasks import blanks
+from heedful.tasks.blanks import Filled
+from heedful.tasks.task import Fit
+from heedful.tasks.texts import from_texts
+from heedful.tokens.vocabulary import Vocabulary
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefgh", "##s", "##t", "."]))
+IDS = TOKENIZER.get_vocab()
+
+
+def encoded(text: str | tuple[str, str], max_length: int = 64) -> tuple[Record, Fitted[Example]]:
+    (record,) = from_texts([text])
+    fit = Fit(max_length=max_length, rule="window")
+    return record, blanks.encode(record, TOKENIZER, fit, pairs=True)
+
+
+def answered(text: str, *likely: str, max_length: int = 64, top: int = 2) -> Filled:
+    """Answer for a text whose masks in order are likely to be one token, or another less so."""
+    record, fitted = encoded(text, max_length)
+    width = max(len(example.ids) for example in fitted.pieces)
+    masks = [(example.ids == IDS["[MASK]"]).nonzero()[0] for example in fitted.pieces]
+    positions, logits = [], []
+    firsts = [start for start, _ in spans(text)]
+    for row, (places, offsets) in enumerate(zip(masks, fitted.offsets, strict=True)):
+        for place in places:
+            scores = torch.zeros(len(TOKENIZER))
+            best, second = likely[firsts.index(offsets[place][0])].split()
+            scores[IDS[best]], scores[IDS[second]] = 3 + row / 10, 2
+            logits.append(scores)
+            positions.append(row * width + int(place))
+    output = blanks.candidates(
+        torch.stack(logits), None, torch.tensor(positions), torch.Size([len(masks), width]), top
+    )
+    return blanks.decode(record, fitted, list(output), top, TOKENIZER)
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    found, start = [], text.find("[MASK]")
+    while start >= 0:
+        found.append((start, start + 6))
+        start = text.find("[MASK]", start + 1)
+    return found
+
+
+def test_a_mask_is_filled_in_the_users_own_text() -> None:
+    answer = answered("A  [MASK]  É c.", "d e")
+    assert answer.text == "A  d  É c."
+    (blank,) = answer.blanks
+    assert (blank.start, blank.end) == (3, 9)
+    assert [candidate.token for candidate in blank.candidates] == ["d", "e"]
+    assert [candidate.text for candidate in blank.candidates] == ["A  d  É c.", "A  e  É c."]
+    scores = torch.zeros(len(TOKENIZER))
+    scores[IDS["d"]], scores[IDS["e"]] = 3, 2
+    expected = scores.softmax(0)[[IDS["d"], IDS["e"]]].tolist()
+    assert [candidate.score for candidate in blank.candidates] == pytest.approx(expected)
+
+
+def test_pieces_stand_close_to_their_word() -> None:
+    assert answered("a [MASK] b", "##s c").text == "as b"
+    assert answered("a[MASK]b", "##s c").text == "asb"
+    assert answered("[MASK] b", "##s c").text == "s b"
+
+
+def test_several_masks_are_filled_each_by_itself() -> None:
+    answer = answered("[MASK] b [MASK].", "a c", "##t d")
+    assert answer.text == "a bt."
+    first, second = answer.blanks
+    assert [candidate.text for candidate in first.candidates] == ["a bt.", "c bt."]
+    assert [candidate.text for candidate in second.candidates] == ["a bt.", "a b d."]
+
+
+def test_special_tokens_fill_no_mask() -> None:
+    answer = answered("a [MASK]", "[UNK] [MASK]", top=3)
+    tokens = [candidate.token for candidate in answer.blanks[0].candidates]
+    assert len(tokens) == 3
+    assert not set(tokens) & set(SPECIAL)
+
+
+def test_a_mask_in_two_windows_is_read_where_it_has_more_text_around_it() -> None:
+    text = "a b c d e f g [MASK] a b c d e f"
+    _, fitted = encoded(text, max_length=12)
+    assert len(fitted.pieces) == 2
+    places = [int((example.ids == IDS["[MASK]"]).nonzero()[0][0]) for example in fitted.pieces]
+    around = [min(at, 11 - at) for at in places]
+    answer = answered(text, "h a", max_length=12)
+    # `answered` makes each window's score of the likeliest token a little higher than the last's.
+    logits = [torch.zeros(len(TOKENIZER)) for _ in places]
+    for row, scores in enumerate(logits):
+        scores[IDS["h"]], scores[IDS["a"]] = 3 + row / 10, 2
+    best = around.index(max(around))
+    expected = float(logits[best].softmax(0)[IDS["h"]])
+    assert answer.blanks[0].candidates[0].score == pytest.approx(expected)
+    assert around[0] != around[1]
+
+
+def test_a_mask_that_was_not_read_has_no_candidates() -> None:
+    (record,) = from_texts(["a [MASK] b c d e f g h a b [MASK]"])
+    fit = Fit(max_length=8, rule="head")
+    fitted = blanks.encode(record, TOKENIZER, fit, pairs=True)
+    assert fitted.tokens_used < fitted.tokens_total
+    scores = torch.zeros(1, len(TOKENIZER))
+    scores[0, IDS["d"]] = 3
+    rows = blanks.candidates(scores, None, torch.tensor([2]), torch.Size([1, 8]), 1)
+    answer = blanks.decode(record, fitted, list(rows), 1, TOKENIZER)
+    assert answer.text == "a d b c d e f g h a b [MASK]"
+    assert [len(blank.candidates) for blank in answer.blanks] == [1, 0]
+
+
+def test_a_pair_is_told_whether_it_follows() -> None:
+    record, fitted = encoded(("a b", "c"))
+    follows = torch.tensor([[1.0, -1.0]])
+    none = torch.empty(0, len(TOKENIZER))
+    rows = blanks.candidates(
+        none, follows, torch.empty(0, dtype=torch.int64), torch.Size([1, 6]), 5
+    )
+    answer = blanks.decode(record, fitted, list(rows), 5, TOKENIZER)
+    assert answer.next_sentence == pytest.approx(float(follows.softmax(1)[0, 0]))
+    assert blanks.row(answer, False) == {"next_sentence": round(answer.next_sentence, 6)}
+    assert blanks.plain(answer) == f"{answer.next_sentence:.6f}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a b", r"^text, line 1: no \[MASK\] in the text; write it where a word is missing"),
+        ("", r"^text, line 1: no \[MASK\] in the text"),
+        ("a [mask]", r"^text, line 1: '\[mask\]' is no mask; write \[MASK\]$"),
+        ("a [MASK] [Mask]", r"'\[Mask\]' is no mask"),
+        ("a <mask>", r"'<mask>' is no mask"),
+        (("a", " "), r"^text, line 1: the second text of the pair is empty"),
+        (("", "a"), r"^text, line 1: the first text of the pair is empty"),
+    ],
+)
+def test_what_cannot_be_answered_is_named(text: str | tuple[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        encoded(text)
+
+
+def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
+    assert encoded("a [MASK] <mask>")[1].pieces
+
+
+def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
+    (record,) = from_texts([("a", "b")])
+    with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt masked words alone"):
+        blanks.encode(record, TOKENIZER, Fit(max_length=8, rule="window"), pairs=False)

@@ -1,0 +1,345 @@
+"""Pre-training from the command line on a small language, and its wrong input."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import heedful
+from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer
+from heedful.batches import Batch, Draw, Example
+from heedful.batches.masking import IGNORED
+from heedful.batches.sentence_pairs import NEXT, RANDOM
+from heedful.cli import run
+from heedful.commands import corpus as corpus_module
+from heedful.commands import pretrain as command
+from heedful.settings import PretrainSettings
+from heedful.tasks import pretrain
+from heedful.tokens.vocabulary import Vocabulary
+
+Out = pytest.CaptureFixture[str]
+THINGS = {"apple": "red", "grass": "green", "sky": "blue"}
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give documents of sentences about one thing each."""
+    draw = random.Random(0)
+    documents = []
+    for number in range(30):
+        thing, colour = list(THINGS.items())[number % 3]
+        sentences = [f"The {thing} is {'very ' * draw.randrange(2)}{colour}." for _ in range(12)]
+        documents.append("\n".join(sentences))
+    path = tmp_path_factory.mktemp("books") / "books.txt"
+    path.write_text("\n\n".join(documents) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def words(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a vocabulary of them."""
+    out = tmp_path_factory.mktemp("words") / "words"
+    assert run(["vocabulary", str(books), "--size", "60", "--out", str(out)]) == 0
+    return out
+
+
+def train(books: Path, out: Path, *more: str | Path) -> int:
+    words = ["train", "pretrain", "--train", books, "--out", out, "--precision", "fp32"]
+    words += ["--max-length", "24", "--dropout", "0"]
+    return run([str(word) for word in [*words, *more]])
+
+
+def test_train_evaluate_predict_and_score(
+    books: Path, words: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    fresh = ["--preset", "tiny", "--vocabulary", str(words), "--learning-rate", "3e-3"]
+    fresh += ["--steps", "40", "--dev", str(books), "--batch-size", "16"]
+    assert train(books, out, *fresh) == 0, capsys.readouterr().err
+    assert "30 documents of" in capsys.readouterr().err
+    assert run(["evaluate", str(out), "--data", str(books)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["masked_accuracy"] > 0.25  # of the six tokens of a sentence each is a fifth
+    assert 0.4 < scores["nsp_accuracy"] < 1
+    assert 1 < scores["perplexity"] < 12  # of some 20 tokens
+    assert scores == json.loads((out / "metrics.json").read_text())
+    assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 24
+    assert not (out / "corpus").exists()
+    assert "Says which words stand behind [MASK]" in (out / "MODEL_CARD.md").read_text()
+
+    fill = heedful.load(out)
+    answer = fill("The [MASK] is very [MASK].")
+    assert answer.text.startswith("The ")
+    assert [(blank.start, blank.end) for blank in answer.blanks] == [(4, 10), (19, 25)]
+    assert run(["predict", str(out), "the [MASK] is red.", "--plain"]) == 0
+    assert capsys.readouterr().out == fill("the [MASK] is red.").text + "\n"
+    assert run(["predict", str(out), "the [MASK] is red.", "--top", "2"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert [len(mask["candidates"]) for mask in row["masks"]] == [2]
+    assert row["tokens_total"] == row["tokens_used"] == 5
+    assert 0 < fill(("the sky is blue.", "the sky is blue.")).next_sentence < 1
+
+    assert run(["score", str(out), "the sky is blue.", "red red red red."]) == 0
+    right, wrong = map(json.loads, capsys.readouterr().out.splitlines())
+    assert right["log_likelihood"] > wrong["log_likelihood"] + 1
+    assert right["tokens"] == wrong["tokens"] == 5
+
+
+def test_going_on_from_a_model_with_masked_words_alone(
+    tiny_model: Path, books: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    more = ["--model", str(tiny_model), "--objective", "mlm", "--steps", "4", "--whole-word"]
+    assert train(books, out, *more, "--documents", "file", "--max-predictions", "3") == 0
+    assert run(["evaluate", str(out), "--data", str(books)]) == 0
+    assert "nsp_accuracy" not in json.loads(capsys.readouterr().out)
+    assert isinstance(heedful.load(out).model, BertForMaskedLM)
+    again = tmp_path / "again"
+    assert train(books, again, "--model", str(out), "--objective", "mlm", "--steps", "1") == 0
+    assert "fresh weights" not in capsys.readouterr().err
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    tiny_model: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    # Epochs of other sequences, and a stop in the second.
+    more = ["--model", str(tiny_model), "--steps", "12", "--batch-size", "24"]
+    assert train(books, tmp_path / "whole", *more) == 0
+    assert "12 steps" in capsys.readouterr().err
+    fetch = command._CorpusFeed.fetch
+    calls = 0
+
+    def stopping(feed: Any, items: Any, epoch: int) -> Batch:
+        nonlocal calls
+        calls += 1
+        if calls == 10:
+            assert epoch > 0
+            raise RuntimeError("killed")
+        return fetch(feed, items, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command._CorpusFeed, "fetch", stopping)
+        with pytest.raises(RuntimeError, match="killed"):
+            train(books, tmp_path / "cut", *more, "--checkpoint-every", "3")
+        assert (tmp_path / "cut" / "corpus").is_dir()  # tokenized once
+        patch.setattr(corpus_module, "tokenize_documents", None)
+        patch.setattr(command._CorpusFeed, "fetch", fetch)
+        assert train(books, tmp_path / "cut", *more, "--resume", "--workers", "3") == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+
+
+def test_a_corpus_is_kept_for_the_next_run(
+    tiny_model: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--model", str(tiny_model), "--steps", "1", "--corpus", str(tmp_path / "kept")]
+    assert train(books, tmp_path / "one", *more) == 0
+    monkeypatch.setattr(corpus_module, "tokenize_documents", None)
+    assert train(books, tmp_path / "two", *more) == 0
+    with pytest.raises(TypeError):  # other documents are another corpus
+        train(books, tmp_path / "three", *more, "--documents", "line")
+
+
+# The loss and its batches.
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
+SMALL = BertConfig(
+    vocab_size=100,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=40,
+)
+PAIRS = pretrain.goal_of((), heedful.settings.ColumnSettings(), PretrainSettings())
+ALONE = replace(PAIRS, objective="mlm")
+
+
+def pairs(count: int = 6) -> list[Example]:
+    draw = np.random.default_rng(0)
+    examples = []
+    for number in range(count):
+        first, second = (draw.integers(5, 100, size) for size in (5 + number, 12 - number))
+        ids = np.array([2, *first, 3, *second, 3], dtype=np.int32)
+        label = NEXT if number % 2 else RANDOM
+        examples.append(Example(ids=ids, split=len(first) + 2, labels=(label,)))
+    examples.append(replace(examples[0], ids=examples[0].ids[:-3]))  # so that some are padded
+    return examples
+
+
+def packed() -> list[Example]:
+    draw = np.random.default_rng(0)
+    rows = [[2, *draw.integers(5, 100, 9), 3, 2, *draw.integers(5, 100, 6), 3] for _ in range(3)]
+    rows.append([2, *draw.integers(5, 100, 8), 3])
+    return [Example(ids=np.array(row, dtype=np.int32)) for row in rows]
+
+
+def batch_of(examples: list[Example], goal: pretrain.Goal, *, epoch: int = 0) -> Batch:
+    draw = Draw(seed=0, epoch=epoch, rows=np.arange(len(examples)))
+    return pretrain.batch_of(examples, goal, TOKENIZER, draw)
+
+
+@pytest.mark.parametrize("goal", [PAIRS, ALONE], ids=["pairs", "alone"])
+def test_the_loss_is_the_references(goal: pretrain.Goal) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    ours = (BertForPreTraining if goal.pairs else BertForMaskedLM)(SMALL).double().eval()
+    kind = transformers.BertForPreTraining if goal.pairs else transformers.BertForMaskedLM
+    theirs = kind(transformers.BertConfig(**ours.config.to_dict())).double().eval()
+    theirs.load_state_dict(ours.state_dict(), strict=False)
+    batch = batch_of(pairs() if goal.pairs else packed(), goal)
+    labels = torch.full(batch.input_ids.shape, IGNORED)
+    labels.view(-1)[batch.positions] = batch.labels
+    given = {"input_ids": batch.input_ids, "labels": labels, "position_ids": batch.position_ids}
+    given |= {"attention_mask": batch.attention_mask.long()}
+    if goal.pairs:
+        given |= {"next_sentence_label": batch.next_sentence}
+        given |= {"token_type_ids": batch.token_type_ids}
+    expected = theirs(**given).loss
+    totals, counts = pretrain.loss(ours, batch, goal)
+    assert torch.equal(counts, pretrain.count(batch, goal))
+    torch.testing.assert_close((totals / counts).sum(), expected, rtol=1e-12, atol=0)
+    (totals / counts).sum().backward()
+    expected.backward()
+    for name, parameter in theirs.named_parameters():
+        if "pooler" in name and not goal.pairs:
+            continue
+        grad = ours.get_parameter(name).grad
+        torch.testing.assert_close(grad, parameter.grad, rtol=1e-9, atol=1e-14)
+
+
+def test_texts_of_a_sequence_know_nothing_of_each_other() -> None:
+    torch.manual_seed(0)
+    model = BertForMaskedLM(SMALL).eval()
+    examples = packed()
+    other = [replace(examples[0], ids=examples[0].ids.copy()), *examples[1:]]
+    other[0].ids[1:10] = other[0].ids[1:10][::-1]
+    batches = [batch_of(examples, ALONE), batch_of(other, ALONE)]
+    logits = []
+    for batch in batches:
+        positions = torch.arange(11, 19)  # the second text of the first sequence
+        batch.input_ids.view(-1)[positions] = batches[0].input_ids.view(-1)[positions]
+        batch = replace(batch, positions=positions)
+        logits.append(pretrain._scores_of(model, batch)[0])
+    assert not torch.equal(batches[0].input_ids, batches[1].input_ids)
+    torch.testing.assert_close(logits[0], logits[1])
+
+
+def test_what_is_hidden_changes_with_the_epoch_alone() -> None:
+    examples = pairs()
+    first, again = batch_of(examples, PAIRS), batch_of(examples, PAIRS)
+    assert torch.equal(first.input_ids, again.input_ids)
+    assert not torch.equal(first.input_ids, batch_of(examples, PAIRS, epoch=1).input_ids)
+    truth = [example.ids for example in examples]
+    width = first.input_ids.shape[1]
+    for position, label in zip(first.positions.tolist(), first.labels.tolist(), strict=True):
+        assert truth[position // width][position % width] == label
+    # A sequence's draw is that of its place in the data, whatever batch it stands in.
+    draw = Draw(seed=0, epoch=0, rows=np.array([3, 1]))
+    some = pretrain.batch_of([examples[3], examples[1]], PAIRS, TOKENIZER, draw)
+    size = len(truth[1])
+    assert torch.equal(some.input_ids[1, :size], first.input_ids[1, :size])
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch(
+    books: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    more = ["--model", str(tiny_model), "--steps", "2", "--batch-size", "30", "--clip", "0"]
+    assert train(books, tmp_path / "one", *more) == 0
+    assert train(books, tmp_path / "many", *more, "--batch-tokens", "80") == 0
+    one, many = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").open()]
+        for name in ("one", "many")
+    )
+    for a, b in zip(one, many, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
+        assert a["gradient_norm"] == pytest.approx(b["gradient_norm"], rel=1e-4)
+
+
+# Wrong input.
+
+
+def error_of(capsys: Out) -> str:
+    error = capsys.readouterr().err.strip()
+    assert error.count("\n") == 0, error
+    return error
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--documents", "file"], "only one document, and pairs of sentences need a second one"),
+        (["--preset", "tiny"], "--preset starts a model from scratch with the words of --vocab"),
+        (["--vocabulary", "x"], "--preset starts a model from scratch with the words of --vocab"),
+        (["--positions", "64"], "--positions is for a model from scratch: give --preset too"),
+        (["--mask-share", "0"], "--mask-share 0.0: must be from 0.001 to 1"),
+        (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
+        (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
+        (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
+        (["--metric", "accuracy"], "unknown --metric 'accuracy'"),
+        (["--documents", "page"], "documents"),
+        (["--preset", "tiny", "--vocabulary", "words", "--model", "x"], "--model x goes on: give"),
+    ],
+)
+def test_wrong_settings_are_named(
+    tiny_model: Path, books: Path, tmp_path: Path, capsys: Out, more: list[str], message: str
+) -> None:
+    start = [] if "--vocabulary" in more or "--preset" in more else ["--model", str(tiny_model)]
+    assert train(books, tmp_path / "run", *start, *more) == 2
+    assert message in error_of(capsys)
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_texts_are_named(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    more = ["--model", str(tiny_model)]
+    text = tmp_path / "a.txt"
+    text.write_text("")
+    assert train(text, tmp_path / "run", *more) == 2
+    assert error_of(capsys).endswith("a.txt: holds no text")
+    text.write_text("東京\n\n大阪\n")
+    assert train(text, tmp_path / "run", *more) == 2
+    assert "a.txt: the vocabulary knows no word of it" in error_of(capsys)
+    one = tmp_path / "one.txt"
+    one.write_text("the sky is blue.\n")
+    text.write_text("the sky is blue.\n\nthe apple is red.\n")
+    assert train(text, tmp_path / "other", *more, "--dev", one) == 2
+    assert "one.txt: only one document" in error_of(capsys)
+
+
+def test_a_vocabulary_without_a_mask_is_named(
+    tiny_model: Path, books: Path, tmp_path: Path, capsys: Out
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in tiny_model.iterdir():
+        text = file.read_bytes()
+        (folder / file.name).write_bytes(text.replace(b"[MASK]\n", b"mask\n"))
+    assert train(books, tmp_path / "run", "--model", folder) == 2
+    assert "there is no [MASK] in the vocabulary" in error_of(capsys)
+
+
+def test_wrong_questions_are_named(
+    tiny_model: Path, books: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    more = ["--model", str(tiny_model), "--objective", "mlm", "--steps", "1"]
+    assert train(books, out, *more) == 0
+    capsys.readouterr()
+    for arguments, message in [
+        (["predict", "the sky"], "text, line 1: no [MASK] in the text"),
+        (["predict", "the [mask]"], "'[mask]' is no mask; write [MASK]"),
+        (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
+        (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
+        (["score", ""], "text 1: empty; there is nothing to score"),
+        (["score", "a", "--n-best", "x.jsonl"], "--n-best is a file of lists"),
+    ]:
+        verb, *rest = map(str, arguments)
+        assert run([verb, str(out), *rest]) == 2
+        assert message in error_of(capsys)
