@@ -7,6 +7,7 @@ they cannot differ.
 import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.models import BertConfig, BertModel
 from heedful.settings import PredictSettings
-from heedful.tasks import Fit, task_named
+from heedful.sources import PACKAGES, resolve
+from heedful.tasks import Fit, embed, task_named
+from heedful.tasks.sentence_folder import is_sentence_folder, read_layout
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision
 
@@ -62,12 +65,15 @@ class Predictor:
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
-        """Load a finished run.
+        """Load a finished run, or a folder of sentence-transformers, which is like one of embed.
 
         Raises:
-            UserError: the folder is not a run, is unfinished, or one of its files is damaged.
+            UserError: the folder is neither, is unfinished, or one of its files is damaged.
         """
-        folder = Path(run)
+        folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
+        if is_sentence_folder(folder) and not (folder / runs.RECORD).is_file():
+            record = _record_of_vectors(folder)
+            return cls(embed.load(folder), BertTokenizer.from_pretrained(folder), record, settings)
         record = runs.read_record(folder)
         if not runs.is_finished(folder):
             raise UserError(f"{folder}: training has not finished; go on with --resume")
@@ -125,6 +131,20 @@ class Predictor:
             for place, row in zip(places, rows, strict=True):
                 found[place] = row
         return iter(found)
+
+
+def _record_of_vectors(folder: Path) -> RunRecord:
+    """Say what a folder of sentence-transformers is, as a run would."""
+    layout = read_layout(folder)
+    positions = BertConfig.read(folder / "config.json").max_position_embeddings
+    return RunRecord(
+        task=embed.TASK.name,
+        goal=asdict(embed.Goal(pooling=layout.pooling, normalise=layout.normalise)),
+        max_length=min(layout.max_length or positions, positions),
+        settings={},
+        data=[],
+        versions={},
+    )
 
 
 def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:

@@ -227,6 +227,24 @@ class ChooseSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedSettings:
+    """What embedding alone can be told."""
+
+    pooling: Literal["mean", "cls"] = "mean"
+    """A text's vector: the mean of its tokens' vectors, or the first token's."""
+    scale: float = 20.0
+    """What cosines are multiplied by before the softmax over a batch of pairs."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("scale", self.scale, math.ulp(0.0), 1e6, what="a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
     """What pre-training alone can be told."""
 

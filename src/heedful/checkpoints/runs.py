@@ -80,6 +80,8 @@ def finished(run: Path) -> Iterator[Path]:
         names = sorted(path.name for path in partial.iterdir())
         names.remove(files.MANIFEST)
         for name in [*names, files.MANIFEST]:
+            if (run / name).is_dir():  # of a finish that was killed: a folder replaces none
+                shutil.rmtree(run / name)
             (partial / name).replace(run / name)
         files.sync_tree(run, deep=False)
     finally:

@@ -21,6 +21,7 @@ from heedful.settings import (
     ClassifySettings,
     ColumnSettings,
     DataSettings,
+    EmbedSettings,
     GenerateSettings,
     PretrainSettings,
     RegressSettings,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from heedful.training.fit import Outcome
 
 CLASSIFY = ClassifySettings()
-TAG, ANSWER = TagSettings(), AnswerSettings()
+TAG, ANSWER, EMBED = TagSettings(), AnswerSettings(), EmbedSettings()
 PRETRAIN = PretrainSettings()
 
 train = App(name="train", help="Train a model on your own files and leave a run folder.")
@@ -127,6 +128,29 @@ def train_choose(*, data: Data, training: Training = TRAINING, place: Place) -> 
     The layout of CommonsenseQA is read as well.
     """
     _train("choose", data, ChooseSettings(), COLUMNS, training, place)
+
+
+@train.command(name="embed")
+def train_embed(
+    *,
+    data: Data,
+    own: Annotated[EmbedSettings, Parameter(name="*", group="Embedding")] = EMBED,
+    columns: Columns = COLUMNS,
+    training: Training = TRAINING,
+    place: Place,
+) -> None:
+    """Give texts vectors that are near each other where the texts mean the same.
+
+    The file has pairs of texts that belong together, such as questions and
+    their answers; or, where --label names a column, pairs and a score of how
+    alike they are:
+
+        heedful train embed --train faq.csv --text-pair answer --out runs/search
+
+        heedful train embed --train pairs.csv --text-pair other --label score
+            --out runs/alike
+    """
+    _train("embed", data, own, columns, training, place)
 
 
 @train.command(name="pretrain")

@@ -56,6 +56,7 @@ def predict(
     input: Path | None = None,
     context: str | None = None,
     context_file: Path | None = None,
+    against: Path | None = None,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
@@ -75,6 +76,8 @@ def predict(
         A text that goes with each of the texts: what holds the answers to questions.
     context_file
         The same, in a file.
+    against
+        A file of texts: give the --top nearest of them to each text, from a run of embed.
     all_scores
         Give everything the model scored, such as the probability of every label.
     plain
@@ -85,6 +88,13 @@ def predict(
     predictor = _predictor(run, predicting)
     given = command.texts_of(texts, context, context_file)
     records = command.records_of(predictor.task, given, input, columns)
+    if against is not None:
+        from heedful.commands.nearest import nearest
+
+        for row in nearest(predictor, records, against, columns):
+            line = row["nearest"][0]["text"] if plain else json.dumps(row, ensure_ascii=False)
+            print(line, flush=not texts)
+        return
     for answer in predictor.answers(records):
         line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
         print(line, flush=not texts)

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from heedful import files
+from heedful.checkpoints.runs import RECORD
 from heedful.commands.corpus import check_documents, open_corpus
 from heedful.errors import UserError
 from heedful.predictor import Predictor
@@ -44,7 +45,8 @@ def evaluate(
         records = read_files(task, data, columns, labelled=True)
         found = score_records(predictor, counted(records, "items evaluated"))
     scores = {"data": [str(path) for path in data], **found}
-    files.write_json(run / METRICS, scores)
+    if (run / RECORD).is_file():  # another library's folder is left as it is
+        files.write_json(run / METRICS, scores)
     return scores
 
 

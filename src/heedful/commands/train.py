@@ -236,6 +236,7 @@ def carry_out(
         save_pretrained(model, folder)
         trainee.tokenizer.save_pretrained(folder)
         write_card(folder, trainee.record, task.card(goal))
+        task.write_beside(goal, model, trainee.record.max_length, folder)
 
     work = Work(
         model=model,

@@ -9,6 +9,7 @@ from heedful.settings import ColumnSettings
 from heedful.tasks.answer import TASK as ANSWER
 from heedful.tasks.choose import TASK as CHOOSE
 from heedful.tasks.classify import TASK as CLASSIFY
+from heedful.tasks.embed import TASK as EMBED
 from heedful.tasks.generate import TASK as GENERATE
 from heedful.tasks.pretrain import TASK as PRETRAIN
 from heedful.tasks.regress import TASK as REGRESS
@@ -16,7 +17,7 @@ from heedful.tasks.tag import TASK as TAG
 from heedful.tasks.task import Fit, Task
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (CLASSIFY, REGRESS, TAG, ANSWER, CHOOSE, PRETRAIN, GENERATE)
+    task.name: task for task in (CLASSIFY, REGRESS, TAG, ANSWER, CHOOSE, EMBED, PRETRAIN, GENERATE)
 }
 """Every task, by the name that a run folder keeps."""
 

@@ -101,6 +101,9 @@ class Task:
     """Empty scores."""
     card: Callable[[Goal], str]
     """What a run of this goal does, in a sentence or two for its model card."""
+    write_beside: Callable[[Goal, nn.Module, int, Path], None] = lambda *given: None
+    """The goal, the model, its maximum length and the folder of the run: writes there what other
+    libraries want beside the model."""
     per_item: Callable[[Goal], int] = lambda goal: 1
     """How many examples, one after another, make one item of a batch."""
     whole_batch: bool = False

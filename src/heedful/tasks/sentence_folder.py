@@ -1,0 +1,112 @@
+"""The folder layout of sentence-transformers, read and written.
+
+Beside the encoder's own files it holds ``modules.json``, which lists what is computed one after
+another; the folder of the pooling; and how many tokens of a text are read.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from heedful.batches.json_objects import parse_json
+from heedful.errors import UserError
+from heedful.files import read_json, write_json
+
+Pooling = Literal["mean", "cls"]
+
+MODULES = "modules.json"
+_LENGTH = "sentence_bert_config.json"
+_POOLING = "1_Pooling"
+_MODES: dict[Pooling, str] = {
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+}
+_OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_KINDS = ("Transformer", "Pooling", "Normalize")
+_NAMES = "sentence_transformers.models."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """What such a folder says beside the encoder."""
+
+    pooling: Pooling
+    """What a text's vector is of its tokens'."""
+    normalise: bool
+    """Whether it is given length 1."""
+    max_length: int | None
+    """Tokens of a text that are read; None leaves that to the encoder."""
+
+
+def is_sentence_folder(folder: Path) -> bool:
+    """Tell whether a folder has the layout."""
+    return (folder / MODULES).is_file()
+
+
+def read_layout(folder: Path) -> Layout:
+    """Read what a folder says.
+
+    Raises:
+        UserError: a file is damaged, or it computes something else than this can.
+    """
+    path = folder / MODULES
+    modules = parse_json(path.read_text(encoding="utf-8"), str(path))
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
+    ):
+        raise UserError(f"{path}: expected a list of modules with type and path")
+    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+    places = [str(module["path"]) for module in modules]
+    if kinds not in (list(_KINDS), list(_KINDS[:2])) or places[0]:
+        raise UserError(
+            f"{path}: its modules are {', '.join(kinds) or 'none'}; supported are Transformer, "
+            "with its files in this folder, Pooling and perhaps Normalize"
+        )
+    if not re.fullmatch(r"[\w.-]+", places[1]) or places[1].startswith("."):
+        raise UserError(f"{path}: {places[1]!r} is not the name of a folder beside it")
+    sizes = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
+    length = sizes.get("max_seq_length")
+    if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
+        raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
+    return Layout(
+        pooling=_read_pooling(folder / places[1] / "config.json"),
+        normalise=len(kinds) == len(_KINDS),
+        max_length=length,
+    )
+
+
+def _read_pooling(path: Path) -> Pooling:
+    values = read_json(path)
+    on = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
+    for pooling, name in _MODES.items():
+        if on == [name]:
+            return pooling
+    raise UserError(
+        f"{path}: pools by {' and '.join(on) or 'nothing'}; "
+        f"supported is one of {', '.join(_MODES.values())}"
+    )
+
+
+def write_layout(layout: Layout, width: int, folder: Path) -> None:
+    """Write what makes a folder with an encoder one of this layout.
+
+    Args:
+        layout: what to say.
+        width: numbers in a vector.
+        folder: holds the encoder's files.
+    """
+    kinds = _KINDS if layout.normalise else _KINDS[:2]
+    places = ("", _POOLING, "2_Normalize")
+    modules: list[dict[str, Any]] = [
+        {"idx": number, "name": str(number), "path": place, "type": _NAMES + kind}
+        for number, (kind, place) in enumerate(zip(kinds, places, strict=False))
+    ]
+    pooling: dict[str, Any] = {"word_embedding_dimension": width}
+    pooling |= {name: mode == layout.pooling for mode, name in _MODES.items()}
+    pooling |= {f"pooling_mode_{name}": False for name in _OTHER_MODES}
+    (folder / _POOLING).mkdir()
+    write_json(folder / _POOLING / "config.json", pooling)
+    write_json(folder / _LENGTH, {"max_seq_length": layout.max_length, "do_lower_case": False})
+    (folder / MODULES).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")

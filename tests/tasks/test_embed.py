@@ -1,0 +1,240 @@
+"""Vectors of texts from the command line on small files, and their wrong input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import heedful
+from heedful.batches import Draw, Example, Record
+from heedful.cli import run
+from heedful.errors import UserError
+from heedful.models import BertModel
+from heedful.predictor import Predictor
+from heedful.settings import PredictSettings
+from heedful.tasks import Fit, embed
+from heedful.tokens import BertTokenizer
+
+Out = pytest.CaptureFixture[str]
+THINGS = {"red": "apple", "green": "grass", "blue": "sky"}
+PAIR = ["--text", "first", "--text-pair", "second"]
+SCORE = ["--label", "score"]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Give pairs of texts, and a score that says whether they name the same colour."""
+    rows = ["first,second,score"]
+    for number in range(4):
+        for one in THINGS:
+            for other in THINGS:
+                score = 5 if one == other else 1
+                rows.append(f"the {'very ' * number}{one} sky,a {other} apple,{score}")
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def partners(tmp_path: Path) -> Path:
+    """Give pairs of texts that belong together."""
+    rows = ["first,second"]
+    rows += [f"the {word} sky,a very {word} one {word}" for word in [*THINGS, *THINGS.values()]]
+    path = tmp_path / "partners.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def train(tiny_model: Path, data: Path, out: Path, *more: str, rate: str = "1e-2") -> int:
+    words = ["train", "embed", "--model", tiny_model, "--train", data, "--out", out, *PAIR]
+    words += ["--batch-size", "6", "--learning-rate", rate, "--dropout", "0"]
+    words += ["--precision", "fp32", *more]
+    return run([str(word) for word in words])
+
+
+def test_pairs_with_scores(tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out) -> None:
+    out = tmp_path / "run"
+    options = ["--epochs", "10", "--dev", str(pairs), *SCORE, "--evaluate-every", "30"]
+    assert train(tiny_model, pairs, out, *options) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(pairs), *PAIR, *SCORE]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["spearman"] > 0.8
+    assert scores["items"] == 36
+    model = heedful.load(out)
+    same, other = model([("the red sky", "a red apple"), ("the red sky", "a blue apple")])
+    assert same.similarity > other.similarity + 0.3
+    assert same.vector.norm().item() == pytest.approx(1)
+    assert (same.tokens_total, same.tokens_used, same.windows) == (6, 6, 2)
+    assert run(["predict", str(out), "--input", str(pairs), *PAIR, "--plain"]) == 0
+    assert len(capsys.readouterr().out.split()) == 36
+
+
+def test_pairs_that_belong_together(
+    tiny_model: Path, partners: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    options = ["--epochs", "60", "--dev", str(partners), "--evaluate-every", "60"]
+    assert train(tiny_model, partners, out, *options) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(partners), *PAIR]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["recall_at_1"] > 0.9
+    assert scores["recall_at_5"] >= scores["recall_at_1"]
+    assert (scores["items"], scores["candidates"]) == (6, 6)
+    assert run(["predict", str(out), "the red sky"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert len(line["vector"]) == 16
+    assert sum(value**2 for value in line["vector"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_the_nearest_lines_of_a_corpus(
+    tiny_model: Path, partners: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, partners, out, "--epochs", "60") == 0
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a very blue one blue\n\na very red one red\na very sky one sky\n")
+    capsys.readouterr()
+    command = ["predict", str(out), "the red sky", "the blue sky", "--against", str(corpus)]
+    assert run([*command, "--top", "2"]) == 0
+    red, blue = map(json.loads, capsys.readouterr().out.splitlines())
+    assert red["nearest"][0]["text"] == "a very red one red"
+    assert red["nearest"][0]["line"] == 3
+    assert blue["nearest"][0]["text"] == "a very blue one blue"
+    assert len(blue["nearest"]) == 2
+    assert 1 >= blue["nearest"][0]["score"] >= blue["nearest"][1]["score"] >= -1
+    assert (red["tokens_total"], red["tokens_used"]) == (3, 3)
+    assert run([*command, "--plain"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["a very red one red", "a very blue one blue"]
+
+
+def _draw(examples: int) -> Draw:
+    return Draw(seed=0, epoch=0, rows=torch.arange(examples).numpy())
+
+
+def _encode(
+    tiny_model: Path, goal: embed.Goal, *texts: tuple[str, str], score: str | None = None
+) -> list[Example]:
+    labels = None if score is None else (score,)
+    records = [
+        Record(text=first, text_pair=second, labels=labels, source="x", line=number)
+        for number, (first, second) in enumerate(texts, start=1)
+    ]
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    fitted = embed.encode(records, goal, tokenizer, Fit(max_length=20, rule="head"), True)
+    return [piece for parts in fitted for piece in parts.pieces]
+
+
+def _loss(tiny_model: Path, goal: embed.Goal, examples: list[Example]) -> Any:
+    model = BertModel.from_pretrained(tiny_model)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    batch = embed.batch_of(examples, goal, tokenizer, _draw(len(examples)))
+    total, count = embed.loss(model, batch, goal)
+    assert float(count) == embed.count(batch, goal)
+    alone = [
+        embed.compute(model, embed.batch_of([each], goal, tokenizer, None), goal, PredictSettings())
+        for each in examples
+    ]
+    return total, F.normalize(torch.cat(alone), dim=-1)
+
+
+def test_each_text_is_told_from_the_others_partners(tiny_model: Path) -> None:
+    goal = embed.Goal(pooling="mean", scale=7.0)
+    texts = [("the sky", "very blue"), ("the apple", "red"), ("a", "green grass is")]
+    total, vectors = _loss(tiny_model, goal, _encode(tiny_model, goal, *texts))
+    scores = 7.0 * vectors[::2] @ vectors[1::2].T
+    right = torch.arange(3)
+    there = F.cross_entropy(scores, right, reduction="sum")
+    back = F.cross_entropy(scores.T, right, reduction="sum")
+    torch.testing.assert_close(total, (there + back) / 2)
+
+
+def test_a_shared_text_is_no_wrong_answer(tiny_model: Path) -> None:
+    goal = embed.Goal(pooling="cls", scale=7.0)
+    texts = [("the sky", "very blue"), ("the sky", "red"), ("a", "red")]
+    total, vectors = _loss(tiny_model, goal, _encode(tiny_model, goal, *texts))
+    scores = 7.0 * vectors[::2] @ vectors[1::2].T
+    shared = torch.tensor([[0, 1, 0], [1, 0, 1], [0, 1, 0]]).bool()
+    scores = scores.masked_fill(shared, -torch.inf)
+    right = torch.arange(3)
+    there = F.cross_entropy(scores, right, reduction="sum")
+    back = F.cross_entropy(scores.T, right, reduction="sum")
+    torch.testing.assert_close(total, (there + back) / 2)
+
+
+def test_a_score_is_learnt_as_a_cosine(tiny_model: Path) -> None:
+    goal = embed.Goal(pooling="mean", scored=True, lowest=1.0, highest=5.0)
+    examples = _encode(tiny_model, goal, ("the sky", "very blue"), ("a", "red"), score="2")
+    total, vectors = _loss(tiny_model, goal, examples)
+    cosines = (vectors[::2] * vectors[1::2]).sum(-1)
+    torch.testing.assert_close(total, (cosines - 0.25).square().sum())
+
+
+def test_long_texts_are_read_in_windows(tiny_model: Path, partners: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, partners, out, "--steps", "1", "--max-length", "12") == 0
+    answer = heedful.load(out)("very " * 25)
+    assert (answer.tokens_total, answer.tokens_used) == (25, 25)
+    assert answer.windows > 2
+    head = Predictor.load(out, PredictSettings(long_text="head"))("very " * 25)
+    assert (head.tokens_total, head.tokens_used, head.windows) == (25, 10, 1)
+
+
+def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out) -> None:
+    def error(*more: str) -> str:
+        capsys.readouterr()
+        assert train(tiny_model, pairs, tmp_path / "run", *more) == 2
+        text = capsys.readouterr().err.strip()
+        assert text.count("\n") == 0
+        return text
+
+    assert "--long-text window: texts are compared as wholes" in error("--long-text", "window")
+    assert "leave out --label-separator" in error("--label-separator", ";")
+    assert "--scale 0.0: must be a number above 0" in error("--scale", "0")
+    with pairs.open("a") as stream:
+        stream.write("a sky,,3\n")
+    assert f"{pairs}, line 38: an empty text in a pair" in error()
+    assert "line 38" in error(*SCORE)
+    with pairs.open("w") as stream:
+        stream.write("first,second,score\na sky,a,3\nan apple,red,3\n")
+    assert "every score of the training data is 3: nothing to learn" in error(*SCORE)
+    with pairs.open("a") as stream:
+        stream.write("a sky,red,much\n")
+    assert "line 4: expected a number, found 'much'" in error(*SCORE)
+    words = ["train", "embed", "--train", str(pairs), "--out", str(tmp_path / "run"), *PAIR[:2]]
+    assert run(words) == 2
+    assert "name the second text's column by --text-pair" in capsys.readouterr().err
+
+
+def test_a_corpus_is_for_vectors(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    words = ["train", "classify", "--train", colours, "--model", tiny_model, "--out", out]
+    assert run([str(word) for word in [*words, "--steps", "1"]]) == 0
+    assert run(["predict", str(out), "a sky", "--against", str(colours)]) == 2
+    assert "--against is for runs of embed; this is one of classify" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["pairs", "scores"])
+def test_evaluating_on_the_other_kind_of_pairs(
+    tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out, kind: str
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, pairs, out, "--steps", "1", *(SCORE if kind == "scores" else [])) == 0
+    capsys.readouterr()
+    other = SCORE if kind == "pairs" else []
+    assert run(["evaluate", str(out), "--data", str(pairs), *PAIR, *other]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert ("spearman" in scores) == (kind == "pairs")
+    assert ("recall_at_1" in scores) == (kind == "scores")
+
+
+def test_nothing_to_find(tiny_model: Path) -> None:
+    scores = embed.Scores(embed.Goal(pooling="mean"))
+    with pytest.raises(UserError, match="no items to score"):
+        scores.compute()
