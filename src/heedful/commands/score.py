@@ -68,14 +68,18 @@ def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
 
 
 def _ranked(item: HypothesisList, found: list[Likelihood], weight: float) -> str:
+    pairs = zip(item.hypotheses, found, strict=True)
+    ranked = sorted(
+        ((one.score + weight * likelihood.total, one, likelihood) for one, likelihood in pairs),
+        key=lambda entry: -entry[0],
+    )
     rows = [
         {
             "text": hypothesis.text,
             "score": hypothesis.score,
             "log_likelihood": round(likelihood.total, 6),
-            "total": round(hypothesis.score + weight * likelihood.total, 6),
+            "total": round(total, 6),
         }
-        for hypothesis, likelihood in zip(item.hypotheses, found, strict=True)
+        for total, hypothesis, likelihood in ranked
     ]
-    rows.sort(key=lambda row: -float(row["total"]))
     return json.dumps({**item.others, "hypotheses": rows}, ensure_ascii=False)

@@ -112,6 +112,7 @@ def likelihoods(
 
 def _copies(ids: Sequence[int], tokenizer: BertTokenizer, max_length: int) -> Iterator[_Copy]:
     """Yield a copy of a text for each of its tokens."""
+    assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
     room = max_length - tokenizer.num_special_tokens()
     starts = window_starts(len(ids), room, room // 2)
     last = min(room, len(ids)) - 1

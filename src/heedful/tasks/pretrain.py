@@ -166,7 +166,8 @@ def batch_of(
     """Pad examples; with a draw hide some of their tokens, without one find their masks."""
     if draw is None:
         batch = collate(examples, pad_id=tokenizer.pad_token_id)
-        masks = batch.input_ids.flatten() == tokenizer.mask_token_id
+        assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
+        masks = batch.input_ids.flatten().eq(tokenizer.mask_token_id)
         return replace(batch, positions=masks.nonzero().squeeze(1))
     rule = _rule(tokenizer, goal.mask_share, goal.whole_word, goal.max_predictions)
     hidden = [
