@@ -30,6 +30,7 @@ Start here: [bold]heedful demo[/bold], then
 """,
     help_format="rich",
     default_parameter=Parameter(consume_multiple=True, negative_iterable=""),
+    suppress_keyboard_interrupt=False,  # its message says how to go on
 )
 app.command(train)
 for command in (
