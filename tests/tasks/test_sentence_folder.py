@@ -1,0 +1,159 @@
+"""Folders of sentence-transformers: read, written, and the same vectors."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import heedful
+from heedful.cli import run
+from heedful.errors import UserError
+from heedful.predictor import Predictor
+from heedful.settings import PredictSettings
+from heedful.sources import resolve
+from heedful.tasks.sentence_folder import (
+    Layout,
+    is_sentence_folder,
+    read_layout,
+    write_layout,
+)
+
+MODULES = [
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    {
+        "idx": 2,
+        "name": "2",
+        "path": "2_Normalize",
+        "type": "sentence_transformers.models.Normalize",
+    },
+]
+
+
+def _write(folder: Path, modules: Any = MODULES, **pooling: bool) -> Path:
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "modules.json").write_text(json.dumps(modules))
+    values = {"word_embedding_dimension": 16, **(pooling or {"pooling_mode_mean_tokens": True})}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(pooling="mean", normalise=True, max_length=64),
+        Layout(pooling="cls", normalise=False, max_length=None),
+    ],
+)
+def test_there_and_back(tmp_path: Path, layout: Layout) -> None:
+    assert not is_sentence_folder(tmp_path)
+    write_layout(layout, 16, tmp_path)
+    assert is_sentence_folder(tmp_path)
+    assert read_layout(tmp_path) == layout
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    assert modules == MODULES[: 3 if layout.normalise else 2]
+    pooling = json.loads((tmp_path / "1_Pooling" / "config.json").read_text())
+    assert pooling.pop("word_embedding_dimension") == 16
+    name = "mean_tokens" if layout.pooling == "mean" else "cls_token"
+    assert [key for key, value in pooling.items() if value] == [f"pooling_mode_{name}"]
+
+
+DENSE = [*MODULES, {"idx": 3, "name": "3", "path": "3_Dense", "type": "x.models.Dense"}]
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (DENSE, "its modules are Transformer, Pooling, Normalize, Dense; supported are"),
+        (MODULES[:1], "its modules are Transformer; supported are"),
+        ([], "its modules are none; supported are"),
+        ({"a": 1}, "expected a list of modules with type and path"),
+        ([{"type": "Transformer"}], "expected a list of modules with type and path"),
+        ([{**MODULES[0], "path": "0_Transformer"}, MODULES[1]], "with its files in this folder"),
+        ([MODULES[0], {**MODULES[1], "path": "../1"}], "'../1' is not the name of a folder beside"),
+    ],
+)
+def test_other_modules_are_named(tmp_path: Path, modules: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_layout(_write(tmp_path / "model", modules))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "message"),
+    [
+        ({"pooling_mode_max_tokens": True}, "pools by pooling_mode_max_tokens; supported is one"),
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "pools by pooling_mode_cls_token and pooling_mode_mean_tokens; supported is one of",
+        ),
+        ({"pooling_mode_cls_token": False}, "pools by nothing"),
+    ],
+)
+def test_other_poolings_are_named(tmp_path: Path, pooling: dict[str, bool], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_layout(_write(tmp_path / "model", **pooling))
+
+
+def test_a_length_that_is_none(tmp_path: Path) -> None:
+    folder = _write(tmp_path / "model")
+    assert read_layout(folder).max_length is None
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
+    with pytest.raises(UserError, match="max_seq_length is 'long'; expected a number"):
+        read_layout(folder)
+
+
+def test_a_run_is_such_a_folder(tiny_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "pairs.csv"
+    data.write_text("first,second\nthe sky,is blue\na red apple,was very red\n")
+    out = tmp_path / "run"
+    words = ["train", "embed", "--model", tiny_model, "--train", data, "--out", out, "--steps", "1"]
+    words += ["--text", "first", "--text-pair", "second", "--max-length", "20", "--pooling", "cls"]
+    assert run([str(word) for word in words]) == 0
+    assert read_layout(out) == Layout(pooling="cls", normalise=True, max_length=20)
+    ours = heedful.load(out)
+    (out / "heedful.json").unlink()  # what is left is the other library's
+    theirs = heedful.load(out)
+    assert theirs.max_length == 20
+    for text in ("the sky", "very " * 40):
+        assert ours(text).vector.equal(theirs(text).vector)
+
+
+def _reference_vectors(reference: ModuleType, folder: Path, texts: list[str]) -> torch.Tensor:
+    """Compute what the folder's three modules do: encode, mean over the tokens, length 1."""
+    tokenizer = reference.AutoTokenizer.from_pretrained(folder)
+    model = reference.AutoModel.from_pretrained(folder).eval()
+    found = []
+    for start in range(0, len(texts), 50):
+        batch = tokenizer(
+            texts[start : start + 50],
+            padding=True,
+            truncation=True,
+            max_length=256,
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            hidden = model(**batch).last_hidden_state
+        mask = batch["attention_mask"][..., None]
+        found.append(F.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1))
+    return torch.cat(found)
+
+
+@pytest.mark.slow
+def test_vectors_equal_the_references(data_folder: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs heedful[dev]")
+    from heedful.batches import Columns, read_records
+
+    path = data_folder / "ag_news" / "test.csv.gz"
+    texts = []
+    for column, number in (("2", 1000), ("3", 20)):  # titles, and some longer texts
+        records = read_records([path], Columns(text=column, label=None, header=False), None)
+        texts += [record.text for record in islice(records, number)]
+    expected = _reference_vectors(transformers, resolve("minilm"), texts)
+    settings = PredictSettings(precision="fp32", long_text="head")
+    found = torch.stack([answer.vector for answer in Predictor.load("minilm", settings)(texts)])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
