@@ -16,7 +16,6 @@ from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from heedful.errors import UserError
-from heedful.layers import masks
 from heedful.layers.blocks import Block, BlockOutput, Context
 from heedful.layers.cache import BlockCache, Cache
 from heedful.layers.embeddings import Embeddings
@@ -265,45 +264,25 @@ class BertModel(nn.Module):
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
         words = inputs.check_words(input_ids, inputs_embeds, start, config)
-        batch, length = words.shape[:2]
         limit, most = config.type_vocab_size, config.max_position_embeddings
-        inputs.check_rows("token_type_ids", token_type_ids, (batch, length), limit)
-        inputs.check_rows("position_ids", position_ids, (batch, length), most)
-        encoded_length = inputs.check_decoder(
+        inputs.check_rows("token_type_ids", token_type_ids, words, limit)
+        inputs.check_rows("position_ids", position_ids, words, most)
+        context = inputs.context(
             config,
-            batch=batch,
+            words,
+            attention_mask=attention_mask,
             past=past_key_values,
             encoded=encoder_hidden_states,
             encoded_mask=encoder_attention_mask,
-            use_cache=use_cache,
+            need_weights=output_attentions,
+            need_cache=use_cache,
         )
-        mask = masks.for_self_attention(
-            attention_mask,
-            batch=batch,
-            queries=length,
-            keys=start + length,
-            causal=config.is_decoder,
-            device=words.device,
-        )
-        cross_mask = None
-        if encoder_attention_mask is not None and encoded_length is not None:
-            cross_mask = masks.from_attention_mask(
-                encoder_attention_mask,
-                batch=batch,
-                queries=length,
-                keys=encoded_length,
-                name="encoder_attention_mask",
-            )
+        if head_mask is not None:
+            head_mask = inputs.check_head_mask(head_mask, config)
         encoded = self.encoder(
             self.embeddings(words, token_type_ids, position_ids, start),
-            Context(
-                mask=mask,
-                encoded=encoder_hidden_states,
-                cross_mask=cross_mask,
-                need_weights=output_attentions,
-                need_cache=use_cache,
-            ),
-            head_mask=None if head_mask is None else inputs.check_head_mask(head_mask, config),
+            context,
+            head_mask=head_mask,
             past=past_key_values,
             recompute=self.gradient_checkpointing and self.training,
             need_states=output_hidden_states,

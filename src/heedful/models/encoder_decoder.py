@@ -26,6 +26,7 @@ from heedful.models.config import IGNORED, BertConfig
 from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
+from heedful.models.weights import read_weights
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class BertEncoderDecoder(nn.Module):
         folder = sources.resolve(name, revision)
         config = EncoderDecoderConfig.read(folder / pretrained.CONFIG)
         given: dict[str, dict[str, Tensor]] = {"encoder": {}, "decoder": {}, "enc_to_dec_proj": {}}
-        for full_name, tensor in pretrained.read_weights(folder, allow_pickle).items():
+        for full_name, tensor in read_weights(folder, allow_pickle).items():
             part, _, rest = full_name.partition(".")
             if part not in given:
                 raise UserError(f"{folder}: {full_name} is of no part: {', '.join(given)}")

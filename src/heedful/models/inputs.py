@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.layers import masks
+from heedful.layers.blocks import Context
 from heedful.layers.cache import Cache
 from heedful.models.config import BertConfig
 
@@ -55,10 +57,11 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
             raise UserError(f"{name} holds {wrong}; the model knows 0 to {limit - 1}")
 
 
-def check_rows(name: str, ids: Tensor | None, shape: tuple[int, int], limit: int) -> None:
+def check_rows(name: str, ids: Tensor | None, words: Tensor, limit: int) -> None:
     """Check ids beside the words: one row a sequence, or one for all."""
     if ids is None:
         return
+    shape = tuple(words.shape[:2])
     if ids.shape not in (shape, (1, shape[1])):
         raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be {shape}")
     check_ids(name, ids, limit)
@@ -74,49 +77,77 @@ def check_head_mask(given: Tensor, config: BertConfig) -> Tensor:
     return given.expand(blocks, heads)
 
 
-def check_decoder(
+def context(
     config: BertConfig,
+    words: Tensor,
     *,
-    batch: int,
+    attention_mask: Tensor | None,
     past: Cache | None,
     encoded: Tensor | None,
     encoded_mask: Tensor | None,
-    use_cache: bool,
-) -> int | None:
-    """Check what only a decoder takes.
+    need_weights: bool,
+    need_cache: bool,
+) -> Context:
+    """Check what tokens may attend to, and return what all blocks are told of it.
 
     Args:
         config: of the model.
-        batch: B.
-        past: ``past_key_values``.
+        words: ids, shape (B, S), or vectors, shape (B, S, D).
+        attention_mask: shape (B, T) or (B, S, T).
+        past: what an earlier call returned.
         encoded: ``encoder_hidden_states``, shape (B, E, D).
-        encoded_mask: ``encoder_attention_mask``.
-        use_cache: whether a cache is asked for.
-
-    Returns:
-        E, or None if there is nothing to attend to but the decoder itself.
+        encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
+        need_weights: whether the attention weights are asked for.
+        need_cache: whether a cache is asked for.
     """
-    if (past is not None or use_cache) and not config.is_decoder:
+    batch, length = words.shape[:2]
+    if (past is not None or need_cache) and not config.is_decoder:
         name = "use_cache" if past is None else "past_key_values"
         raise UserError(f"{name} is for a decoder; is_decoder is false in this model's config")
-    length = None
-    if encoded is not None:
-        if not config.add_cross_attention:
-            raise UserError(
-                "encoder_hidden_states are for a decoder with cross-attention; "
-                "add_cross_attention is false in this model's config"
-            )
-        if encoded.ndim != 3 or (encoded.shape[0], encoded.shape[2]) != (batch, config.hidden_size):
-            raise UserError(
-                f"encoder_hidden_states has shape {tuple(encoded.shape)}; "
-                f"it must be ({batch}, length, {config.hidden_size})"
-            )
-        length = encoded.shape[1]
+    encoded_length = None if encoded is None else _check_encoded(encoded, batch, config)
     if past is not None:
-        length = _check_cache(past, batch, length, config)
-    if encoded_mask is not None and length is None:
-        raise UserError("encoder_attention_mask is given without encoder_hidden_states")
-    return length
+        encoded_length = _check_cache(past, batch, encoded_length, config)
+    mask = masks.for_self_attention(
+        attention_mask,
+        batch=batch,
+        queries=length,
+        keys=length if past is None else length + past.length,
+        causal=config.is_decoder,
+        device=words.device,
+    )
+    cross_mask = None
+    if encoded_mask is not None:
+        if encoded_length is None:
+            raise UserError("encoder_attention_mask is given without encoder_hidden_states")
+        cross_mask = masks.from_attention_mask(
+            encoded_mask,
+            batch=batch,
+            queries=length,
+            keys=encoded_length,
+            name="encoder_attention_mask",
+        )
+    return Context(
+        mask=mask,
+        encoded=encoded,
+        cross_mask=cross_mask,
+        need_weights=need_weights,
+        need_cache=need_cache,
+    )
+
+
+def _check_encoded(encoded: Tensor, batch: int, config: BertConfig) -> int:
+    """Check what cross-attention attends to, and return E."""
+    if not config.add_cross_attention:
+        raise UserError(
+            "encoder_hidden_states are for a decoder with cross-attention; "
+            "add_cross_attention is false in this model's config"
+        )
+    if encoded.ndim != 3 or (encoded.shape[0], encoded.shape[2]) != (batch, config.hidden_size):
+        raise UserError(
+            f"encoder_hidden_states has shape {tuple(encoded.shape)}; "
+            f"it must be ({batch}, length, {config.hidden_size})"
+        )
+    return encoded.shape[1]
 
 
 def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfig) -> int | None:

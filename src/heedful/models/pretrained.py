@@ -17,16 +17,12 @@ from torch import Tensor, nn
 
 from heedful import files, sources
 from heedful.errors import UserError
-from heedful.models import tensorflow
 from heedful.models.config import BertConfig
+from heedful.models.weights import WEIGHTS, listed, read_weights
 
 logger = logging.getLogger(__name__)
 
 CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-PICKLE = "pytorch_model.bin"
-FOREIGN = ("tf_model.h5", "flax_model.msgpack")
 
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Constants that old files hold among the weights."""
@@ -239,10 +235,10 @@ def set_weights(
     needed = {*ENCODER, *(_part(name) for name in given if name in parameters)}
     wrong = [name for name in missing if _part(name) in needed]
     if wrong:
-        raise UserError(f"{folder}: weights are missing: {_some(wrong)}")
+        raise UserError(f"{folder}: weights are missing: {listed(wrong)}")
     wrong = [name for name in surplus if _part(name) in ENCODER]
     if wrong:
-        raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {_some(wrong)}")
+        raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {listed(wrong)}")
     for name, parameter in parameters.items():
         if name in given:
             _check_fit(name, given[name], parameter, folder)
@@ -270,11 +266,6 @@ def _part(name: str) -> str:
 def _in_any_block(names: list[str]) -> str:
     """Name what all blocks have once."""
     return ", ".join(dict.fromkeys(re.sub(r"layer\.\d+", "layer.*", name) for name in names))
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
 
 
 def _check_fit(name: str, given: Tensor, parameter: Tensor, folder: Path) -> None:
@@ -306,59 +297,3 @@ def _plain_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tenso
         if key not in BUFFERS:
             plain[key] = tensor
     return plain
-
-
-def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
-    """Read the weights of a folder, whatever they are in.
-
-    Raises:
-        UserError: there are none, one is missing, or they are a pickle and that is not allowed.
-    """
-    if (folder / WEIGHTS).is_file():
-        return files.read_tensors(folder / WEIGHTS)
-    if (folder / INDEX).is_file():
-        return _read_shards(folder)
-    if (index := tensorflow.find_index(folder)) is not None:
-        return tensorflow.read_tensors(index)
-    if not (folder / PICKLE).is_file():
-        for name in FOREIGN:
-            if (folder / name).is_file():
-                raise UserError(
-                    f"{folder}: its weights are in {name}, which is not read; "
-                    f"convert it to {WEIGHTS} with the library that wrote it"
-                )
-        raise UserError(f"{folder}: no weights there; expected {WEIGHTS}")
-    if not allow_pickle:
-        raise UserError(
-            f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
-            f"it is read; get {WEIGHTS}, or give allow_pickle=True if you trust where it is from"
-        )
-    return _read_pickle(folder / PICKLE)
-
-
-def _read_pickle(path: Path) -> dict[str, Tensor]:
-    """Read tensors and run nothing; true since torch 2.6, which is required (CVE-2025-32434)."""
-    wrong = UserError(f"{path}: expected a pickle of names and nothing but tensors")
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # each kind of damage has its own
-        raise wrong from error
-    if not isinstance(tensors, dict) or not all(isinstance(x, Tensor) for x in tensors.values()):
-        raise wrong
-    return tensors
-
-
-def _read_shards(folder: Path) -> dict[str, Tensor]:
-    where = files.read_json(folder / INDEX).get("weight_map")
-    if not isinstance(where, dict):
-        raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
-    for shard in where.values():
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
-    tensors: dict[str, Tensor] = {}
-    for shard in sorted(set(where.values())):
-        tensors |= files.read_tensors(folder / shard)
-    lost = sorted(where.keys() - tensors.keys())
-    if lost:
-        raise UserError(f"{folder}: the shards lack {_some(lost)}")
-    return tensors

@@ -1,0 +1,77 @@
+"""The weights of a model's folder, whatever file they are in."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from heedful import files
+from heedful.errors import UserError
+from heedful.models import tensorflow
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLE = "pytorch_model.bin"
+FOREIGN = ("tf_model.h5", "flax_model.msgpack")
+
+
+def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    """Read the weights of a folder, whatever they are in.
+
+    Raises:
+        UserError: there are none, one is missing, or they are a pickle and that is not allowed.
+    """
+    if (folder / WEIGHTS).is_file():
+        return files.read_tensors(folder / WEIGHTS)
+    if (folder / INDEX).is_file():
+        return _read_shards(folder)
+    if (index := tensorflow.find_index(folder)) is not None:
+        return tensorflow.read_tensors(index)
+    if not (folder / PICKLE).is_file():
+        for name in FOREIGN:
+            if (folder / name).is_file():
+                raise UserError(
+                    f"{folder}: its weights are in {name}, which is not read; "
+                    f"convert it to {WEIGHTS} with the library that wrote it"
+                )
+        raise UserError(f"{folder}: no weights there; expected {WEIGHTS}")
+    if not allow_pickle:
+        raise UserError(
+            f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
+            f"it is read; get {WEIGHTS}, or give allow_pickle=True if you trust where it is from"
+        )
+    return _read_pickle(folder / PICKLE)
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    """Read tensors and run nothing; true since torch 2.6, which is required (CVE-2025-32434)."""
+    wrong = UserError(f"{path}: expected a pickle of names and nothing but tensors")
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # each kind of damage has its own
+        raise wrong from error
+    if not isinstance(tensors, dict) or not all(isinstance(x, Tensor) for x in tensors.values()):
+        raise wrong
+    return tensors
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    where = files.read_json(folder / INDEX).get("weight_map")
+    if not isinstance(where, dict):
+        raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
+    for shard in where.values():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(where.values())):
+        tensors |= files.read_tensors(folder / shard)
+    lost = sorted(where.keys() - tensors.keys())
+    if lost:
+        raise UserError(f"{folder}: the shards lack {listed(lost)}")
+    return tensors
+
+
+def listed(names: list[str]) -> str:
+    """Return the first few names as a line."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
