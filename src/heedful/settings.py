@@ -153,13 +153,11 @@ class DataSettings:
     max_length: int | None = None
     """Tokens the model is given at once; default: all it has positions for."""
     long_text: LongText | None = None
-    """What to learn from a longer text: every window of it, its head, or its head and tail;
-    default: windows where what is looked for stands in the text, else the head."""
+    """What to learn from a longer text: windows, its head, or both its ends; default: by task."""
     dropout: float | None = None
     """Dropout probability; default: the model's own."""
     prune: float | None = None
-    """Share of attention heads to take out first: those that matter least to the loss of --model,
-    which should be a run of the same task. Training then repairs what that broke."""
+    """Share of heads to take out of --model, a run of this task: those that matter least."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

@@ -53,7 +53,7 @@ def train_classify(
 
     The file has a column of texts and a column of labels:
 
-        heedful train classify --train tickets.csv --text message --label team --out runs/tickets
+        heedful train classify --train tickets.csv --label team --out runs/tickets
     """
     _train("classify", data, own, columns, training, place)
 
@@ -66,7 +66,7 @@ def train_regress(
 
     The label is a number:
 
-        heedful train regress --train pairs.csv --text first --text-pair second --label score \\
+        heedful train regress --train pairs.csv --text-pair other --label score
             --out runs/alike
     """
     _train("regress", data, RegressSettings(), columns, training, place)
@@ -83,15 +83,17 @@ def train_tag(
 ) -> None:
     """Find entities in texts, such as persons and places.
 
-    The file has a word and its tag on each line, and an empty line between sentences; --text and
-    --label are the numbers of their columns, by default the first and the last:
+    The file has a word and its tag on each line, and an empty line between
+    sentences; --text and --label are the numbers of their columns, by default
+    the first and the last:
 
         heedful train tag --train train.conll --dev dev.conll --out runs/names
 
-    Or it is a .jsonl file with a text and its entities on each line, under these names unless
-    --text and --label say others:
+    Or it is a .jsonl file with a text and its entities on each line, under
+    these names unless --text and --label say others:
 
-        {"text": "Ann is in Rome", "entities": [{"start": 10, "end": 14, "label": "place"}]}
+        {"text": "Ann is in Rome",
+         "entities": [{"start": 10, "end": 14, "label": "place"}]}
     """
     _train("tag", data, own, columns, training, place)
 
@@ -106,11 +108,13 @@ def train_answer(
 ) -> None:
     """Answer questions with slices of texts, or say that a text holds no answer.
 
-    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on each line:
+    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on
+    each line:
 
         heedful train answer --train squad.json --max-length 384 --out runs/answers
 
-        {"question": "Who?", "context": "It was Ann.", "answers": [{"text": "Ann", "start": 7}]}
+        {"question": "Who?", "context": "It was Ann.",
+         "answers": [{"text": "Ann", "start": 7}]}
     """
     _train("answer", data, own, COLUMNS, training, place)
 
@@ -119,7 +123,8 @@ def train_answer(
 def train_choose(*, data: Data, training: Training = TRAINING, place: Place) -> None:
     """Choose the one of several texts that answers a question, or goes on from a text.
 
-    The file is .jsonl, a question, its choices and the right one's number or text on each line:
+    The file is .jsonl, a question, its choices and the right one's number or
+    text on each line:
 
         heedful train choose --train questions.jsonl --out runs/quiz
 
@@ -161,16 +166,18 @@ def train_pretrain(
     training: Training = TRAINING,
     place: Place,
 ) -> None:
-    r"""Learn from plain text alone: which words are masked, and which sentences follow others.
+    """Give texts vectors that are near each other where the texts mean the same.
 
-    From scratch, or on from another model to make it know your field:
+    The file has pairs of texts that belong together, such as questions and
+    their answers:
 
-        heedful train pretrain --train books/*.txt --documents file --preset mini \\
-            --vocabulary words --learning-rate 1e-3 --out runs/mini
+        heedful train embed --train faq.csv --text question --text-pair answer
+            --out runs/search
 
-        heedful train pretrain --train reports.txt --model minilm --objective mlm --out runs/field
+    or, where --label names a column, pairs and a score of how alike they are:
 
-    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
+        heedful train embed --train pairs.csv --text-pair other --label score
+            --out runs/alike
     """
     from heedful.commands.pretrain import pretrain
 
@@ -186,9 +193,10 @@ def train_generate(
 ) -> None:
     """Write: go on with a text, or read a text and write another, such as a summary or a reply.
 
-    From a table with a text to read and one to write on each row; or from .txt files, to go on:
+    From a table with a text to read and one to write on each row; or from
+    .txt files, to go on:
 
-        heedful train generate --train mails.csv --text question --label reply --out runs/replies
+        heedful train generate --train mails.csv --label reply --out runs/replies
 
         heedful train generate --train book.txt --out runs/writer
     """
