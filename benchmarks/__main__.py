@@ -6,13 +6,14 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import answer, finetune, memory, predict, tag, tokenizer
+from benchmarks import answer, embed, finetune, memory, predict, tag, tokenizer
 
 BENCHMARKS = {
     "tokenizer": tokenizer.run,
     "finetune": finetune.run,
     "predict": predict.run,
     "tag": tag.run,
+    "embed": embed.run,
     "answer": answer.run,
     "memory": memory.run,
 }
