@@ -103,3 +103,13 @@ def test_narrow_weights_follow_the_model_and_leave_it_alone() -> None:
     torch.testing.assert_close(changed.float(), before.float() + 1, rtol=0.02, atol=0.02)
     assert network.classifier.bias.dtype is torch.float32
     assert network.bert.embeddings.word_embeddings.weight.dtype is torch.float32
+
+
+def test_what_does_not_learn_is_narrow_too() -> None:
+    network = model()
+    network.bert.pooler.requires_grad_(False)
+    narrow = NarrowWeights(network, torch.bfloat16)
+    torch.autograd.backward(narrow.forward(IDS[0]).logits.square().sum())  # type: ignore[attr-defined]
+    narrow.collect()
+    assert all(parameter.grad is None for parameter in network.bert.pooler.parameters())
+    assert network.classifier.weight.grad is not None

@@ -97,11 +97,13 @@ class NarrowWeights:
         named = {
             name: parameter
             for name, parameter in model.named_parameters()
-            if id(parameter) not in tables and parameter.requires_grad
+            if id(parameter) not in tables
         }
         self._model = model
         self._wide: list[Tensor] = list(named.values())
-        self._narrow = [wide.detach().to(dtype).requires_grad_() for wide in self._wide]
+        self._narrow = [
+            wide.detach().to(dtype).requires_grad_(wide.requires_grad) for wide in self._wide
+        ]
         self._by_name = dict(zip(named, self._narrow, strict=True))
         self._gradients = [torch.empty_like(parameter) for parameter in self._wide]
 
