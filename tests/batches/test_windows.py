@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from heedful.batches.windows import Rule, fit_pair, fit_text, windows
+from heedful.batches.windows import Rule, apart, fit_pair, fit_text, windows
 from heedful.errors import UserError
 
 counts = st.integers(0, 60)
@@ -50,6 +50,16 @@ def test_windows_cover_every_token(count: int, limit: int, data: st.DataObject) 
 )
 def test_windows(count: int, limit: int, stride: int, expected: list[list[int]]) -> None:
     assert windows(ids_of(count), limit, stride) == expected
+
+
+@given(st.integers(0, 100), st.integers(1, 30))
+def test_pieces_apart_share_nothing(count: int, limit: int) -> None:
+    fitted = apart(range(count), limit)
+    assert list(chain(*fitted.pieces)) == list(range(count))
+    lengths = [len(piece) for piece in fitted.pieces]
+    assert max(lengths) <= limit
+    assert max(lengths) - min(lengths) <= 1
+    assert fitted.tokens_used == fitted.tokens_total == count
 
 
 def test_head_and_tail_are_those_of_the_paper() -> None:

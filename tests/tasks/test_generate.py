@@ -69,6 +69,8 @@ def test_a_long_text_is_read_in_windows_that_are_joined(
     answer = predict("the very very blue sky. the very very red apple.")
     assert answer.text == "sky is blue, very blue! apple is red, very red!"
     assert answer.tokens_used == answer.tokens_total == 12
+    # Nor do they where the last is not full.
+    assert predict("the blue sky. the red apple.").text == answer.text
 
 
 def test_on_from_a_text(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
@@ -82,6 +84,22 @@ def test_on_from_a_text(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
     assert scores["perplexity"] < 1.3  # three ways to begin, then no choice: 3 ** (1 / 8) = 1.15
     assert run(["predict", str(out), "the sky", "--plain"]) == 0
     assert capsys.readouterr().out == "is blue, very blue!\n"
+
+
+def test_a_long_text_is_scored_in_windows(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
+    data, out = tmp_path / "book.txt", tmp_path / "run"
+    data.write_text("the sky is " + "very " * 60 + "blue\nthe grass is green\n")
+    assert train(tiny_model, data, out, "--steps", "1", "--dev", str(data)) == 0
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(data)]) == 0
+    # Each of the 64 and 4 words once, in two windows and one, each with an end.
+    assert json.loads(capsys.readouterr().out)["items"] == 64 + 4 + 3
+
+
+def test_pairs_are_learnt_in_mixed_precision(tiny_model: Path, pairs: Path, tmp_path: Path) -> None:
+    words = ["train", "generate", "--model", tiny_model, "--train", pairs, "--label", "reply"]
+    words += ["--steps", "1", "--precision", "bf16", "--out", tmp_path / "run"]
+    assert run([str(word) for word in words]) == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ many tokens there were and how many are used.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -58,6 +59,19 @@ def window_starts(total: int, limit: int, stride: int) -> list[int]:
 def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
     """Cut ids into windows; see `window_starts`."""
     return [ids[start : start + limit] for start in window_starts(len(ids), limit, stride)]
+
+
+def apart(ids: Ids, limit: int) -> Fitted[Ids]:
+    """Cut ids into pieces that share nothing, about equally long and of at most ``limit`` tokens.
+
+    Raises:
+        UserError: ``limit`` is below 1.
+    """
+    _check(limit, 0)
+    total, count = len(ids), max(-(-len(ids) // limit), 1)
+    ends = [total * number // count for number in range(count + 1)]
+    pieces = [ids[start:end] for start, end in pairwise(ends)]
+    return Fitted(pieces=pieces, tokens_total=total, tokens_used=total)
 
 
 def fit_text(ids: Ids, *, limit: int, rule: Rule, stride: int = 0) -> Fitted[Ids]:

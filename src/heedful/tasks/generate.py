@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
-from heedful.batches.windows import fit_text
+from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.files import read_json
@@ -148,7 +148,7 @@ def encode(
             kept = written[:room]
             rule = "head" if rule == "window" else rule
         used = ids if goal.pairs or labelled else ids[-max(room // 2, 1) :]
-        parts = fit_text(used, limit=room, rule=rule)
+        parts = apart(used, room) if rule == "window" else fit_text(used, limit=room, rule=rule)
         examples = [_example(tokenizer, part) for part in parts.pieces]
         if goal.pairs and labelled:
             end = tokenizer.sep_token_id
@@ -326,10 +326,10 @@ def decode(
     tokenizer: BertTokenizer,
 ) -> Generation:
     """Turn tokens into texts; those of several windows are joined, the best of each."""
-    windows = [[_written(line, tokenizer) for line in rows[1:] if len(rows)] for rows in outputs]
-    texts = [one for one in windows[0] if one is not None]
-    if len(windows) > 1:
-        best = [one for window in windows if (one := window[0]) is not None]
+    windows = [[one for line in rows[1:] if (one := _written(line, tokenizer))] for rows in outputs]
+    texts = windows[0]
+    if texts and len(windows) > 1:
+        best = [window[0] for window in windows]
         texts = [
             Written(
                 text=" ".join(one.text for one in best),
