@@ -6,7 +6,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import answer, embed, finetune, memory, predict, tag, tokenizer
+from benchmarks import answer, embed, finetune, memory, predict, pretrain, tag, tokenizer
 
 BENCHMARKS = {
     "tokenizer": tokenizer.run,
@@ -15,6 +15,7 @@ BENCHMARKS = {
     "tag": tag.run,
     "embed": embed.run,
     "answer": answer.run,
+    "pretrain": pretrain.run,
     "memory": memory.run,
 }
 
