@@ -73,3 +73,16 @@ def test_too_many_heads_are_refused(
     capsys.readouterr()
     assert train(trained, colours, tmp_path / "pruned", "--prune", share) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "pruned").exists()  # so that another share trains there
+
+
+def test_what_writes_on_is_pruned_and_a_pair_of_models_is_refused(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    text = tmp_path / "book.txt"
+    text.write_text("the sky is blue\nthe grass is green\n")
+    words = ["train", "generate", "--model", str(tiny_model), "--prune", "0.25", "--steps", "1"]
+    assert run([*words, "--train", str(text), "--out", str(tmp_path / "one")]) == 0
+    assert "pruned 1 of 4 heads" in capsys.readouterr().err
+    assert run([*words, "--train", str(colours), "--out", str(tmp_path / "two")]) == 2
+    assert "--prune is for models of one BERT" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """``--prune``: take out the attention heads that matter least, before training goes on."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,11 @@ def prune(
         What was done, for the user.
 
     Raises:
-        UserError: so many heads cannot be spared.
+        UserError: so many heads cannot be spared, or the model is made of two.
     """
-    (body,) = (part for part in model.modules() if isinstance(part, BertModel))
+    body, *others = (part for part in model.modules() if isinstance(part, BertModel))
+    if others:
+        raise UserError("--prune is for models of one BERT; one reads here, and another writes")
     config = body.config
     every = config.num_hidden_layers * config.num_attention_heads
     if (run / CHOSEN).is_file():
@@ -57,10 +60,7 @@ def prune(
     else:
 
         def loss(batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor | float]:
-            def forward(*inputs: Tensor | None) -> Any:
-                return model(*inputs, head_mask=mask)
-
-            return task.loss(forward, batch, goal)
+            return task.loss(partial(model, head_mask=mask), batch, goal)
 
         # Spread over the data, which may be in the order of its labels.
         chosen_items = torch.linspace(0, items - 1, min(items, EXAMPLES)).long().tolist()

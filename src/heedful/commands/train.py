@@ -121,15 +121,9 @@ def train(
             encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
             examples = cut.examples(counted(encoded, "texts tokenized"))
             write_store(store_folder / "train.arrow", examples)
-        if cut.texts:
-            say(
-                f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "
-                f"are not learnt from (--long-text {fit_to.rule}); window would use all"
-            )
-        feed = _StoreFeed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
-        if data.prune is not None:
-            say(
-                prune(
+            feed = _StoreFeed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
+            if data.prune is not None:
+                done = prune(
                     model,
                     data.prune,
                     out,
@@ -138,6 +132,11 @@ def train(
                     items=feed.items,
                     fetch=lambda item: feed.fetch(np.array([item]), 0).to(device),
                 )
+                say(done)
+        if cut.texts:
+            say(
+                f"{cut.texts:,} texts are longer than {max_length} tokens: {cut.tokens:,} tokens "
+                "are not learnt from; --long-text and --max-length decide that"
             )
         trainee = Trainee(
             task=task,
