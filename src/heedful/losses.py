@@ -3,8 +3,10 @@
 The mean is ``sum / count``; it equals the mean reduction of torch's function of the same name.
 Half-precision scores are summed in float32.
 
-Shapes: B batch, C classes or outputs, ... any dimensions.
+Shapes: B batch, C classes or outputs, D width of a vector, ... any dimensions.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -78,6 +80,31 @@ def binary_cross_entropy(
         reduction="sum",
     )
     return total, _number_of(labels)
+
+
+def partners(
+    first: Tensor, second: Tensor, *, shared: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Cross entropy of each text's partner among the partners of its batch (Henderson et al. 2017).
+
+    Both directions count half.
+
+    Args:
+        first: vectors of length 1, one a pair. Shape (B, D).
+        second: those of their partners. Shape (B, D).
+        shared: whether two pairs share a text and so are no wrong answers to each other; not read
+            for a pair and itself. Shape (B, B), bool.
+        scale: what cosines are multiplied by.
+
+    Returns:
+        The sum over the pairs, and how many there are.
+    """
+    right = torch.arange(len(first), device=first.device)
+    others = right[:, None] != right
+    scores = (scale * _wide(first) @ _wide(second).T).masked_fill(shared & others, -math.inf)
+    there, count = cross_entropy(scores, right)
+    back, _ = cross_entropy(scores.T, right)
+    return (there + back) / 2, count
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -238,3 +238,17 @@ def test_nothing_to_find(tiny_model: Path) -> None:
     scores = embed.Scores(embed.Goal(pooling="mean"))
     with pytest.raises(UserError, match="no items to score"):
         scores.compute()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_what_a_vector_is(tiny_model: Path, pooling: Any) -> None:
+    goal = embed.Goal(pooling=pooling)
+    model = BertModel.from_pretrained(tiny_model)
+    examples = _encode(tiny_model, goal, ("the sky is very blue", "red"))
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    batch = embed.batch_of(examples, goal, tokenizer, None)
+    assert batch.attention_mask is not None
+    found = embed.compute(model, batch, goal, PredictSettings())
+    for example, vector in zip(examples, found, strict=True):
+        hidden = model(torch.tensor(example.ids[None]).long()).last_hidden_state[0]
+        torch.testing.assert_close(vector, hidden.mean(0) if pooling == "mean" else hidden[0])

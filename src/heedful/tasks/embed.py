@@ -6,7 +6,6 @@ the others in its batch (Henderson et al. 2017); pairs with a score, by a cosine
 Shapes: B examples, P pairs of a batch, T longest example, D width of a vector.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
@@ -213,25 +212,15 @@ def _vectors(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
 
 
 def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the pairs' losses and how many pairs there are.
-
-    Of pairs that belong together, each text is asked for its partner among those of all pairs, in
-    both directions. A pair that shares a text with another is no wrong answer to it.
-    """
+    """Return the sum of the pairs' losses and how many pairs there are."""
     vectors = F.normalize(_vectors(forward, batch, goal), dim=-1)
     first, second = vectors[::2], vectors[1::2]  # each (P, D)
     if goal.scored:
         assert batch.labels is not None
         return losses.mse((first * second).sum(-1), batch.labels[::2])
-    pairs = len(first)
     ids = batch.input_ids
     shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
-    shared.fill_diagonal_(False)
-    scores = (goal.scale * first @ second.T).masked_fill(shared, -math.inf)  # (P, P)
-    right = torch.arange(pairs, device=scores.device)
-    there, count = losses.cross_entropy(scores, right)
-    back, _ = losses.cross_entropy(scores.T, right)
-    return (there + back) / 2, count
+    return losses.partners(first, second, shared=shared, scale=goal.scale)
 
 
 def _equal_rows(ids: Tensor) -> Tensor:

@@ -1,0 +1,47 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from heedful.errors import UserError
+from heedful.metrics import NeighbourScores
+
+
+def _vectors(seed: int, *shape: int) -> torch.Tensor:
+    return F.normalize(torch.randn(shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+def test_recall_is_the_share_found_among_the_nearest() -> None:
+    queries, candidates = _vectors(0, 600, 8), _vectors(1, 600, 8)
+    candidates = F.normalize(candidates + queries, dim=-1)
+    scores = NeighbourScores()
+    texts = [str(number) for number in range(600)]
+    for part in (slice(0, 7), slice(7, 600)):
+        scores.update(queries[part], candidates[part], texts[part])
+    products = queries @ candidates.T
+    ranks = (products > products.diagonal()[:, None]).sum(1)
+    found = scores.compute()
+    assert (found["items"], found["candidates"]) == (600, 600)
+    for depth in (1, 5, 10):
+        right = float((ranks < depth).double().mean())
+        assert found[f"recall_at_{depth}"] == pytest.approx(right, abs=1e-6)
+    assert found["recall_at_1"] < found["recall_at_5"] < found["recall_at_10"] < 1
+
+
+def test_a_text_that_stands_twice_is_one_candidate() -> None:
+    axes = torch.eye(3)
+    scores = NeighbourScores()
+    scores.update(axes[[0, 0, 1]], axes[[0, 0, 1]], ["a", "a", "b"])
+    scores.update(axes[[2]], axes[[0]], ["a"])
+    found = scores.compute()
+    assert (found["items"], found["candidates"]) == (4, 2)
+    assert found["recall_at_1"] >= 0.75
+    assert found["recall_at_5"] == found["recall_at_10"] == 1
+
+
+def test_nothing_to_find() -> None:
+    with pytest.raises(UserError, match="no items to score"):
+        NeighbourScores().compute()
+    scores = NeighbourScores()
+    scores.update(torch.eye(2), torch.eye(2)[[0, 0]], ["a", "a"])
+    with pytest.raises(UserError, match="every pair has the same second text"):
+        scores.compute()
