@@ -1,0 +1,76 @@
+"""``python -m benchmarks.curve RUN HELD_OUT FILE.png``: draw what a pre-training run learnt.
+
+Beside it stand the baselines: always the commonest token, and always the commoner of "it follows"
+and "it does not".
+"""
+
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+
+def baselines(run: Path, held_out: Path) -> dict[str, float]:
+    """Return what always the same answer would reach on a held-out text."""
+    from heedful.checkpoints.runs import read_record
+    from heedful.commands.corpus import open_corpus
+    from heedful.tasks import pretrain
+    from heedful.tokens import BertTokenizer
+
+    goal = pretrain.Goal(**read_record(run).goal)
+    tokenizer = BertTokenizer.from_pretrained(run)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = open_corpus([held_out], goal, tokenizer, Path(folder), workers=1)
+        tokens = Counter(token for document in corpus for token in document.ids.tolist())
+        length = read_record(run).max_length
+        cut = pretrain.sequences(corpus, goal, tokenizer, max_length=length, seed=0, epoch=0)
+        follows = Counter(example.labels for example in cut)
+    return {
+        "masked_accuracy": tokens.most_common(1)[0][1] / tokens.total(),
+        "nsp_accuracy": follows.most_common(1)[0][1] / follows.total(),
+    }
+
+
+def draw(run: Path, held_out: Path, picture: Path) -> None:
+    """Draw the training loss, and the accuracies on the development data."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    fixed = baselines(run, held_out)
+    rows: list[dict[str, Any]] = [
+        json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
+    dev = [(row["step"], row["dev"]) for row in rows if "dev" in row]
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    width = 20  # steps averaged, so that the line can be read
+    groups = [losses[start : start + width] for start in range(0, len(losses), width)]
+    steps = [group[-1][0] for group in groups]
+    left.plot(steps, [sum(loss for _, loss in group) / len(group) for group in groups])
+    left.set(xlabel="step", ylabel="training loss", ylim=(0, None))
+    for key, label in (
+        ("masked_accuracy", "masked words"),
+        ("nsp_accuracy", "what follows"),
+    ):
+        points = [(step, scores[key]) for step, scores in dev if key in scores]
+        if points:
+            (line,) = right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label)
+            floor = fixed[key]
+            right.axhline(
+                floor,
+                linestyle=":",
+                color=line.get_color(),
+                label=f"always one answer: {floor:.3f}",
+            )
+            print(f"{key}: {points[-1][1]:.4f}, always one answer {floor:.4f}")
+    right.set(xlabel="step", ylabel="accuracy on the held-out book", ylim=(0, 1))
+    right.legend(frameon=False)
+    figure.savefig(picture, dpi=130)
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]))
