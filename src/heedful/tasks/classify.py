@@ -31,6 +31,8 @@ class Goal:
     """Whether an item may have several labels or none."""
     weights: tuple[float, ...] | None = None
     """How much each label counts in the loss."""
+    pairs: bool = False
+    """Whether it reads pairs of texts; else single ones."""
 
     @property
     def index(self) -> dict[str, int]:
@@ -67,7 +69,12 @@ def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: Classi
     given = settings.labels.split(",") if settings.labels is not None else None
     labels = order_labels(found, given, multi_label=multi_label)
     weights = class_weights(settings.class_weights, labels, found)
-    return Goal(labels=labels, multi_label=multi_label, weights=weights)
+    return Goal(
+        labels=labels,
+        multi_label=multi_label,
+        weights=weights,
+        pairs=columns.text_pair is not None,
+    )
 
 
 def order_labels(
@@ -169,7 +176,7 @@ def encode(
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows."""
     labels = partial(targets, goal=goal) if labelled else None
-    return encode_texts(records, tokenizer, fit, labels)
+    return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
 def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:

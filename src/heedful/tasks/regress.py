@@ -27,6 +27,8 @@ class Goal:
     """Their mean, which a fresh model answers at first."""
     lowest: float
     highest: float
+    pairs: bool = False
+    """Whether it reads pairs of texts; else single ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,13 +67,20 @@ def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: Regres
     """Look at the training data's numbers.
 
     Raises:
-        UserError: they are all the same, so there is nothing to learn.
+        UserError: they are all the same, so there is nothing to learn, or several an item.
     """
+    if columns.label_separator is not None:
+        raise UserError("regress learns one number an item: leave out --label-separator")
     values = [target(record) for record in records]
     if min(values) == max(values):
         raise UserError(f"every number of the training data is {values[0]:g}: nothing to learn")
     mean = math.fsum(values) / len(values)
-    return Goal(mean=mean, lowest=min(values), highest=max(values))
+    return Goal(
+        mean=mean,
+        lowest=min(values),
+        highest=max(values),
+        pairs=columns.text_pair is not None,
+    )
 
 
 def check(record: Record, goal: Goal) -> None:
@@ -88,9 +97,8 @@ def encode(
     records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows."""
-    return encode_texts(
-        records, tokenizer, fit, (lambda record: (target(record),)) if labelled else None
-    )
+    labels = (lambda record: (target(record),)) if labelled else None
+    return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
 def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:

@@ -6,6 +6,7 @@ from itertools import tee
 from pathlib import Path
 
 from heedful.batches import Example, Fitted, Record, Text, features, read_records
+from heedful.errors import UserError
 from heedful.settings import ColumnSettings
 from heedful.tasks.task import Fit
 from heedful.tokens import BertTokenizer
@@ -35,6 +36,8 @@ def encode_texts(
     records: Iterable[Record],
     tokenizer: BertTokenizer,
     fit: Fit,
+    *,
+    pairs: bool,
     labels: Callable[[Record], tuple[float, ...]] | None,
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows.
@@ -43,12 +46,14 @@ def encode_texts(
         records: single texts or pairs, all of one kind.
         tokenizer: the model's tokenizer.
         fit: what each example must fit into.
+        pairs: whether the records must be pairs of texts, or must not.
         labels: a record to the labels of its examples; None leaves them out.
+
+    Raises:
+        UserError: a record is a pair where single texts are wanted, or the other way round.
     """
     records, copies = tee(records)
-    texts = (
-        item.text if item.text_pair is None else (item.text, item.text_pair) for item in copies
-    )
+    texts = (_text(item, pairs) for item in copies)
     fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
     for record, parts in zip(records, fitted, strict=True):
         if labels is None:
@@ -56,3 +61,14 @@ def encode_texts(
         else:
             numbers = labels(record)
             yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])
+
+
+def _text(record: Record, pairs: bool) -> Text:
+    if (record.text_pair is not None) != pairs:
+        wanted = (
+            "a pair, whose second text --text-pair or --context gives" if pairs else "a single text"
+        )
+        raise UserError(
+            f"{record.source}, line {record.line}: expected {wanted}, as the run learnt from"
+        )
+    return record.text if record.text_pair is None else (record.text, record.text_pair)
