@@ -7,7 +7,7 @@ they cannot differ.
 import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from heedful.errors import UserError
 from heedful.models import BertConfig, BertModel
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
-from heedful.tasks import Fit, embed, task_named
+from heedful.tasks import Fit, Task, embed, task_named
 from heedful.tasks.sentence_folder import is_sentence_folder, read_layout
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision
@@ -52,6 +52,7 @@ class Predictor:
         settings: PredictSettings = _DEFAULT,
     ) -> None:
         self.task = task_named(record.task)
+        check_options(self.task, settings)
         self.goal = read_goal(self.task.goal, record.goal)
         self.device = choose_device(settings.device)
         self.precision = choose_precision(settings.precision, self.device)
@@ -166,6 +167,29 @@ def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:
         return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
     except TypeError:
         raise UserError(f"heedful.json: its goal does not fit the task: {values}") from None
+
+
+_EVERY_TASK = frozenset(
+    {"precision", "device", "long_text", "max_length", "batch_size", "batch_tokens", "top"}
+)
+
+
+def check_options(task: Task, settings: PredictSettings) -> None:
+    """Refuse an option that would change nothing.
+
+    Raises:
+        UserError: it is one of other tasks, or decides draws where none are drawn.
+    """
+    for field in fields(PredictSettings):
+        option = "--" + field.name.replace("_", "-")
+        if getattr(settings, field.name) == field.default or field.name in _EVERY_TASK:
+            continue
+        if field.name not in task.answer_options:
+            raise UserError(f"{option} decides nothing where a run learnt to {task.name}")
+        if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
+            raise UserError(f"{option} decides how words are drawn: give --sample too")
+        if field.name in ("beam", "length_penalty") and settings.sample:
+            raise UserError(f"{option} searches and --sample draws: give one of them")
 
 
 def reading_config(model: nn.Module) -> BertConfig:

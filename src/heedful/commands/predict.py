@@ -47,8 +47,10 @@ def records_of(
     if texts and path is not None:
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
-        if columns.text_pair is not None:
-            raise UserError("--text-pair is for --input; a text in quotes has --context")
+        if columns != ColumnSettings():
+            raise UserError(
+                "the options of columns are for --input; a text in quotes has --context"
+            )
         return task.from_texts(texts)
     if path is None and sys.stdin.isatty():
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')

@@ -365,6 +365,7 @@ TASK = Task(
     scores=Scores,
     card=card,
     long_text="window",
+    answer_options=frozenset({"no_answer_threshold"}),
     example='"a question" --context "a text that answers it"',
     uses_columns=False,
 )

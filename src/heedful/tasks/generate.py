@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
+from heedful.batches import Batch, Draw, Example, Fitted, Record, Text, collate
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
@@ -28,7 +28,7 @@ from heedful.models import BertEncoderDecoder, BertLMHeadModel, BertModel
 from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task
-from heedful.tasks.texts import from_texts
+from heedful.tasks.texts import from_texts as records_of
 from heedful.tasks.texts import read as read_table
 from heedful.tokens import BertTokenizer
 
@@ -95,6 +95,17 @@ def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iter
             raise UserError("give either .txt files or tables, not both at once")
         return (item for item in read_table(paths, columns, False) if item.text.strip())
     return read_table(paths, columns, labelled)
+
+
+def from_texts(texts: Sequence[Text]) -> list[Record]:
+    """Make records of texts.
+
+    Raises:
+        UserError: they are pairs.
+    """
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError("generate reads single texts, not pairs")
+    return records_of(texts)
 
 
 def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: GenerateSettings) -> Goal:
@@ -439,4 +450,16 @@ TASK = Task(
     scores=Scores,
     card=card,
     long_text="window",
+    answer_options=frozenset(
+        {
+            "beam",
+            "max_new_tokens",
+            "length_penalty",
+            "sample",
+            "temperature",
+            "top_k",
+            "top_p",
+            "seed",
+        }
+    ),
 )

@@ -333,4 +333,5 @@ TASK = Task(
     scores=Scores,
     card=card,
     long_text="window",  # beyond the head there are entities too
+    answer_options=frozenset({"aggregation"}),
 )

@@ -112,6 +112,8 @@ class Task:
     """What is learnt from a text that is too long, unless the user says otherwise."""
     example: str = '"a text"'
     """What a user may put after ``heedful predict RUN`` to try it."""
+    answer_options: frozenset[str] = frozenset()
+    """Fields of ``PredictSettings`` that decide its answers, beside those that every task has."""
     uses_columns: bool = True
     """Whether the files are tables whose columns the user names."""
     learns_from_corpus: bool = False

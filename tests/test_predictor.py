@@ -1,0 +1,81 @@
+"""What a run is asked for in vain is refused, not passed over."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from heedful.commands.predict import records_of
+from heedful.errors import UserError
+from heedful.predictor import check_options
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, RegressSettings
+from heedful.tasks import TASKS, Fit, classify, generate, regress
+from heedful.tokens import BertTokenizer
+
+FIT = Fit(max_length=16, rule="head")
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "message"),
+    [
+        ("classify", PredictSettings(beam=2), "--beam decides nothing where a run learnt to clas"),
+        ("tag", PredictSettings(no_answer_threshold=0.0), "--no-answer-threshold decides nothing"),
+        ("answer", PredictSettings(aggregation="max"), "--aggregation decides nothing"),
+        ("generate", PredictSettings(top_p=0.5), "--top-p decides how words are drawn: give --sam"),
+        ("generate", PredictSettings(beam=2, sample=True), "--beam searches and --sample draws"),
+    ],
+)
+def test_options_that_would_change_nothing(
+    task: str, settings: PredictSettings, message: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        check_options(TASKS[task], settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("regress", PredictSettings(max_length=8, batch_size=1, top=1, precision="fp32")),
+        ("tag", PredictSettings(aggregation="max", long_text="head")),
+        ("answer", PredictSettings(no_answer_threshold=1.0)),
+        ("generate", PredictSettings(beam=2, length_penalty=0.0, max_new_tokens=2)),
+        ("generate", PredictSettings(sample=True, temperature=0.5, top_k=3, top_p=0.5, seed=1)),
+    ],
+)
+def test_options_that_a_task_has(task: str, settings: PredictSettings) -> None:
+    check_options(TASKS[task], settings)
+
+
+def test_columns_are_of_files() -> None:
+    columns = ColumnSettings(text="message")
+    with pytest.raises(UserError, match="the options of columns are for --input"):
+        records_of(TASKS["classify"], ["a text"], None, columns)
+
+
+@pytest.mark.parametrize("name", ["classify", "regress"])
+def test_a_run_on_pairs_wants_pairs_and_one_on_single_texts_does_not(
+    name: str, tiny_model: Path
+) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    task, own = TASKS[name], {"classify": ClassifySettings(), "regress": RegressSettings()}[name]
+    single, pair = task.from_texts(["a", "b"]), task.from_texts([("a", "b"), ("c", "d")])
+    labelled = [replace(one, labels=(str(number),)) for number, one in enumerate(pair)]
+    goal = task.goal_of(labelled, ColumnSettings(text_pair="b"), own)
+    assert len(list(task.encode(pair, goal, tokenizer, FIT, False))) == 2
+    with pytest.raises(UserError, match="text, line 1: expected a pair"):
+        list(task.encode(single, goal, tokenizer, FIT, False))
+    goal = task.goal_of(labelled, ColumnSettings(), own)
+    with pytest.raises(UserError, match="text, line 1: expected a single text"):
+        list(task.encode(pair, goal, tokenizer, FIT, False))
+
+
+def test_what_writes_reads_single_texts() -> None:
+    with pytest.raises(UserError, match="generate reads single texts, not pairs"):
+        generate.from_texts([("a text", "a context")])
+
+
+def test_a_number_is_one_an_item() -> None:
+    records = classify.from_texts(["a text"])
+    with pytest.raises(UserError, match="leave out --label-separator"):
+        regress.goal_of(records, ColumnSettings(label_separator=";"), RegressSettings())
