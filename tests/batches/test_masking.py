@@ -127,6 +127,12 @@ def test_a_word_longer_than_the_share_is_hidden_all_the_same() -> None:
     assert (labels[1:-1] != IGNORED).all()
 
 
+def test_a_piece_behind_a_special_token_begins_a_word() -> None:
+    ids = np.array([2, FIRST, 3, FIRST + len(WORDS), 3], dtype=np.int32)
+    _, labels = draws(WHOLE, 20, ids)
+    assert ((labels != IGNORED).sum(1) == 1).all()
+
+
 def test_a_vocabulary_without_a_mask_is_named() -> None:
     tokenizer = BertTokenizer(Vocabulary([*SPECIAL[:4], "a"], source="models/odd/vocab.txt"))
     message = r"^models/odd/vocab.txt: there is no \[MASK\] in the vocabulary"

@@ -1,6 +1,7 @@
 """Pre-training from the command line on a small language, and its wrong input."""
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +242,8 @@ def test_what_is_hidden_changes_with_the_epoch_alone() -> None:
     width = first.input_ids.shape[1]
     for position, label in zip(first.positions.tolist(), first.labels.tolist(), strict=True):
         assert truth[position // width][position % width] == label
+    twins = batch_of([examples[1]] * 2, PAIRS)
+    assert not torch.equal(twins.input_ids[0], twins.input_ids[1])
     # A sequence's draw is that of its place in the data, whatever batch it stands in.
     draw = Draw(seed=0, epoch=0, rows=np.array([3, 1]))
     some = pretrain.batch_of([examples[3], examples[1]], PAIRS, TOKENIZER, draw)
@@ -258,6 +261,8 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").open()]
         for name in ("one", "many")
     )
+    tokens = len(BertTokenizer.from_pretrained(tiny_model))
+    assert one[0]["loss"] == pytest.approx(math.log(tokens) + math.log(2), abs=0.1)  # two means
     for a, b in zip(one, many, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
         assert a["gradient_norm"] == pytest.approx(b["gradient_norm"], rel=1e-4)

@@ -59,6 +59,11 @@ def test_rare_characters_are_left_out() -> None:
     assert tokens == [*SPECIAL, "a", "b", "x", "##a", "##b", "aa", "bb"]
 
 
+def test_of_equally_rare_characters_the_first_are_kept() -> None:
+    tokens = learn_vocabulary(dict.fromkeys("zyxwvutsrq", 1), size=100, alphabet=5)
+    assert tokens == [*SPECIAL, *"qrstu"]
+
+
 @pytest.mark.parametrize(
     ("words", "size", "message"),
     [
