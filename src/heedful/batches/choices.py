@@ -62,20 +62,26 @@ def _read(path: Path, labelled: bool) -> Iterator[Choices]:
 def _plain(item: Mapping[str, object], question: object, where: str, labelled: bool) -> Choices:
     given = _list(_get(item, "choices", where), where)
     choices = [_text(choice, f"choice {number}", where) for number, choice in enumerate(given)]
-    answer = _get(item, "answer", where) if labelled else None
-    if isinstance(answer, str):
-        answer = _place(answer, choices, "answer", where)
-    elif labelled and (not isinstance(answer, int) or isinstance(answer, bool)):
-        found = kind_of(answer)
-        raise UserError(f"{where}: 'answer': expected a number or a choice's text, found {found}")
-    if isinstance(answer, int) and not 0 <= answer < len(choices):
-        raise UserError(f"{where}: 'answer' is {answer}; the choices are 0 to {len(choices) - 1}")
+    checked = _checked(choices, where)
+    answer = _answer(_get(item, "answer", where), checked, where) if labelled else None
     return Choices(
         question=_text(question, "'question'", where),
-        choices=_checked(choices, where),
+        choices=checked,
         answer=answer,
         where=where,
     )
+
+
+def _answer(given: object, choices: Sequence[str], where: str) -> int:
+    """Return the number of the choice that a number or a text stands for."""
+    if isinstance(given, str):
+        return _place(given, choices, "answer", where)
+    if not isinstance(given, int) or isinstance(given, bool):
+        found = kind_of(given)
+        raise UserError(f"{where}: 'answer': expected a number or a choice's text, found {found}")
+    if not 0 <= given < len(choices):
+        raise UserError(f"{where}: 'answer' is {given}; the choices are 0 to {len(choices) - 1}")
+    return given
 
 
 def _with_labels(

@@ -247,7 +247,7 @@ class BertEncoderDecoder(nn.Module):
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
             decoder_input_ids = self._shift(labels)
             if decoder_attention_mask is None:
-                decoder_attention_mask = decoder_input_ids != self.decoder.config.pad_token_id
+                decoder_attention_mask = decoder_input_ids.ne(self._pad())
         words = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
         positions = None
         if labels is not None and words is not None:
@@ -316,13 +316,16 @@ class BertEncoderDecoder(nn.Module):
             raise UserError("decoder_start_token_id is not set; give the id of [CLS]")
         return self.decoder_start_token_id
 
-    def _shift(self, labels: Tensor) -> Tensor:
-        """Return the tokens before each label, padding in the place of what has none."""
+    def _pad(self) -> int:
         pad = self.decoder.config.pad_token_id
         if pad is None:
             raise UserError("the decoder's config has no pad_token_id to stand for missing labels")
+        return pad
+
+    def _shift(self, labels: Tensor) -> Tensor:
+        """Return the tokens before each label, padding in the place of what has none."""
         if labels.ndim != 2:
             raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")
         start = torch.full_like(labels[:, :1], self._start())
-        before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, pad)
+        before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, self._pad())
         return torch.cat([start, before], 1)

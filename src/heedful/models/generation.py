@@ -95,7 +95,7 @@ def generate(
         return scores, Decoded(cache=output.past_key_values, encoded=state.encoded)
 
     found: dict[int, list[Hypothesis]] = {}
-    for length in lengths.unique().tolist():
+    for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
         state = Decoded(cache=None, encoded=None if encoded is None else encoded.select(rows))
         if length > 1:  # all but the last token, which the first step scores

@@ -186,7 +186,7 @@ def _scores(forward: Forward, batch: Batch, choices: int) -> Tensor:
     items = len(batch.input_ids) // choices
 
     def grouped(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.unflatten(0, (items, choices))  # (B / C, C, T)
+        return None if tensor is None else tensor.view(items, choices, -1)  # (B / C, C, T)
 
     logits: Tensor = forward(
         grouped(batch.input_ids), grouped(batch.attention_mask), grouped(batch.token_type_ids)

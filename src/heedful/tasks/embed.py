@@ -225,8 +225,9 @@ def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
 
 def _equal_rows(ids: Tensor) -> Tensor:
     """Tell which texts are the same. Shape (P, P) for (P, T)."""
-    _, kinds = ids.unique(dim=0, return_inverse=True)  # (P,)
-    return kinds[:, None] == kinds
+    kinds: Tensor
+    _, kinds = torch.unique(ids, dim=0, return_inverse=True)  # (P,)
+    return kinds[:, None].eq(kinds)
 
 
 def count(batch: Batch, goal: Goal) -> float:
