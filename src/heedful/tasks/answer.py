@@ -202,6 +202,7 @@ def build(goal: Goal, data: DataSettings) -> BertForQuestionAnswering:
     model: BertForQuestionAnswering = BertForQuestionAnswering.from_pretrained(
         data.model,
         num_labels=2,
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
         hidden_dropout_prob=data.dropout,
         attention_probs_dropout_prob=data.dropout,
         revision=data.revision,

@@ -187,6 +187,7 @@ def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
         data.model,
         id2label=dict(enumerate(goal.labels)),
         problem_type=problem,
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
         hidden_dropout_prob=data.dropout,
         attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,

@@ -93,7 +93,8 @@ def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iter
     if columns.format == "text" or (columns.format is None and any(plain)):
         if not all(plain) and columns.format is None:
             raise UserError("give either .txt files or tables, not both at once")
-        return (item for item in read_table(paths, columns, False) if item.text.strip())
+        lines = read_table(paths, columns, False)
+        return (item for item in lines if item.text.strip()) if labelled else lines
     return read_table(paths, columns, labelled)
 
 

@@ -107,6 +107,7 @@ def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
         data.model,
         num_labels=1,
         problem_type="regression",
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
         hidden_dropout_prob=data.dropout,
         attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,
