@@ -318,6 +318,22 @@ def test_wrong_texts_are_named(tiny_model: Path, tmp_path: Path, capsys: Out) ->
     assert "one.txt: only one document" in error_of(capsys)
 
 
+def test_what_may_be_wrong_with_a_text_is_told(
+    tiny_model: Path, books: Path, tmp_path: Path, capsys: Out
+) -> None:
+    more = ["--model", str(tiny_model), "--steps", "1"]
+    assert train(books, tmp_path / "right", *more) == 0
+    told = capsys.readouterr().err
+    assert "unknown" not in told
+    assert "random second part" not in told
+    text = tmp_path / "a.txt"
+    text.write_text("the sky is blue\n\n東京 is red\n\n" * 20)
+    assert train(text, tmp_path / "wrong", *more) == 0
+    told = capsys.readouterr().err
+    assert "40 documents of 160 tokens, 25% of them unknown to the vocabulary" in told
+    assert "100% of the pairs have a random second part" in told
+
+
 def test_a_vocabulary_without_a_mask_is_named(
     tiny_model: Path, books: Path, tmp_path: Path, capsys: Out
 ) -> None:

@@ -70,7 +70,7 @@ def open_corpus(
             path, tokenize_documents(documents, tokenizer, goal.sentences, workers=workers)
         )
     corpus = Corpus(path)
-    if not _known(corpus, tokenizer):
+    if unknown_share(corpus, tokenizer) == 1:
         names = ", ".join(map(str, paths))
         raise UserError(f"{names}: the vocabulary knows no word of it; is it of another language?")
     return corpus
@@ -88,13 +88,12 @@ def _name(paths: Sequence[Path], goal: Goal, tokenizer: BertTokenizer) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _known(corpus: Corpus, tokenizer: BertTokenizer) -> bool:
-    """Tell whether any of the first tokens is one that the vocabulary has."""
-    seen = 0
+def unknown_share(corpus: Corpus, tokenizer: BertTokenizer) -> float:
+    """Return the share of unknown tokens among a corpus's first million; 1 where it has none."""
+    seen = unknown = 0
     for document in corpus:
-        if np.any(document.ids != tokenizer.unk_token_id):
-            return True
         seen += len(document.ids)
+        unknown += int(np.count_nonzero(document.ids == tokenizer.unk_token_id))
         if seen > _LOOKED_AT:
             break
-    return False
+    return unknown / seen if seen else 1.0

@@ -20,8 +20,9 @@ from heedful.batches import (
 )
 from heedful.batches.corpus import Corpus
 from heedful.batches.masking import mask_rule
+from heedful.batches.sentence_pairs import RANDOM
 from heedful.checkpoints.runs import RunRecord
-from heedful.commands.corpus import check_documents, open_corpus
+from heedful.commands.corpus import check_documents, open_corpus, unknown_share
 from heedful.commands.evaluate import score_records
 from heedful.commands.train import Trainee, carry_out, chosen_metric, plain_values
 from heedful.doctor import versions
@@ -37,6 +38,9 @@ from heedful.training.progress import counted
 
 MAX_LENGTH = 128
 """Tokens of a sequence unless told otherwise, as in nine tenths of the original's steps."""
+
+MANY_UNKNOWN, MANY_RANDOM = 0.02, 0.6
+"""Shares of unknown tokens, and of random pairs, from which on the user is told."""
 
 
 def pretrain(
@@ -96,11 +100,19 @@ def pretrain(
     kept = own.corpus or out / "corpus"
     corpus = open_corpus(data.train, goal, tokenizer, kept, workers=own.workers)
     dev = data.dev and open_corpus(data.dev, goal, tokenizer, kept, workers=own.workers)
-    say(f"{len(corpus):,} documents of {corpus.tokens:,} tokens")
+    unknown = unknown_share(corpus, tokenizer)
+    beyond = f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
+    say(f"{len(corpus):,} documents of {corpus.tokens:,} tokens{beyond}")
     folder = out / ".data.partial"
     folder.mkdir()
     try:
         feed = _CorpusFeed(corpus, goal, tokenizer, folder, max_length, training)
+        if goal.pairs and feed.random_share > MANY_RANDOM:
+            say(
+                f"{feed.random_share:.0%} of the pairs have a random second part, since many "
+                "documents have nothing to follow their first sentence; --documents says what "
+                "ends a document (gap or file suits books)"
+            )
         trainee = Trainee(
             task=task.TASK,
             goal=goal,
@@ -176,6 +188,11 @@ class _CorpusFeed:
     def items(self) -> int:
         """How many sequences the first epoch has; the others have about as many."""
         return self._items
+
+    @property
+    def random_share(self) -> float:
+        """The share of an epoch's pairs whose second part does not follow the first."""
+        return float(np.mean(self._store.labels == RANDOM))
 
     def plan(self, epoch: int) -> list[Step]:
         """Cut an epoch's sequences and plan its steps."""
