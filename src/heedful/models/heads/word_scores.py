@@ -99,16 +99,6 @@ def of_config(config: BertConfig) -> WordScores:
     )
 
 
-def places(hidden: Tensor, positions: Tensor | None) -> Tensor:
-    """Return the states of every place, (B, S, D), or of some, (N, D).
-
-    Args:
-        hidden: shape (B, S, D).
-        positions: the places in the batch laid out as one row. Shape (N,).
-    """
-    return hidden if positions is None else hidden.flatten(0, 1)[positions]
-
-
 def labelled(
     labels: Tensor, positions: Tensor | None, shape: tuple[int, ...], vocab_size: int
 ) -> Tensor:
@@ -134,6 +124,28 @@ class HasWords(Protocol):
 
     bert: BertModel
     cls: nn.ModuleDict
+
+
+def score_words(
+    model: HasWords, hidden: Tensor, labels: Tensor | None, positions: Tensor | None
+) -> tuple[Tensor | None, Tensor, Tensor | None]:
+    """Return the mean loss, the logits, and the places that these are of if not of all.
+
+    Args:
+        model: its words are scored.
+        hidden: shape (B, S, D).
+        labels: the right word at each place, or -100 where none is scored. Shape (B, S).
+        positions: the places to score, in the batch laid out as one row. Shape (N,).
+    """
+    if labels is not None:
+        shape = (hidden.shape[0], hidden.shape[1])
+        positions = labelled(labels, positions, shape, model.bert.config.vocab_size)
+    chosen = hidden if positions is None else hidden.flatten(0, 1)[positions]  # (N, D)
+    logits = model.cls["predictions"](chosen, model.bert.get_input_embeddings().weight)
+    if labels is None:
+        return None, logits, positions
+    total, count = losses.cross_entropy(logits, labels.flatten()[positions])
+    return total / count, logits, positions
 
 
 def get_output_embeddings(self: HasWords) -> Tensor:

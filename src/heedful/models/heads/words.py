@@ -20,7 +20,6 @@ from heedful.models.config import BertConfig
 from heedful.models.heads import body, word_scores
 from heedful.models.heads.body import OfBody
 from heedful.models.heads.labels import class_loss
-from heedful.models.heads.word_scores import labelled, places
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 
 
@@ -87,15 +86,7 @@ class BertForMaskedLM(nn.Module):
             output_hidden_states=output_hidden_states,
         )
         hidden = encoded.last_hidden_state
-        if labels is not None:
-            shape = tuple(hidden.shape[:2])
-            positions = labelled(labels, positions, shape, self.config.vocab_size)
-        vectors = self.bert.embeddings.word_embeddings.weight
-        logits = self.cls["predictions"](places(hidden, positions), vectors)
-        loss = None
-        if labels is not None:
-            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
-            loss = total / count
+        loss, logits, positions = word_scores.score_words(self, hidden, labels, positions)
         return LanguageModelOutput(
             loss=loss,
             logits=logits,
@@ -173,17 +164,10 @@ class BertLMHeadModel(nn.Module):
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
         )
-        hidden = encoded.last_hidden_state
         if labels is not None:
             labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S): of the next place
-            shape = tuple(hidden.shape[:2])
-            positions = labelled(labels, positions, shape, self.config.vocab_size)
-        vectors = self.bert.embeddings.word_embeddings.weight
-        logits = self.cls["predictions"](places(hidden, positions), vectors)
-        loss = None
-        if labels is not None:
-            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
-            loss = total / count
+        hidden = encoded.last_hidden_state
+        loss, logits, positions = word_scores.score_words(self, hidden, labels, positions)
         return LanguageModelOutput(
             loss=loss,
             logits=logits,
@@ -272,21 +256,13 @@ class BertForPreTraining(nn.Module):
             output_hidden_states=output_hidden_states,
         )
         hidden = encoded.last_hidden_state
-        if labels is not None:
-            shape = tuple(hidden.shape[:2])
-            positions = labelled(labels, positions, shape, self.config.vocab_size)
-        vectors = self.bert.embeddings.word_embeddings.weight
-        logits = self.cls["predictions"](places(hidden, positions), vectors)
+        loss, logits, positions = word_scores.score_words(self, hidden, labels, positions)
         follows = self.cls["seq_relationship"](encoded.pooler_output)  # (B, 2)
-        means = []
-        if labels is not None:
-            total, count = losses.cross_entropy(logits, labels.flatten()[positions])
-            means.append(total / count)
         if next_sentence_label is not None:
             total, count = class_loss(follows, next_sentence_label)
-            means.append(total / count)
+            loss = total / count if loss is None else loss + total / count
         return PreTrainingOutput(
-            loss=sum(means[1:], means[0]) if means else None,
+            loss=loss,
             prediction_logits=logits,
             seq_relationship_logits=follows,
             hidden_states=encoded.hidden_states,
