@@ -8,7 +8,7 @@ import pytest
 from heedful import BertLMHeadModel
 from heedful.predictor import reading_config
 from heedful.settings import ColumnSettings, DataSettings
-from heedful.tasks import TASKS, answer, classify, generate, regress, tag
+from heedful.tasks import TASKS, answer, choose, classify, embed, generate, regress, tag
 from heedful.tokens import BertTokenizer
 
 
@@ -19,6 +19,8 @@ from heedful.tokens import BertTokenizer
         ("regress", regress.Goal(mean=0.0, lowest=0.0, highest=1.0)),
         ("tag", tag.Goal(labels=("O", "B-x", "I-x"), scheme="BIO", label_pieces="first")),
         ("answer", answer.Goal(no_answer=False, threshold=0.0, stride=1, max_answer_tokens=3)),
+        ("choose", choose.Goal(choices=2)),
+        ("embed", embed.Goal(pooling="mean")),
     ],
 )
 def test_what_learnt_to_write_can_look_ahead_again(

@@ -155,6 +155,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     config = read_json(resolve(data.model, data.revision) / "config.json")
     model: nn.Module = BertForMultipleChoice.from_pretrained(
         data.model,
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
         hidden_dropout_prob=data.dropout,
         attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,

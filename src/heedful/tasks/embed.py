@@ -168,6 +168,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         raise UserError("--long-text window: texts are compared as wholes; give head or head-tail")
     model: BertModel = BertModel.from_pretrained(
         data.model,
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
         hidden_dropout_prob=data.dropout,
         attention_probs_dropout_prob=data.dropout,
         revision=data.revision,
