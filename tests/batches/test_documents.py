@@ -2,6 +2,8 @@ import gzip
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heedful.batches import documents as documents_module
 from heedful.batches.documents import read_documents
@@ -100,6 +102,14 @@ def test_an_endless_document_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_sentences_end_by_punctuation(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
+
+
+@given(st.text(alphabet='aB. !?\n"。」Mr'))
+def test_no_text_is_lost_between_sentences(text: str) -> None:
+    for rule in ("punctuation", "line"):
+        sentences = split_sentences(text, rule)  # type: ignore[arg-type]
+        assert "".join("".join(sentences).split()) == "".join(text.split())
+        assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
 def test_each_line_can_be_a_sentence() -> None:
