@@ -3,6 +3,9 @@
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +217,16 @@ def test_tokenize_and_doctor(capsys: Out, tiny_model: Path) -> None:
     assert row["offsets"] == [[0, 0], [0, 3], [4, 7], [7, 8], [0, 0]]
     report = json.loads(command(capsys, "doctor"))
     assert report["heedful"] == heedful.__version__
+
+
+def test_what_is_printed_is_json_in_utf_8(tmp_path: Path) -> None:
+    """Also where the terminal is not, and what is read must be too."""
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\né\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    words = [sys.executable, "-m", "heedful", "tokenize", "--model", str(tmp_path)]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run([*words, "é"], capture_output=True, env=ascii_only, check=True)
+    assert json.loads(found.stdout)["pieces"] == ["[CLS]", "é", "[SEP]"]
+    found = subprocess.run(words, input=b"caf\xe9\n", capture_output=True, check=False)
+    assert (found.returncode, found.stdout) == (2, b"")
+    assert b"standard input, line 1: not UTF-8" in found.stderr

@@ -7,6 +7,7 @@ dataclasses give the options, and their docstrings the help; those that need no 
 import os
 import sys
 import tomllib
+from io import TextIOWrapper
 from pathlib import Path
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
@@ -47,6 +48,9 @@ for command in (
 
 def main() -> None:
     """Run the command line and exit: 0 done, 2 the user's mistake, 130 stopped by the user."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # JSON is UTF-8 whatever the terminal is, and has this escape for half a surrogate pair.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     sys.exit(run([argument for argument in arguments if argument != "--debug"], debug=debug))

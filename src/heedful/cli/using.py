@@ -1,7 +1,6 @@
 """The commands beside training: scoring and asking runs, and what stands around them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -161,10 +160,11 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
     revision
         Commit, tag or branch of a hub name.
     """
+    from heedful.batches.lines import STDIN, read_lines
     from heedful.tokens import BertTokenizer
 
     tokenizer = BertTokenizer.from_pretrained(model, revision=revision)
-    for text in texts or (line.rstrip("\r\n") for line in sys.stdin):
+    for text in texts or (line.rstrip("\r\n") for line in read_lines(STDIN)):
         row = tokenizer(text, return_offsets_mapping=True)
         pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
         offsets = [list(span) for span in row["offset_mapping"]]
