@@ -125,6 +125,8 @@ def discarded_unless_prepared(run: Path) -> Iterator[None]:
 
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     """Refuse to go on with a run under other settings or data: the result would be neither's."""
+    if old.task != new.task:
+        raise UserError(f"{run} is a run of train {old.task}, not of train {new.task}")
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)
         if key not in FREE_SETTINGS and before != now:
