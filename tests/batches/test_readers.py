@@ -323,6 +323,13 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             ": read as plain text, which has one text a line and no columns; say its format: "
             "csv, tsv, jsonl or parquet",
         ),
+        (
+            "a.txt",
+            None,
+            Columns(text="message", label=None),
+            ": read as plain text, which has one text a line and no columns; say its format: "
+            "csv, tsv, jsonl or parquet",
+        ),
         ("a.parquet.gz", None, Columns(), ": Parquet is read from plain files only"),
     ],
 )

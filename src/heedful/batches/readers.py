@@ -147,7 +147,7 @@ def _format_of(path: Path, format: str | None, columns: Columns) -> str:
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
             f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
         )
-    if found == "text" and (columns.label is not None or columns.text_pair is not None):
+    if found == "text" and columns != Columns(label=None):
         raise UserError(
             f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
             "say its format: csv, tsv, jsonl or parquet"
