@@ -87,7 +87,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_multi_label_scores_have_no_matrix(tmp_path: Path) -> None:
     scores = ClassificationScores(["a", "b"], multi_label=True)
     scores.update(torch.tensor([[0.9, 0.1]]), torch.tensor([[1, 0]]))
-    with pytest.raises(UserError, match="single-label"):
+    with pytest.raises(UserError, match="one label has a confusion matrix"):
         save_confusion_picture(scores.compute(), tmp_path / "matrix.png")
 
 

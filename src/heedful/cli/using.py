@@ -43,10 +43,10 @@ def evaluate(
     print_table(scores_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))
+    print(json.dumps(scores, ensure_ascii=False))
     if picture is not None:
         save_confusion_picture(scores, picture)
         say(f"confusion matrix drawn to {picture}")
-    print(json.dumps(scores, ensure_ascii=False))
 
 
 def predict(

@@ -35,7 +35,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     if not path.parent.is_dir():
         raise UserError(f"picture {str(path)!r}: there is no folder {str(path.parent)!r}")
     if "confusion" not in scores:
-        raise UserError("a confusion matrix needs single-label data; here an item has many labels")
+        raise UserError("only a run that gives each text one label has a confusion matrix to draw")
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
