@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import heedful
+from heedful import files
+from heedful.checkpoints import runs
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.predictor import Predictor
@@ -121,6 +123,14 @@ def test_a_run_is_such_a_folder(tiny_model: Path, tmp_path: Path) -> None:
     assert theirs.max_length == 20
     for text in ("the sky", "very " * 40):
         assert ours(text).vector.equal(theirs(text).vector)
+
+
+def test_a_finish_that_was_killed_is_finished_again(tmp_path: Path) -> None:
+    for _ in range(2):  # the first time, all but the manifest may have got there
+        with runs.finished(tmp_path) as folder:
+            write_layout(Layout(pooling="mean", normalise=True, max_length=64), 16, folder)
+        assert read_layout(tmp_path).max_length == 64
+        files.check_manifest(tmp_path)
 
 
 def _reference_vectors(reference: ModuleType, folder: Path, texts: list[str]) -> torch.Tensor:
