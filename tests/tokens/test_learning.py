@@ -117,3 +117,16 @@ def test_files_without_words_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         learn([tmp_path / "b.txt"], VocabularySettings(size=60), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "model.safetensors"])
+def test_only_a_vocabulary_is_overwritten(name: str, tmp_path: Path) -> None:
+    text, out = tmp_path / "a.txt", tmp_path / "out"
+    text.write_text(TEXT)
+    learn([text], VocabularySettings(size=60), out)
+    (out / name).write_text("keep me")
+    with pytest.raises(UserError, match="out holds other files than a vocabulary"):
+        learn([text], VocabularySettings(size=60), out, overwrite=True)
+    with pytest.raises(UserError, match="holds other files"):
+        learn([text], VocabularySettings(size=60), out / name, overwrite=True)
+    assert (out / name).read_text() == "keep me"

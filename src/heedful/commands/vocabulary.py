@@ -8,6 +8,7 @@ from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.settings import VocabularySettings
 from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens.folder import FILES
 from heedful.tokens.learning import count_words, learn_vocabulary
 from heedful.tokens.normalize import Normalizer
 from heedful.training.progress import counted
@@ -26,10 +27,12 @@ def learn(
 
     Raises:
         UserError: a file is missing or no text, there are too few tokens for its characters, or
-            the folder exists.
+            the folder exists, and ``overwrite`` is false or it holds anything else.
     """
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
+    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - FILES):
+        raise UserError(f"--out {out} holds other files than a vocabulary; choose another folder")
     if not files:
         raise UserError("no text file given")
     for path in files:

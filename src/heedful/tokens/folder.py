@@ -15,6 +15,8 @@ CONFIG = "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
 COMPILED = "tokenizer.json"
 ADDED = "added_tokens.json"
+FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
+"""What `write_folder` writes."""
 
 _CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer")
 """Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
