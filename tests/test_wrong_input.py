@@ -194,6 +194,12 @@ def test_predicting_and_evaluating(fails: Callable[..., str], finished: Path) ->
     assert "'blue'" in line
 
 
+def test_options_of_score_that_would_change_nothing(fails: Callable[..., str]) -> None:
+    assert "--weight is for the lists" in fails("score", "run", "a text", "--weight", "2")
+    assert "--weight nan" in fails("score", "run", "--n-best", "a.jsonl", "--weight", "nan")
+    assert "--all-scores is for texts" in fails("score", "run", "--n-best", "a", "--all-scores")
+
+
 def damaged(finished: Path, name: str, change: Callable[[Path], None]) -> Path:
     change(finished / name)
     return finished

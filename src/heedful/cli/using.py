@@ -1,6 +1,7 @@
 """The commands beside training: scoring and asking runs, and what stands around them."""
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,6 +137,12 @@ def score(
     """
     from heedful.commands import predict, score
 
+    if n_best is None and weight != 1.0:
+        raise UserError("--weight is for the lists of --n-best")
+    if not math.isfinite(weight):
+        raise UserError(f"--weight {weight}: must be a number")
+    if n_best is not None and all_scores:
+        raise UserError("--all-scores is for texts; a list gives what its order comes from")
     if n_best is not None and (texts or input is not None):
         raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
     predictor = _predictor(run, predicting)
