@@ -302,6 +302,17 @@ def test_wrong_settings_are_named(
     assert not (tmp_path / "run").exists()
 
 
+def test_lengths_that_fit_no_model_are_named(
+    books: Path, words: Path, tmp_path: Path, capsys: Out
+) -> None:
+    start = ["train", "pretrain", "--train", str(books), "--out", str(tmp_path / "run")]
+    start += ["--preset", "tiny", "--vocabulary", str(words)]
+    assert run([*start, "--max-length", "7"]) == 2
+    assert "--max-length 7: must be a whole number of at least 8" in error_of(capsys)
+    assert run([*start, "--positions", "64"]) == 2
+    assert "this model has 64 positions; give a length from 8 to 64" in error_of(capsys)
+
+
 def test_wrong_texts_are_named(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
     more = ["--model", str(tiny_model)]
     text = tmp_path / "a.txt"

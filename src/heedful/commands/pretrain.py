@@ -29,7 +29,13 @@ from heedful.doctor import versions
 from heedful.errors import UserError
 from heedful.models import BertConfig
 from heedful.predictor import check_max_length
-from heedful.settings import ColumnSettings, DataSettings, PretrainSettings, TrainSettings
+from heedful.settings import (
+    ColumnSettings,
+    DataSettings,
+    PretrainSettings,
+    TrainSettings,
+    in_range,
+)
 from heedful.tasks import pretrain as task
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision, keep_big_buffers
@@ -160,6 +166,7 @@ def _checked(data: DataSettings, own: PretrainSettings) -> tuple[DataSettings, t
             f"--preset starts from scratch and --model {data.model} goes on: give one of them"
         )
     max_length = data.max_length or MAX_LENGTH
+    in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
     return (
         replace(data, model=own.vocabulary, max_length=max_length),
         replace(goal, positions=own.positions or max_length),
