@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -148,3 +149,17 @@ def test_the_real_files_can_be_read(data_folder: Path) -> None:
         assert {len(record.choices) for record in records} == {5}
         counts[name] = len(records)
     assert counts == {"train": 9741, "valid": 1221}
+
+
+def test_the_windows_of_a_choice_are_averaged(tiny_model: Path) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    pieces = [
+        choose.Example(ids=np.arange(3, dtype=np.int32), labels=(n,)) for n in (0.0, 1.0, 1.0)
+    ]
+    fitted = choose.Fitted(pieces=pieces, tokens_total=9, tokens_used=9)
+    outputs = [torch.tensor([value]) for value in (2.0, 3.0, 0.0)]
+    (record,) = _records(("red", "blue"))
+    goal = choose.Goal(choices=2)
+    answer = choose.decode(record, fitted, outputs, goal, PredictSettings(), tokenizer)
+    assert answer.scores == pytest.approx(torch.tensor([2.0, 1.5]).softmax(0).tolist())
+    assert (answer.choice, answer.text) == (0, "red")
