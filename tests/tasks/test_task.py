@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from heedful import BertLMHeadModel
+from heedful import BertLMHeadModel, BertModel
+from heedful.errors import UserError
 from heedful.predictor import reading_config
 from heedful.settings import ColumnSettings, DataSettings
-from heedful.tasks import TASKS, answer, choose, classify, embed, generate, regress, tag
+from heedful.tasks import TASKS, Fit, answer, choose, classify, embed, generate, regress, tag
 from heedful.tokens import BertTokenizer
 
 
@@ -40,3 +41,20 @@ def test_empty_lines_are_answered_but_not_learnt(tmp_path: Path) -> None:
         for labelled in (True, False)
     ]
     assert lines == [[1, 3], [1, 2, 3]]
+
+
+def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_path: Path) -> None:
+    goal = generate.Goal(pairs=True)
+    generate.build(goal, DataSettings(train=[], model=str(tiny_model))).save_pretrained(tmp_path)  # type: ignore[operator]
+    BertTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    model = generate.build(goal, DataSettings(train=[], model=str(tmp_path), dropout=0.25))
+    configs = [part.config for part in model.modules() if isinstance(part, BertModel)]
+    rates = [(one.hidden_dropout_prob, one.attention_probs_dropout_prob) for one in configs]
+    assert rates == [(0.25, 0.25)] * 2
+
+
+def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    records, goal = generate.from_texts(["a red apple"]), generate.Goal(pairs=False)
+    with pytest.raises(UserError, match="--long-text: a text to go on from keeps its end"):
+        list(generate.encode(records, goal, tokenizer, Fit(max_length=8, rule="head"), False))

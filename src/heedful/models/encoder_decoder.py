@@ -8,7 +8,7 @@ Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabu
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -153,6 +153,8 @@ class BertEncoderDecoder(nn.Module):
         cls,
         name: str | os.PathLike[str],
         *,
+        hidden_dropout_prob: float | None = None,
+        attention_probs_dropout_prob: float | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
     ) -> Self:
@@ -160,6 +162,8 @@ class BertEncoderDecoder(nn.Module):
 
         Args:
             name: see ``heedful.sources.resolve``.
+            hidden_dropout_prob: of both models; None stays as the folder says.
+            attention_probs_dropout_prob: the same.
             revision: commit, tag or branch of a hub name.
             allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
 
@@ -169,6 +173,11 @@ class BertEncoderDecoder(nn.Module):
         """
         folder = sources.resolve(name, revision)
         config = EncoderDecoderConfig.read(folder / pretrained.CONFIG)
+        dropouts: dict[str, Any] = {
+            "hidden_dropout_prob": hidden_dropout_prob,
+            "attention_probs_dropout_prob": attention_probs_dropout_prob,
+        }
+        changes = {key: value for key, value in dropouts.items() if value is not None}
         given: dict[str, dict[str, Tensor]] = {"encoder": {}, "decoder": {}, "enc_to_dec_proj": {}}
         for full_name, tensor in read_weights(folder, allow_pickle).items():
             part, _, rest = full_name.partition(".")
@@ -177,8 +186,8 @@ class BertEncoderDecoder(nn.Module):
             given[part][rest] = tensor
         with torch.device("meta"):  # no time or memory for weights that are read next
             model = cls(
-                BertModel(config.encoder),
-                BertLMHeadModel(config.decoder),
+                BertModel(replace(config.encoder, **changes)),
+                BertLMHeadModel(replace(config.decoder, **changes)),
                 decoder_start_token_id=config.decoder_start_token_id,
             )
         model = model.to_empty(device="cpu")

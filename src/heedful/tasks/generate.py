@@ -148,7 +148,12 @@ def encode(
     A text to go on from keeps its end, and leaves as much room as it may take. A text to read is
     read in windows that share nothing, and each gets its own text; but to learn from a pair its
     head is read, since what was written for which window is not known.
+
+    Raises:
+        UserError: see `check`, or a rule is given for a text to go on from.
     """
+    if not goal.pairs and not labelled and fit.rule != "window":
+        raise UserError("--long-text: a text to go on from keeps its end; leave the option out")
     room = fit.max_length - tokenizer.num_special_tokens()
     records, copies = tee(records)
     for record, ids in zip(records, _ids(copies, tokenizer), strict=True):
@@ -197,7 +202,11 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         )
         return model
     if is_encoder_decoder(folder):
-        both = BertEncoderDecoder.from_pretrained(folder)
+        both = BertEncoderDecoder.from_pretrained(
+            folder,
+            hidden_dropout_prob=data.dropout,
+            attention_probs_dropout_prob=data.dropout,
+        )
     else:
         both = BertEncoderDecoder(
             BertModel.from_pretrained(
