@@ -252,6 +252,8 @@ class PretrainSettings:
     """Folder of the vocabulary to start from scratch with; see heedful vocabulary."""
     positions: int | None = None
     """Positions of a model from scratch; default: --max-length."""
+    position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
+    """How a model from scratch knows positions: each has a vector, or each distance has one."""
     objective: Literal["mlm+nsp", "mlm"] = "mlm+nsp"
     """Masked words and whether one sentence follows another, or masked words alone."""
     mask_share: float = 0.15
@@ -286,6 +288,8 @@ class PretrainSettings:
             )
         if self.preset is None and self.positions is not None:
             raise UserError("--positions is for a model from scratch: give --preset too")
+        if self.preset is None and self.position_type != "absolute":
+            raise UserError("--position-type is for a model from scratch: give --preset too")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -105,6 +105,14 @@ def test_going_on_from_a_model_with_masked_words_alone(
     assert "fresh weights" not in capsys.readouterr().err
 
 
+def test_a_model_from_scratch_may_know_distances(books: Path, words: Path, tmp_path: Path) -> None:
+    fresh = ["--preset", "tiny", "--vocabulary", words, "--position-type", "relative_key"]
+    assert train(books, tmp_path / "run", *fresh, "--steps", "2") == 0
+    model = heedful.BertForPreTraining.from_pretrained(tmp_path / "run")
+    assert model.config.position_embedding_type == "relative_key"
+    assert heedful.load(tmp_path / "run")("the [MASK] is red.").text.endswith(" is red.")
+
+
 def test_a_stopped_run_goes_on_to_the_same_weights(
     tiny_model: Path, books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
@@ -284,6 +292,10 @@ def error_of(capsys: Out) -> str:
         (["--preset", "tiny"], "--preset starts a model from scratch with the words of --vocab"),
         (["--vocabulary", "x"], "--preset starts a model from scratch with the words of --vocab"),
         (["--positions", "64"], "--positions is for a model from scratch: give --preset too"),
+        (
+            ["--position-type", "relative_key"],
+            "--position-type is for a model from scratch: give --preset too",
+        ),
         (["--mask-share", "0"], "--mask-share 0.0: must be from 0.001 to 1"),
         (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),

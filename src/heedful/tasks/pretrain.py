@@ -45,6 +45,8 @@ class Goal:
     """Sizes of a model from scratch; None for one that goes on."""
     positions: int | None
     """Its positions."""
+    position_type: str
+    """How it knows them: one of ``models.config.POSITION_TYPES``."""
     objective: Literal["mlm+nsp", "mlm"]
     mask_share: float
     whole_word: bool
@@ -79,6 +81,7 @@ def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: Pretra
     return Goal(
         preset=settings.preset,
         positions=settings.positions,
+        position_type=settings.position_type,
         objective=settings.objective,
         mask_share=settings.mask_share,
         whole_word=settings.whole_word,
@@ -129,6 +132,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         max_position_embeddings=goal.positions or 512,
+        position_embedding_type=goal.position_type,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         **PRESETS[goal.preset],
