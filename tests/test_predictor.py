@@ -79,3 +79,16 @@ def test_a_number_is_one_an_item() -> None:
     records = classify.from_texts(["a text"])
     with pytest.raises(UserError, match="leave out --label-separator"):
         regress.goal_of(records, ColumnSettings(label_separator=";"), RegressSettings())
+
+
+def test_a_number_whose_square_is_none_is_refused() -> None:
+    (one,) = regress.from_texts(["a text"])
+    assert regress.target(replace(one, labels=("-1e15",))) == -1e15
+    with pytest.raises(UserError, match=r"line 1: expected a number, found '1e39'; it may be up"):
+        regress.target(replace(one, labels=("1e39",)))
+
+
+def test_one_text_is_written_for_one_read() -> None:
+    (one,) = generate.from_texts(["a text"])
+    with pytest.raises(UserError, match="text, line 1: 2 texts to write, expected 1"):
+        generate.check(replace(one, labels=("a", "b")), generate.Goal(pairs=True))

@@ -380,7 +380,7 @@ class PredictSettings:
         """
         for name in ("batch_size", "batch_tokens", "top", "beam", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")
-        in_range("length_penalty", self.length_penalty, -100, 100, what="from -100 to 100")
+        in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
         some = "a number above 0"
         in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)
         in_range("top_k", self.top_k, 0, math.inf, what="0 or a whole number above")

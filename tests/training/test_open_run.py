@@ -1,10 +1,13 @@
 """Which runs may go on in a folder."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from heedful.checkpoints.runs import RunRecord
+from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.errors import UserError
 from heedful.training.fit import open_run
 
@@ -19,3 +22,10 @@ def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:
     assert open_run(run, record("regress"), resume=True, overwrite=False)
     with pytest.raises(UserError, match="is a run of train regress, not of train generate"):
         open_run(run, record("generate"), resume=True, overwrite=False)
+
+
+@pytest.mark.parametrize(("key", "value"), [("task", 3), ("goal", []), ("max_length", "8")])
+def test_a_record_of_other_kinds_is_damaged(key: str, value: Any, tmp_path: Path) -> None:
+    (tmp_path / RECORD).write_text(json.dumps(asdict(record("regress")) | {key: value}))
+    with pytest.raises(UserError, match=f"heedful.json: '{key}' is "):
+        read_record(tmp_path)

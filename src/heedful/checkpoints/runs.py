@@ -55,6 +55,10 @@ def read_record(run: Path) -> RunRecord:
     if set(raw) != names:
         odd = sorted(set(raw) ^ names)[0]
         raise UserError(f"{path}: key {odd!r} is missing or unknown")
+    kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
+    for key, kind in kinds.items():
+        if not isinstance(raw[key], kind):
+            raise UserError(f"{path}: {key!r} is {raw[key]!r:.40}; the file is damaged")
     return RunRecord(**raw)
 
 

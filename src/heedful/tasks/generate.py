@@ -6,12 +6,10 @@ reads and another writes, both warm-started from the same weights (Rothe et al. 
 Shapes: B items of a batch, S tokens of the text to read, U of the text to write, R hypotheses.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +21,13 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.losses import IGNORED
-from heedful.metrics.writing import text_scores
 from heedful.models import BertEncoderDecoder, BertLMHeadModel, BertModel
 from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task
 from heedful.tasks.texts import from_texts as records_of
 from heedful.tasks.texts import read as read_table
+from heedful.tasks.written import Generation, Scores, Written, plain, read_line, row
 from heedful.tokens import BertTokenizer
 
 _TOGETHER = 1024
@@ -42,38 +40,6 @@ class Goal:
 
     pairs: bool
     """Whether it reads a text and writes another; else it goes on after the text."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Written:
-    """One text that was written."""
-
-    text: str
-    score: float
-    """Log-probability of its tokens, after the length penalty."""
-    ended: bool
-    """Whether it came to an end of its own, rather than to --max-new-tokens."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Generation:
-    """The answer for one text."""
-
-    n_best: tuple[Written, ...]
-    """Best first; samples in the order in which they were drawn."""
-    log_likelihood: float
-    """Of the right text, given it: the sum over its tokens; 0 where none was given."""
-    tokens_written: int
-    """Tokens of the right text; 0 where none was given."""
-    tokens_total: int
-    """Tokens of the text to read."""
-    tokens_used: int
-    """Tokens of it that the model was given."""
-
-    @property
-    def text(self) -> str:
-        """The first of the texts, or nothing where only the right text was scored."""
-        return self.n_best[0].text if self.n_best else ""
 
 
 # Records.
@@ -122,7 +88,7 @@ def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: Genera
 
 
 def check(record: Record, goal: Goal) -> None:
-    """Refuse a plain text where a pair is wanted, and the other way round.
+    """Refuse a plain text where a pair is wanted, the other way round, and several to write.
 
     Raises:
         UserError: with file and line.
@@ -130,6 +96,10 @@ def check(record: Record, goal: Goal) -> None:
     if (record.labels is not None) != goal.pairs:
         wanted = "a text to read and one to write" if goal.pairs else "plain text"
         raise UserError(f"{record.source}, line {record.line}: expected {wanted}")
+    if record.labels is not None and len(record.labels) != 1:
+        raise UserError(
+            f"{record.source}, line {record.line}: {len(record.labels)} texts to write, expected 1"
+        )
 
 
 # Training.
@@ -347,7 +317,9 @@ def decode(
     tokenizer: BertTokenizer,
 ) -> Generation:
     """Turn tokens into texts; those of several windows are joined, the best of each."""
-    windows = [[one for line in rows[1:] if (one := _written(line, tokenizer))] for rows in outputs]
+    windows = [
+        [one for line in rows[1:] if (one := read_line(line, tokenizer))] for rows in outputs
+    ]
     texts = windows[0]
     if texts and len(windows) > 1:
         best = [window[0] for window in windows]
@@ -365,71 +337,6 @@ def decode(
         tokens_total=fitted.tokens_total,
         tokens_used=fitted.tokens_used,
     )
-
-
-def _written(line: Tensor, tokenizer: BertTokenizer) -> Written | None:
-    """Read one line of what was computed; None where the search found fewer texts."""
-    score, ended, *tokens = line.tolist()
-    if ended < 0:
-        return None
-    ids = [int(token) for token in tokens if token >= 0]
-    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-    return Written(text=text, score=score, ended=bool(ended))
-
-
-def row(answer: Generation, everything: bool) -> dict[str, Any]:
-    """Return the text with its score, and on request the others of the beam."""
-    if not answer.n_best:
-        return {"text": ""}
-    texts = [
-        {"text": one.text, "score": round(one.score, 6), "ended": one.ended}
-        for one in answer.n_best
-    ]
-    return {**texts[0], "n_best": texts} if everything else texts[0]
-
-
-def plain(answer: Generation) -> str:
-    """Return the text on one line."""
-    return " ".join(answer.text.split())
-
-
-class Scores:
-    """Scores of texts: how likely the right ones were, and of pairs how near the written ones are.
-
-    BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
-    """
-
-    def __init__(self, goal: Goal) -> None:
-        self._goal = goal
-        self._sums = [0.0, 0.0]
-        self._written: list[str] = []
-        self._right: list[str] = []
-
-    def update(self, answers: Sequence[Generation], records: Sequence[Record]) -> None:
-        """Count answers to records whose texts to write are known."""
-        for answer, record in zip(answers, records, strict=True):
-            self._sums[0] += answer.log_likelihood
-            self._sums[1] += answer.tokens_written
-            if self._goal.pairs:
-                self._written.append(answer.text)
-                self._right.append((record.labels or ("",))[0])
-
-    def compute(self) -> dict[str, Any]:
-        """Return ``log_likelihood`` (a token's mean), ``perplexity``, and ``bleu`` and ``chrf``.
-
-        Raises:
-            UserError: nothing was counted.
-        """
-        total, tokens = self._sums
-        if not tokens:
-            raise UserError("no texts to score: the data is empty")
-        mean = total / tokens
-        scores: dict[str, Any] = {
-            "items": len(self._written) if self._goal.pairs else int(tokens),
-            "log_likelihood": mean,
-            "perplexity": math.exp(min(-mean, 700)),
-        }
-        return scores | (text_scores(self._written, self._right) if self._goal.pairs else {})
 
 
 def card(goal: Goal) -> str:
@@ -457,7 +364,7 @@ TASK = Task(
     decode=decode,
     row=row,
     plain=plain,
-    scores=Scores,
+    scores=lambda goal: Scores(pairs=goal.pairs),
     card=card,
     long_text="window",
     answer_options=frozenset(

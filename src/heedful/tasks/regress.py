@@ -18,6 +18,9 @@ from heedful.tasks.task import Fit, Forward, Task
 from heedful.tasks.texts import encode_texts, from_texts, read
 from heedful.tokens import BertTokenizer
 
+LARGEST = 1e15
+"""Squares of larger numbers, added up, may be more than a float32 holds."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
@@ -49,7 +52,7 @@ def target(record: Record) -> float:
     """Return a record's number.
 
     Raises:
-        UserError: there is none, or several, or it is not finite, with file and line.
+        UserError: there is none, or several, or it is too large, with file and line.
     """
     given = record.labels or ()
     try:
@@ -57,9 +60,12 @@ def target(record: Record) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not abs(value) <= LARGEST:  # nor where it is no number
         shown = ", ".join(repr(label) for label in given) or "nothing"
-        raise UserError(f"{record.source}, line {record.line}: expected a number, found {shown}")
+        limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
+        raise UserError(
+            f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
+        )
     return value
 
 
