@@ -254,8 +254,8 @@ def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSetting
     longest = max((len(one.tokens) for texts in found for one in texts), default=0)
     rows = torch.full((batch.items, 1 + max(map(len, found)), 2 + longest), -1.0)
     rows[:, 0, :2] = known
-    for row, texts in zip(rows, found, strict=True):
-        for line, one in zip(row[1:], texts, strict=False):
+    for lines, texts in zip(rows, found, strict=True):
+        for line, one in zip(lines[1:], texts, strict=False):
             tokens = [one.score, float(one.ended), *map(float, one.tokens)]
             line[: len(tokens)] = torch.tensor(tokens)
     return rows

@@ -1,0 +1,110 @@
+"""Texts that a model wrote: as answers, and their scores."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from heedful.batches import Record
+from heedful.errors import UserError
+from heedful.metrics.writing import text_scores
+from heedful.tokens import BertTokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """One text that was written."""
+
+    text: str
+    score: float
+    """Log-probability of its tokens, after the length penalty."""
+    ended: bool
+    """Whether it came to an end of its own, rather than to --max-new-tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """The answer for one text."""
+
+    n_best: tuple[Written, ...]
+    """Best first; samples in the order in which they were drawn."""
+    log_likelihood: float
+    """Of the right text, given it: the sum over its tokens; 0 where none was given."""
+    tokens_written: int
+    """Tokens of the right text; 0 where none was given."""
+    tokens_total: int
+    """Tokens of the text to read."""
+    tokens_used: int
+    """Tokens of it that the model was given."""
+
+    @property
+    def text(self) -> str:
+        """The first of the texts, or nothing where only the right text was scored."""
+        return self.n_best[0].text if self.n_best else ""
+
+
+def read_line(line: Tensor, tokenizer: BertTokenizer) -> Written | None:
+    """Read one line of what was computed; None where the search found fewer texts."""
+    score, ended, *tokens = line.tolist()
+    if ended < 0:
+        return None
+    ids = [int(token) for token in tokens if token >= 0]
+    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+    return Written(text=text, score=score, ended=bool(ended))
+
+
+def row(answer: Generation, everything: bool) -> dict[str, Any]:
+    """Return the text with its score, and on request the others of the beam."""
+    if not answer.n_best:
+        return {"text": ""}
+    texts = [
+        {"text": one.text, "score": round(one.score, 6), "ended": one.ended}
+        for one in answer.n_best
+    ]
+    return {**texts[0], "n_best": texts} if everything else texts[0]
+
+
+def plain(answer: Generation) -> str:
+    """Return the text on one line."""
+    return " ".join(answer.text.split())
+
+
+class Scores:
+    """Scores of texts: how likely the right ones were, and of pairs how near the written ones are.
+
+    BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
+    """
+
+    def __init__(self, *, pairs: bool) -> None:
+        self._pairs = pairs
+        self._sums = [0.0, 0.0]
+        self._written: list[str] = []
+        self._right: list[str] = []
+
+    def update(self, answers: Sequence[Generation], records: Sequence[Record]) -> None:
+        """Count answers to records whose texts to write are known."""
+        for answer, record in zip(answers, records, strict=True):
+            self._sums[0] += answer.log_likelihood
+            self._sums[1] += answer.tokens_written
+            if self._pairs:
+                self._written.append(answer.text)
+                self._right.append((record.labels or ("",))[0])
+
+    def compute(self) -> dict[str, Any]:
+        """Return ``log_likelihood`` (a token's mean), ``perplexity``, and ``bleu`` and ``chrf``.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+        total, tokens = self._sums
+        if not tokens:
+            raise UserError("no texts to score: the data is empty")
+        mean = total / tokens
+        scores: dict[str, Any] = {
+            "items": len(self._written) if self._pairs else int(tokens),
+            "log_likelihood": mean,
+            "perplexity": math.exp(min(-mean, 700)),
+        }
+        return scores | (text_scores(self._written, self._right) if self._pairs else {})
