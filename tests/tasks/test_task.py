@@ -8,7 +8,7 @@ import pytest
 from heedful import BertLMHeadModel, BertModel
 from heedful.errors import UserError
 from heedful.predictor import reading_config
-from heedful.settings import ColumnSettings, DataSettings
+from heedful.settings import ColumnSettings, DataSettings, PredictSettings
 from heedful.tasks import TASKS, Fit, answer, choose, classify, embed, generate, regress, tag
 from heedful.tokens import BertTokenizer
 
@@ -58,3 +58,25 @@ def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
     records, goal = generate.from_texts(["a red apple"]), generate.Goal(pairs=False)
     with pytest.raises(UserError, match="--long-text: a text to go on from keeps its end"):
         list(generate.encode(records, goal, tokenizer, Fit(max_length=8, rule="head"), False))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_what_is_drawn_for_a_text_depends_on_it_alone(pairs: bool, tiny_model: Path) -> None:
+    goal, tokenizer = generate.Goal(pairs=pairs), BertTokenizer.from_pretrained(tiny_model)
+    model = generate.build(goal, DataSettings(train=[], model=str(tiny_model))).eval()
+    records = generate.from_texts(["a red apple", "the very very very blue sky", "grass is green"])
+    settings = PredictSettings(sample=True, max_new_tokens=6)
+
+    def drawn(*places: int) -> list[tuple[str, ...]]:
+        chosen = [records[place] for place in places]
+        fit = Fit(max_length=16, rule="window")
+        items = list(generate.encode(chosen, goal, tokenizer, fit, False))
+        batch = generate.batch_of([one.pieces[0] for one in items], goal, tokenizer, None)
+        outputs = generate.compute(model, batch, goal, settings)
+        rows = zip(chosen, items, outputs, strict=True)
+        answers = [generate.decode(*row[:2], [row[2]], goal, settings, tokenizer) for row in rows]
+        return [tuple(one.text for one in answer.n_best) for answer in answers]
+
+    together = drawn(0, 1, 2)
+    assert drawn(2, 1, 0) == together[::-1]
+    assert drawn(1) == together[1:2]

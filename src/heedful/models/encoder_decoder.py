@@ -8,6 +8,7 @@ Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabu
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -299,6 +300,7 @@ class BertEncoderDecoder(nn.Module):
         token_type_ids: Tensor | None = None,
         *,
         search: Search,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """Write a text for each text that is read; see ``decoding.search``.
 
@@ -307,12 +309,13 @@ class BertEncoderDecoder(nn.Module):
             attention_mask: shape (B, E).
             token_type_ids: shape (B, E).
             search: how to look.
+            numbers: see ``generation.generate``.
         """
         hidden = self._bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
         return generation.generate(
-            self.decoder, self.decoder.config, start, None, search, encoded=encoded
+            self.decoder, self.decoder.config, start, None, search, encoded, numbers
         )
 
     def _bridge(self, encoded: BertModelOutput) -> Tensor:

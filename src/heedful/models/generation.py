@@ -3,7 +3,7 @@
 Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D model width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +57,7 @@ def generate(
     prompt_mask: Tensor | None,
     options: Search,
     encoded: Encoded | None = None,
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
@@ -70,6 +71,7 @@ def generate(
         prompt_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
         options: how to look.
         encoded: what the decoder attends to, besides; shapes (B, E, D) and (B, E).
+        numbers: what an item's draws depend on beside the seed; None takes its place in the batch.
 
     Returns:
         For each item its hypotheses; see ``decoding.search``.
@@ -94,6 +96,7 @@ def generate(
         scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
         return scores, Decoded(cache=output.past_key_values, encoded=state.encoded)
 
+    drawn = range(len(prompts)) if numbers is None else numbers
     found: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
@@ -101,9 +104,10 @@ def generate(
         if length > 1:  # all but the last token, which the first step scores
             output = _call(decoder, prompts[rows, : length - 1], state)
             state = Decoded(cache=output.past_key_values, encoded=state.encoded)
-        numbers = rows.tolist()
-        texts = search(step, state, prompts[rows, length - 1], options, numbers)
-        found |= dict(zip(numbers, texts, strict=True))
+        places = rows.tolist()
+        draws = [drawn[place] for place in places]
+        texts = search(step, state, prompts[rows, length - 1], options, draws)
+        found |= dict(zip(places, texts, strict=True))
     return [found[number] for number in range(len(prompts))]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -301,11 +302,16 @@ def _write(
         seed=settings.seed,
         never=(start,),
     )
+    # What is drawn for a text depends on the text, not on where it stands in which batch.
+    sizes = lengths.tolist()
+    numbers = [
+        crc32(repr(row[:size]).encode()) for row, size in zip(ids.tolist(), sizes, strict=True)
+    ]
     if isinstance(model, BertEncoderDecoder):
-        return model.generate(ids, mask, search=options)
+        return model.generate(ids, mask, search=options, numbers=numbers)
     places = torch.arange(ids.shape[1] - 1, device=ids.device)
     before_end = places < (lengths.to(ids.device) - 1)[:, None]  # (B, S - 1)
-    return writer.generate(ids[:, :-1], before_end, search=options)
+    return writer.generate(ids[:, :-1], before_end, search=options, numbers=numbers)
 
 
 def decode(

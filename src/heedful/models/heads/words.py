@@ -6,6 +6,7 @@ they are asked for: at the places with a label, or at those in ``positions``.
 Shapes: B batch, S length, V vocabulary, N places that are scored.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
@@ -179,7 +180,12 @@ class BertLMHeadModel(nn.Module):
         )
 
     def generate(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, search: Search
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        search: Search,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """Continue each prompt; see ``generation.generate``.
 
@@ -187,8 +193,11 @@ class BertLMHeadModel(nn.Module):
             input_ids: the prompts. Shape (B, S), S at least 1.
             attention_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
             search: how to look.
+            numbers: see ``generation.generate``.
         """
-        return generation.generate(self, self.config, input_ids, attention_mask, search)
+        return generation.generate(
+            self, self.config, input_ids, attention_mask, search, numbers=numbers
+        )
 
 
 class BertForPreTraining(nn.Module):
