@@ -96,6 +96,8 @@ def train(fails: Callable[..., str], tiny_model: Path) -> Callable[..., str]:
         (GOOD, ["--precision", "fp8"], r"fp8.*--precision.*bf16"),
         (GOOD, ["--device", "tpu"], r"unknown device 'tpu'"),
         (GOOD, ["--metric", "acuracy"], r"unknown --metric 'acuracy'.*'accuracy'"),
+        (GOOD, ["--patience", "2"], r"--patience is for evaluations on --dev: give --dev too"),
+        (GOOD, ["--metric", "accuracy"], r"--metric is for evaluations on --dev"),
         (GOOD, ["--class-weights", "blu=2"], r"--class-weights 'blu=2'.*'blue'"),
         (GOOD, ["--class-weights", "blue=-2"], r"--class-weights 'blue=-2'.*above 0"),
         (GOOD, ["--dev", "dev.csv"], r"dev.csv: no such file"),

@@ -41,8 +41,6 @@ def train(tiny_model: Path, data: Path, out: Path, *more: object) -> int:
     words += [
         "--steps",
         "60",
-        "--evaluate-every",
-        "60",
         "--batch-size",
         "6",
         "--learning-rate",
@@ -65,7 +63,8 @@ def test_train_evaluate_predict(
     tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out, options: list[str]
 ) -> None:
     out = tmp_path / "run"
-    assert train(tiny_model, colours, out, "--dev", colours, *options) == 0, capsys.readouterr().err
+    dev = ["--dev", colours, "--evaluate-every", "60"]
+    assert train(tiny_model, colours, out, *dev, *options) == 0, capsys.readouterr().err
     assert "Finds entities of 2 types: colour, thing." in capsys.readouterr().err
     assert run(["evaluate", str(out), "--data", str(colours)]) == 0
     scores = json.loads(capsys.readouterr().out)

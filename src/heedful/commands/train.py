@@ -28,7 +28,7 @@ from heedful.commands.card import write_card
 from heedful.commands.evaluate import score_records
 from heedful.commands.prune import prune
 from heedful.doctor import versions
-from heedful.errors import unknown_name
+from heedful.errors import UserError, unknown_name
 from heedful.models import BertModel
 from heedful.models.pretrained import save_pretrained
 from heedful.predictor import Predictor, check_max_length, reading_config
@@ -92,6 +92,7 @@ def train(
     read = partial(read_files, task, columns=columns, labelled=True)
     goal = task.goal_of(read(data.train), columns, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
+    check_evaluations(training, data)
     for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
         task.check(item, goal)
 
@@ -334,6 +335,18 @@ def chosen_metric(given: str | None, allowed: tuple[str, ...]) -> str:
     if given is not None and given not in allowed:
         raise unknown_name("--metric", given, allowed)
     return given or allowed[0]
+
+
+def check_evaluations(training: TrainSettings, data: DataSettings) -> None:
+    """Refuse options of evaluations where there are none.
+
+    Raises:
+        UserError: one is given without ``--dev``.
+    """
+    for name in ("evaluate_every", "metric", "patience"):
+        if data.dev is None and getattr(training, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for evaluations on --dev: give --dev too")
 
 
 def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
