@@ -37,7 +37,7 @@ def test_scores_table_of_multi_label_scores() -> None:
     scores = ClassificationScores(["a", "b"], multi_label=True)
     scores.update(torch.tensor([[0.9, 0.9]]), torch.tensor([[1, 0]]))
     last = _printed(scores_table(scores.compute()))[-1]
-    assert last == "1 items: accuracy 0.0000, macro_f1 0.5000, micro_f1 0.6667"
+    assert last == "1 item: accuracy 0.0000, macro_f1 0.5000, micro_f1 0.6667"
 
 
 def test_confusion_table() -> None:

@@ -63,33 +63,45 @@ def forked(work: Callable[[], None]) -> int:
     return os.waitpid(child, 0)[1]
 
 
+PLACES = ("between micro-batches", "in a checkpoint", "elsewhere")
+
+
 def where(frame: FrameType | None) -> str:
-    """Name what a process was doing, for the moments that are hardest to resume from."""
+    """Name what a process is doing, for the moments that are hardest to resume from."""
     while frame is not None:
         if frame.f_code.co_name == "_accumulate" and frame.f_locals.get("total"):
-            return "between micro-batches"
+            return PLACES[0]
         if frame.f_code.co_filename.endswith("checkpoints/steps.py"):
-            return "in a checkpoint"
+            return PLACES[1]
         frame = frame.f_back
-    return "elsewhere"
+    return PLACES[2]
 
 
 def counted(work: Callable[[], None], kill_at: int | None, report: Path) -> None:
-    """Run ``work``, counting calls from the package's code; die at the given one, or count all."""
+    """Run ``work``, counting calls from the package's code.
+
+    Args:
+        work: what to run.
+        kill_at: the call to die at; None runs to the end.
+        report: gets the calls made in each place; of one that dies, the place.
+    """
     calls = 0
+    made: dict[str, list[int]] = {place: [] for place in PLACES}
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
         nonlocal calls
         if event in ("call", "c_call") and frame.f_code.co_filename.startswith(PACKAGE):
             calls += 1
-            if calls == kill_at:
+            if kill_at is None:
+                made[where(frame)].append(calls)
+            elif calls == kill_at:
                 report.write_text(where(frame))
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(profile)
     work()
     sys.setprofile(None)
-    report.write_text(str(calls))
+    report.write_text(json.dumps(made))
 
 
 def main() -> None:
@@ -99,9 +111,11 @@ def main() -> None:
     report = folder / "calls"
     assert forked(partial(counted, partial(train, model, data, whole), None, report)) == 0
     wanted = sha256(whole / "model.safetensors")
-    calls = int(report.read_text())
     draw = random.Random(0)
-    moments = sorted(draw.randrange(1, calls) for _ in range(int(count)))
+    # As many moments in each place, which by the number of calls would be very unequal.
+    each = int(count) // len(PLACES)
+    calls = json.loads(report.read_text()).values()
+    moments = sorted(moment for made in calls for moment in draw.sample(made, each))
     results = []
     for moment in moments:
         out = folder / f"killed-{moment}"
@@ -109,11 +123,11 @@ def main() -> None:
         status = forked(partial(counted, work, moment, report))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         steps = sorted(path.name for path in out.glob("checkpoints/step-*"))
+        place = report.read_text()
         assert forked(work) == 0, moment
         same = sha256(out / "model.safetensors") == wanted
         log = (out / "metrics.jsonl").read_text() if out.exists() else ""
         logged = [row["step"] for row in map(json.loads, log.splitlines()) if "loss" in row]
-        place = report.read_text()
         results.append(
             {"killed": killed, "where": place, "same": same, "steps": steps, "logged": logged}
         )

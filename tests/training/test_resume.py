@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,8 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
     assert all(result["logged"] == list(range(1, 25)) for result in results)
     # The moments are worth something only if some fall before the first checkpoint, some later,
     # and some where most is half done.
-    places = {result["where"] for result in results}
-    assert places == {"between micro-batches", "in a checkpoint", "elsewhere"}
+    places = Counter(result["where"] for result in results)
+    assert places == {"between micro-batches": 8, "in a checkpoint": 8, "elsewhere": 8}
     assert any(not result["steps"] for result in results)
     assert any(result["steps"] for result in results)
 

@@ -24,7 +24,13 @@ from heedful.batches.sentence_pairs import RANDOM
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.corpus import check_documents, open_corpus, unknown_share
 from heedful.commands.evaluate import score_records
-from heedful.commands.train import Trainee, carry_out, chosen_metric, plain_values
+from heedful.commands.train import (
+    Trainee,
+    carry_out,
+    check_evaluations,
+    chosen_metric,
+    plain_values,
+)
 from heedful.doctor import versions
 from heedful.errors import UserError
 from heedful.models import BertConfig
@@ -76,6 +82,7 @@ def pretrain(
     Raises:
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
+    check_evaluations(training, data)
     data, goal = _checked(data, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
     device = choose_device(training.device)

@@ -82,7 +82,7 @@ class ClassificationScores:
         0 where it is undefined because all items are of one class or were taken for one), ``ece``
         (expected calibration error of the likeliest class), ``per_class`` and ``confusion`` (rows
         are the true classes). For multi-label data: ``items``, ``accuracy`` (all labels of an item
-        right), ``micro_f1``, ``macro_f1`` and ``per_class``.
+        right), ``macro_f1``, ``micro_f1`` and ``per_class``.
 
         ``per_class`` has ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true items)
         in label order; a ratio of nothing to nothing is 0. ``macro_f1`` is the mean of the F1 of
@@ -111,8 +111,8 @@ class ClassificationScores:
             return {
                 "items": self._items,
                 "accuracy": accuracy,
-                "micro_f1": float(rates["micro_f1"]),
                 "macro_f1": macro_f1,
+                "micro_f1": float(rates["micro_f1"]),
                 "per_class": per_class,
             }
         confusion = self._matthews.confmat  # (C, C)

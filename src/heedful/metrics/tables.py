@@ -20,7 +20,8 @@ def scores_table(scores: Mapping[str, Any]) -> Group:
         scores: what the ``compute`` of this folder's classes returned.
     """
     overall = [f"{key} {value:.4f}" for key, value in scores.items() if isinstance(value, float)]
-    line = Text(f"{scores['items']:,} items: {', '.join(overall)}")
+    items = "1 item" if scores["items"] == 1 else f"{scores['items']:,} items"
+    line = Text(f"{items}: {', '.join(overall)}")
     if "per_class" not in scores:
         return Group(line)
     table = Table(box=None, pad_edge=False)

@@ -121,6 +121,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     if goal.preset is None:
         model: nn.Module = kind.from_pretrained(
             data.model,
+            is_decoder=False,  # a run of generate, which could not look ahead, now can
             hidden_dropout_prob=data.dropout,
             attention_probs_dropout_prob=data.dropout,
             revision=data.revision,
