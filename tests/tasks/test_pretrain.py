@@ -300,7 +300,7 @@ def error_of(capsys: Out) -> str:
         (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
         (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
-        (["--metric", "accuracy"], "unknown --metric 'accuracy'"),
+        (["--metric", "accuracy", "--dev", "x"], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),
         (["--preset", "tiny", "--vocabulary", "words", "--model", "x"], "--model x goes on: give"),
     ],
