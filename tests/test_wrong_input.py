@@ -352,7 +352,9 @@ def test_a_mistake_met_while_tokenizing_leaves_no_run_folder(
     command = ["train", "classify", "--model", tiny_model, "--train", data, "--out"]
     command += [tmp_path / "run", "--text-pair", "pair", "--long-text", "window", "--steps", "1"]
     assert run([str(part) for part in command]) == EXIT_USER_ERROR
-    assert "of a pair has 60 tokens" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "pairs.csv, line 3: the" in error
+    assert "of a pair has 60 tokens" in error
     assert not (tmp_path / "run").exists()
     data.write_text("text,pair,label\na,b,x\nc,d,y\n")
     assert run([str(part) for part in command]) == 0

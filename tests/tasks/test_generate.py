@@ -7,7 +7,8 @@ import pytest
 
 import heedful
 from heedful.cli import run
-from heedful.settings import PredictSettings
+from heedful.commands.evaluate import evaluate
+from heedful.settings import ColumnSettings, PredictSettings
 
 Out = pytest.CaptureFixture[str]
 RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--precision", "fp32"]
@@ -69,6 +70,12 @@ def test_a_long_text_is_read_in_windows_that_are_joined(
     answer = predict("the very very blue sky. the very very red apple.")
     assert answer.text == "sky is blue, very blue! apple is red, very red!"
     assert answer.tokens_used == answer.tokens_total == 12
+    # What is evaluated is what is predicted.
+    data = tmp_path / "long.csv"
+    source = "the very very blue sky. the very very red apple."
+    data.write_text(f'text,reply\n{source},"{answer.text}"\n')
+    columns = ColumnSettings(label="reply")
+    assert evaluate(out, [data], columns, predict)["bleu"] == pytest.approx(100)
     # Nor do they where the last is not full.
     assert predict("the blue sky. the red apple.").text == answer.text
 

@@ -26,6 +26,10 @@ Ids = Sequence[int]
 Piece_co = TypeVar("Piece_co", covariant=True)
 
 
+class NoRoomError(UserError):
+    """A text that is kept whole leaves no room for the other of its pair."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted(Generic[Piece_co]):
     """A text, or a pair, as pieces that each fit."""
@@ -112,7 +116,8 @@ def fit_pair(
             once they are equally long, as the reference tokenizers do.
 
     Raises:
-        UserError: the text that is kept whole leaves no room for the other, or see `windows`.
+        NoRoomError: the text that is kept whole leaves no room for the other.
+        UserError: see `windows`.
     """
     _check(limit, stride)
     total = len(first) + len(second)
@@ -126,7 +131,7 @@ def fit_pair(
     text, kept = (first, second) if cut_first else (second, first)
     room = limit - len(kept)
     if room < 1:
-        raise UserError(
+        raise NoRoomError(
             f"the {'second' if cut_first else 'first'} text of a pair has {len(kept)} tokens and "
             f"would be kept whole, but a pair has room for {limit}: shorten both (head, head-tail)"
         )

@@ -118,7 +118,7 @@ def train(
         with discarded_unless_prepared(out):
             store_folder.mkdir()
             cut = _Cut()
-            fit_to = Fit(max_length=max_length, rule=data.long_text or task.long_text)
+            fit_to = Fit(max_length=max_length, rule=data.long_text or task.long_text(goal))
             encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
             examples = cut.examples(counted(encoded, "texts tokenized"))
             write_store(store_folder / "train.arrow", examples)

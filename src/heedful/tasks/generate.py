@@ -117,8 +117,8 @@ def encode(
     """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
 
     A text to go on from keeps its end, and leaves as much room as it may take. A text to read is
-    read in windows that share nothing, and each gets its own text; but to learn from a pair its
-    head is read, since what was written for which window is not known.
+    read in windows that share nothing, and each gets its own text; what is known to be written for
+    the whole is learnt, or scored, from the first of them alone.
 
     Raises:
         UserError: see `check`, or a rule is given for a text to go on from.
@@ -130,17 +130,18 @@ def encode(
     for record, ids in zip(records, _ids(copies, tokenizer), strict=True):
         if labelled:
             check(record, goal)
-        rule, written, kept = fit.rule, [], []
+        written, kept = [], []
         if goal.pairs and labelled:
             (written,) = tokenizer.encode_batch(record.labels or ())
             kept = written[:room]
-            rule = "head" if rule == "window" else rule
         used = ids if goal.pairs or labelled else ids[-max(room // 2, 1) :]
-        parts = apart(used, room) if rule == "window" else fit_text(used, limit=room, rule=rule)
+        parts = (
+            apart(used, room) if fit.rule == "window" else fit_text(used, limit=room, rule=fit.rule)
+        )
         examples = [_example(tokenizer, part) for part in parts.pieces]
         if goal.pairs and labelled:
             end = tokenizer.sep_token_id
-            examples = [replace(one, labels=(*map(float, kept), float(end))) for one in examples]
+            examples[0] = replace(examples[0], labels=(*map(float, kept), float(end)))
         elif labelled:
             examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
         yield Fitted(
@@ -225,7 +226,9 @@ def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
     output = forward(
         batch.input_ids, batch.attention_mask, batch.token_type_ids, labels=batch.labels
     )
-    number = torch.tensor(count(batch, goal), device=output.loss.device)
+    number = torch.tensor(count(batch, goal), device=output.logits.device)
+    if not number:  # a mean over nothing is no number
+        return output.logits.sum() * 0.0, number
     return output.loss * number, number
 
 
@@ -372,7 +375,7 @@ TASK = Task(
     plain=plain,
     scores=lambda goal: Scores(pairs=goal.pairs),
     card=card,
-    long_text="window",
+    long_text=lambda goal: "head" if goal.pairs else "window",
     answer_options=frozenset(
         {
             "beam",

@@ -108,7 +108,7 @@ class Task:
     """How many examples, one after another, make one item of a batch."""
     whole_batch: bool = False
     """Whether an item's loss depends on the others of its batch, which is then never split."""
-    long_text: Rule = "head"
+    long_text: Callable[[Goal], Rule] = lambda goal: "head"
     """What is learnt from a text that is too long, unless the user says otherwise."""
     example: str = '"a text"'
     """What a user may put after ``heedful predict RUN`` to try it."""

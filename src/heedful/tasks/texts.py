@@ -6,6 +6,7 @@ from itertools import tee
 from pathlib import Path
 
 from heedful.batches import Example, Fitted, Record, Text, features, read_records
+from heedful.batches.windows import NoRoomError
 from heedful.errors import UserError
 from heedful.settings import ColumnSettings
 from heedful.tasks.task import Fit
@@ -50,12 +51,17 @@ def encode_texts(
         labels: a record to the labels of its examples; None leaves them out.
 
     Raises:
-        UserError: a record is a pair where single texts are wanted, or the other way round.
+        UserError: a record is a pair where single texts are wanted, or the other way round, or its
+            two texts are too long for windows, with file and line.
     """
     records, copies = tee(records)
     texts = (_text(item, pairs) for item in copies)
     fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
-    for record, parts in zip(records, fitted, strict=True):
+    for record in records:
+        try:
+            parts = next(fitted)
+        except NoRoomError as error:
+            raise UserError(f"{record.source}, line {record.line}: {error}") from None
         if labels is None:
             yield parts
         else:
