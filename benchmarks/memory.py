@@ -5,23 +5,18 @@ and without dropout, and reports the most memory its process ever held, less wha
 first step.
 """
 
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.race import Lap, race, run_laps
+from benchmarks.race import Lap, peak_memory, race, run_laps
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 BATCH, LENGTH, STEPS, CHUNK = 8, 512, 3, 64
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024  # MiB on Linux
 
 
 def heedful_arm(*, checkpointing: bool, chunk: int) -> Iterator[Lap]:
@@ -66,13 +61,13 @@ def reference_arm(*, checkpointing: bool, chunk: int) -> Iterator[Lap]:
 
 
 def _steps(loss: "Callable[[], Tensor]", model: "nn.Module") -> Iterator[Lap]:
-    before = _peak()
+    before = peak_memory()
     yield {"ready": before}
     started = time.perf_counter()
     for _ in range(STEPS):
         model.zero_grad()
         loss().backward()  # type: ignore[no-untyped-call]
-    yield {"seconds": time.perf_counter() - started, "used": _peak() - before}
+    yield {"seconds": time.perf_counter() - started, "used": peak_memory() - before}
 
 
 WAYS = {
