@@ -27,7 +27,8 @@ def heedful_arm(*, checkpointing: bool, chunk: int) -> Iterator[Lap]:
     from heedful.sources import resolve
     from heedful.training.device import keep_big_buffers
 
-    keep_big_buffers()
+    if not checkpointing:  # as the command line does
+        keep_big_buffers()
     config = BertConfig.read(resolve("minilm") / "config.json")
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = BertForSequenceClassification(replace(config, chunk_size_feed_forward=chunk, **still))

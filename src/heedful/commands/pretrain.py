@@ -87,7 +87,8 @@ def pretrain(
     metric = chosen_metric(training.metric, task.metrics(goal))
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
-    keep_big_buffers()
+    if not training.gradient_checkpointing:  # which says that memory is dearer than time
+        keep_big_buffers()
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
     mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once

@@ -88,7 +88,8 @@ def train(
     task = task_named(task_name)
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
-    keep_big_buffers()
+    if not training.gradient_checkpointing:  # which says that memory is dearer than time
+        keep_big_buffers()
     read = partial(read_files, task, columns=columns, labelled=True)
     goal = task.goal_of(read(data.train), columns, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
