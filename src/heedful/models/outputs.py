@@ -177,3 +177,27 @@ class EncoderDecoderOutput(Output):
     """The attention weights of each of its blocks, if asked for. Each of shape (B, H, E, E)."""
     positions: Tensor | None = None
     """Where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape (N,)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationOutput(Output):
+    """What ``Transformer`` and ``RnnSearch`` return; S is the target's length, V the size of its
+    vocabulary, N the number of labels."""
+
+    loss: Tensor | None = None
+    """The mean over the labels, if labels were given; smoothed in training alone. Shape ()."""
+    logits: Tensor
+    """Of every token, shape (B, S, V), or with labels of those that have one, shape (N, V)."""
+    positions: Tensor | None = None
+    """With labels, where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape
+    (N,), int64."""
+    encoder_last_hidden_state: Tensor
+    """Shape (B, E, D)."""
+    encoder_attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each of the encoder's blocks, if asked for and if it has any. Each
+    of shape (B, H, E, E)."""
+    decoder_attentions: tuple[Tensor, ...] | None = None
+    """Those of each of the decoder's blocks to itself. Each of shape (B, H, S, S)."""
+    cross_attentions: tuple[Tensor, ...] | None = None
+    """Those of each of them to the encoder's output. Each of shape (B, H, S, E), with H 1 for
+    additive attention."""
