@@ -181,8 +181,10 @@ class EncoderDecoderOutput(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOutput(Output):
-    """What ``Transformer`` and ``RnnSearch`` return; S is the target's length, V the size of its
-    vocabulary, N the number of labels."""
+    """What ``Transformer`` and ``RnnSearch`` return.
+
+    S is the target's length, V the size of its vocabulary, N the number of labels.
+    """
 
     loss: Tensor | None = None
     """The mean over the labels, if labels were given; smoothed in training alone. Shape ()."""
