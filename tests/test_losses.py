@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from heedful import losses
+from heedful.errors import UserError
 
 
 def _classes() -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,6 +31,30 @@ def test_cross_entropy_counts_labels_or_their_weights() -> None:
     assert losses.cross_entropy(logits, labels, class_weights=weights)[1] == 1 + 3 * 10 + 2 * 100
     total, count = losses.cross_entropy(logits, torch.full((2, 4), -100))
     assert total == count == 0
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5, 1.0])
+def test_smoothing_is_torchs(smoothing: float) -> None:
+    logits, labels = _classes()
+    total, count = losses.cross_entropy(logits, labels, label_smoothing=smoothing)
+    expected = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=smoothing)
+    torch.testing.assert_close(total / count, expected)
+    (found,) = torch.autograd.grad(total / count, logits)
+    (right,) = torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(found, right)
+    nothing = losses.cross_entropy(logits, torch.full((2, 4), -100), label_smoothing=smoothing)
+    assert nothing == (0, 0)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.1, float("nan")])
+def test_smoothing_out_of_range_is_refused(smoothing: float) -> None:
+    with pytest.raises(UserError, match="label_smoothing is .*; it must be from 0 to 1"):
+        losses.cross_entropy(*_classes(), label_smoothing=smoothing)
+
+
+def test_smoothing_does_not_go_with_weights() -> None:
+    with pytest.raises(UserError, match="label_smoothing does not go with class_weights"):
+        losses.cross_entropy(*_classes(), class_weights=torch.ones(3), label_smoothing=0.1)
 
 
 def test_mse_is_torchs_mean() -> None:

@@ -12,12 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.errors import UserError
+
 IGNORED = -100
 """The label that counts for nothing, as in torch."""
 
 
 def cross_entropy(
-    logits: Tensor, labels: Tensor, *, class_weights: Tensor | None = None
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    class_weights: Tensor | None = None,
+    label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Cross entropy of one right class.
 
@@ -25,13 +31,29 @@ def cross_entropy(
         logits: shape (..., C).
         labels: classes 0 to C - 1, or -100 to leave one out. Shape (...).
         class_weights: how much each class counts. Shape (C,).
+        label_smoothing: the share of the truth that all classes have alike, the right one among
+            them (Szegedy et al. 2016, section 7). From 0 to 1, and 0 with weights.
 
     Returns:
         The sum over the labels, and how many there are; with weights, the sum of theirs.
+
+    Raises:
+        UserError: the smoothing is out of range, or goes with weights.
     """
+    if not 0 <= label_smoothing <= 1:
+        raise UserError(f"label_smoothing is {label_smoothing}; it must be from 0 to 1")
+    if label_smoothing and class_weights is not None:
+        raise UserError("label_smoothing does not go with class_weights; give one of them")
     scores, labels = _wide(logits).flatten(0, -2), labels.flatten().long()  # (N, C), (N,)
     weights = None if class_weights is None else class_weights.to(scores)
-    total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
+    total = F.cross_entropy(
+        scores,
+        labels,
+        weights,
+        ignore_index=IGNORED,
+        reduction="sum",
+        label_smoothing=label_smoothing,
+    )
     counted = labels != IGNORED
     if weights is None:
         return total, counted.sum()
