@@ -48,7 +48,7 @@ def test_smoothing_is_torchs(smoothing: float) -> None:
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.1, float("nan")])
 def test_smoothing_out_of_range_is_refused(smoothing: float) -> None:
-    with pytest.raises(UserError, match="label_smoothing is .*; it must be from 0 to 1"):
+    with pytest.raises(UserError, match="it must be from 0 to 1"):
         losses.cross_entropy(*_classes(), label_smoothing=smoothing)
 
 
