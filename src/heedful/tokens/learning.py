@@ -1,4 +1,4 @@
-"""Learning a WordPiece vocabulary from counted words.
+"""Learning a vocabulary from counted words: WordPiece for BERT, pieces of text for translation.
 
 The ``tokenizers`` library's trainer joins the most frequent pair of pieces again and again. Left to
 itself it numbers the letters inside words in the order of a hash table, and so breaks ties in
@@ -6,11 +6,15 @@ another way each time (huggingface/tokenizers#1794). Here every letter gets its 
 so equal counts give an equal vocabulary.
 """
 
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import groupby
 
 from heedful.errors import UserError
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
+from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens
 from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
@@ -57,28 +61,119 @@ def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 100
     counts = {word: count for word, count in words.items() if len(word) <= MAX_WORD}
     if not counts:
         raise UserError("no words to learn a vocabulary from")
-    heads, tails = _letters(counts, alphabet)
-    first = [*_FIRST, *heads, *(PREFIX + letter for letter in tails)]
-    if size < len(first):
+    letters = _letters(counts, alphabet)
+    tails = sorted({letter for word in counts for letter in word[1:]} & set(letters))
+    first = [*_FIRST, *letters, *(PREFIX + letter for letter in tails)]
+    _check_size(size, len(first))
+    return _trained(counts, first, letters, size, PREFIX)
+
+
+def count_spaced(texts: Iterable[str]) -> Counter[str]:
+    """Count what stands between two spaces, as the pieces of translation are learnt from it."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text.split(" "))
+    return counts
+
+
+def learn_pieces(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -> list[str]:
+    """Learn the tokens of a `TextTokenizer`, in the order of their ids.
+
+    The end of a text and the unknown token come first, then the 256 bytes, the space, the
+    characters, those that stood behind a space with it, and the learnt pieces, the earliest joined
+    first. The padding token is the last. Letters, digits and punctuation are never joined with each
+    other; line ends and other controls are no pieces at all, so they are written in bytes.
+
+    Args:
+        words: what stands between two spaces, and how often it occurs.
+        size: tokens of the vocabulary; fewer where no pair of pieces is left to be joined.
+        alphabet: the most characters it knows, the most frequent ones; others are written in bytes.
+
+    Raises:
+        UserError: there are no words, ``size`` has no room for the characters, or the
+            ``tokenizers`` library is not installed.
+    """
+    if not any(words):
+        raise UserError("no words to learn a vocabulary from")
+    letters = _letters(words, alphabet, never=lambda one: one == SPACE or _kind(one) == "C")
+    heads = sorted({SPACE + word[0] for word in words if word and word[0] in letters})
+    first = [EOS, UNKNOWN, *BYTES, SPACE, *letters, *heads]
+    _check_size(size, len(first) + 1)
+    counts: Counter[str] = Counter()
+    known = frozenset(letters)
+    for word, count in words.items():
+        for run in _runs(word, known):
+            counts[run] += count
+    return [*_trained(counts, first, [SPACE, *letters], size - 1, prefix=""), PAD]
+
+
+def learn_translation(
+    source: Counter[str],
+    target: Counter[str],
+    *,
+    size: int,
+    alphabet: int = 1000,
+    separate: bool = False,
+) -> TranslationTokenizer:
+    """Learn the tokenizer of a translation from the counted words of both sides.
+
+    Args:
+        source: the words of the texts that are read, as `count_spaced` gives them.
+        target: those of the texts that are written.
+        size: tokens of the vocabulary; with ``separate``, of each.
+        alphabet: the most characters it knows.
+        separate: whether each side has a vocabulary of its own.
+
+    Raises:
+        UserError: see `learn_pieces`.
+    """
+    if not separate:
+        both = TextTokenizer(learn_pieces(source + target, size=size, alphabet=alphabet))
+        return TranslationTokenizer(both, both)
+    sides = [learn_pieces(words, size=size, alphabet=alphabet) for words in (source, target)]
+    # Both rows of a model are filled up with one id, so the larger vocabulary has it further in.
+    pad = min(map(len, sides)) - 1
+    read, write = (TextTokenizer([*side[:pad], PAD, *side[pad:-1]]) for side in sides)
+    return TranslationTokenizer(read, write)
+
+
+def _check_size(size: int, least: int) -> None:
+    if size < least:
         raise UserError(
-            f"--size {size}: the text's characters alone make {len(first):,} tokens; give at least "
+            f"--size {size}: the text's characters alone make {least:,} tokens; give at least "
             "that many, or a smaller --alphabet"
         )
-    return _trained(counts, first, heads, size)
 
 
-def _letters(counts: Mapping[str, int], most: int) -> tuple[list[str], list[str]]:
-    """Return the most frequent characters, and which of them occur inside words, in order."""
+def _letters(
+    counts: Mapping[str, int], most: int, *, never: Callable[[str], bool] = lambda letter: False
+) -> list[str]:
+    """Return the most frequent characters, in order."""
     found: Counter[str] = Counter()
     for word, count in counts.items():
         for letter in word:
             found[letter] += count
-    kept = set(sorted(found, key=lambda letter: (-found[letter], letter))[:most])
-    return sorted(kept), sorted({letter for word in counts for letter in word[1:]} & kept)
+    known = [letter for letter in found if not never(letter)]
+    return sorted(sorted(known, key=lambda letter: (-found[letter], letter))[:most])
+
+
+def _kind(character: str) -> str:
+    """Return the letter of what may stand together in a piece: L, N, P; Z and C stand alone."""
+    return {"M": "L", "S": "P"}.get(kind := unicodedata.category(character)[0], kind)
+
+
+def _runs(word: str, letters: Container[str]) -> Iterator[str]:
+    """Cut a word, with the space before it, to where what is learnt may be joined."""
+    start = SPACE
+    for kind, run in groupby(word, lambda one: _kind(one) if one in letters else ""):
+        text = start + "".join(run)
+        start = ""
+        if kind in ("L", "N", "P"):
+            yield from (text[at : at + MAX_PIECE] for at in range(0, len(text), MAX_PIECE))
 
 
 def _trained(
-    counts: Mapping[str, int], first: list[str], letters: list[str], size: int
+    counts: Mapping[str, int], first: list[str], letters: list[str], size: int, prefix: str
 ) -> list[str]:
     try:
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -94,7 +189,7 @@ def _trained(
         special_tokens=first,  # these get the first ids, in this order
         initial_alphabet=letters,
         limit_alphabet=len(letters),  # so no other characters come in
-        continuing_subword_prefix=PREFIX,
+        continuing_subword_prefix=prefix,
         show_progress=False,
     )
     learner.train_from_iterator(_spelt_out(counts), trainer)
