@@ -94,7 +94,7 @@ def _hub_folder(name: str, revision: str | None) -> Path:
             f"no folder {name!r}; to fetch it as a hub name: pip install 'heedful[hub]'"
         ) from None
     wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
-    wanted += ["*token*.json", "heedful.json"]
+    wanted += ["*token*.json", "heedful.json", "vocab.json", "target_vocab.json", "*.spm"]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:

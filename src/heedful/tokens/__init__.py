@@ -1,7 +1,17 @@
-"""Text to ids with exact character offsets."""
+"""Text to ids with exact character offsets, and for translation back to the exact text."""
 
 from heedful.tokens.encoding import Encoding, Pieces
+from heedful.tokens.text import TextTokenizer
 from heedful.tokens.tokenizer import BertTokenizer
+from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
-__all__ = ["BertTokenizer", "Encoding", "Pieces", "SpecialTokens", "Vocabulary"]
+__all__ = [
+    "BertTokenizer",
+    "Encoding",
+    "Pieces",
+    "SpecialTokens",
+    "TextTokenizer",
+    "TranslationTokenizer",
+    "Vocabulary",
+]

@@ -29,6 +29,64 @@ _LONE = re.compile("[\udc80-\udcff]")
 """What Python makes of a byte that belongs to no character."""
 
 
+class Spelling:
+    """What each token spells: spaces for ``▁``, bytes for what stands for them, else itself.
+
+    Args:
+        tokens: the tokens, in the order of their ids; the special ones spell nothing.
+        with_bytes: whether ``<0x00>`` to ``<0xFF>`` stand for bytes.
+        exact: whether a text loses but the space before its first piece; else all space around it.
+    """
+
+    def __init__(self, tokens: Iterable[str], *, with_bytes: bool, exact: bool) -> None:
+        self._exact = exact
+        spelt = dict.fromkeys(SPECIAL, b"")
+        if with_bytes:
+            spelt |= {token: bytes([byte]) for byte, token in enumerate(BYTES)}
+        self._spelt = [
+            spelt[token] if token in spelt else token.replace(SPACE, " ").encode()
+            for token in tokens
+        ]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """Return what ids spell; U+FFFD for each byte that belongs to no character."""
+        text = self._joined(ids)
+        begin, end = self._kept(text)
+        return _LONE.sub("\ufffd", text[begin:end])
+
+    def slices(self, ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return which slice of their text each id stands for.
+
+        The space before a piece is left out, unless the piece is that space. The bytes of one
+        character all have its slice; special tokens have an empty one.
+        """
+        ids = list(ids)
+        text = self._joined(ids)
+        start, stop = self._kept(text)
+        kept = [min(max(at, start), stop) - start for at in range(len(text) + 1)]
+        owners = [at for at, one in enumerate(text) for _ in one.encode(errors="surrogateescape")]
+        owners.append(len(text))  # what spells nothing at the very end is there
+        found, begin = [], 0
+        for spelt in map(self._spelt.__getitem__, ids):
+            end = begin + len(spelt)
+            first = owners[begin + (len(spelt) > 1 and spelt.startswith(b" "))]
+            last = owners[end - 1] + 1 if spelt else first
+            found.append((kept[first], kept[last]))
+            begin = end
+        return found
+
+    def _kept(self, text: str) -> tuple[int, int]:
+        """Return where a text begins and ends that its pieces spell with space around it."""
+        if self._exact:
+            return int(text.startswith(" ")), len(text)
+        begin = len(text) - len(text.lstrip())
+        return begin, max(begin, len(text.rstrip()))
+
+    def _joined(self, ids: Iterable[int]) -> str:
+        spelt = self._spelt
+        return b"".join([spelt[at] for at in ids]).decode(errors="surrogateescape")
+
+
 class TextTokenizer:
     """Turns texts into ids and ids into texts, each the inverse of the other.
 
@@ -57,12 +115,7 @@ class TextTokenizer:
         self._tails = {piece: self.ids[piece] for piece in pieces if piece[0] != SPACE}
         self._longest = max(map(len, pieces))
         self._byte_ids = [self.ids[byte] for byte in BYTES]
-        spelt = {byte: bytes([value]) for value, byte in enumerate(BYTES)}
-        spelt |= dict.fromkeys(SPECIAL, b"")
-        self._spelt = [
-            spelt[token] if token in spelt else token.replace(SPACE, " ").encode()
-            for token in self.tokens
-        ]
+        self._spelling = Spelling(self.tokens, with_bytes=True, exact=True)
         self._words = Memory(self._ids_of, MAX_CHUNKS)
 
     @property
@@ -83,28 +136,11 @@ class TextTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids. Special tokens give nothing, bytes of no character U+FFFD."""
-        spelt = self._spelt
-        text = b"".join([spelt[at] for at in ids]).decode(errors="surrogateescape")
-        return _LONE.sub("\ufffd", text).removeprefix(" ")
+        return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return which slice of ``decode(ids)`` each id stands for.
-
-        The space before a piece is left out, unless the piece is that space. The bytes of one
-        character all have its slice; special tokens have an empty one.
-        """
-        spelt = [self._spelt[at] for at in ids]
-        text = b"".join(spelt).decode(errors="surrogateescape")
-        dropped = int(text.startswith(" "))
-        owners = [at for at, one in enumerate(text) for _ in one.encode(errors="surrogateescape")]
-        owners.append(len(text))  # where what stands for nothing begins at the very end
-        found, begin = [], 0
-        for part in spelt:
-            first = begin + (len(part) > 1 and part.startswith(b" "))
-            begin += len(part)
-            last = owners[begin - 1] + 1 if part else owners[begin]
-            found.append((max(owners[first] - dropped, 0), max(last - dropped, 0)))
-        return found
+        """Return which slice of ``decode(ids)`` each id stands for; see `Spelling.slices`."""
+        return self._spelling.slices(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id."""

@@ -2,7 +2,8 @@
 
 The folder is laid out as the reference's Marian folders are: ``vocab.json`` with the pieces and
 their ids, ``target_vocab.json`` where the side that is written has its own, and
-``tokenizer_config.json``. It says there how texts are cut, so no ``.spm`` file is needed.
+``tokenizer_config.json``. Where that says that the longest pieces are taken, no ``.spm`` file is
+needed; the folders of others are read with theirs.
 """
 
 import os
@@ -13,11 +14,15 @@ from typing import Any, Self
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
 from heedful.sources import resolve
+from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, read_side
 from heedful.tokens.text import EOS, PAD, UNKNOWN, TextTokenizer
+
+Side = TextTokenizer | MarianText
+"""What turns the texts of one side into ids, and back."""
 
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 CONFIG = "tokenizer_config.json"
-FILES = frozenset({VOCABULARY, TARGET_VOCABULARY, CONFIG})
+FILES = frozenset({VOCABULARY, TARGET_VOCABULARY, CONFIG, SOURCE_MODEL, TARGET_MODEL})
 """What `TranslationTokenizer.save_pretrained` writes at most."""
 _SEGMENTATION, _LONGEST = "segmentation", "longest-match"
 """The key that tells our folders from those of others, and its value."""
@@ -31,8 +36,8 @@ class TranslationTokenizer:
         UserError: the two differ in the id of a special token, of which a model has but one.
     """
 
-    source: TextTokenizer
-    target: TextTokenizer
+    source: Side
+    target: Side
 
     def __post_init__(self) -> None:
         for name in ("eos_token_id", "pad_token_id"):
@@ -53,7 +58,7 @@ class TranslationTokenizer:
     @property
     def joint(self) -> bool:
         """Whether both sides have one vocabulary."""
-        return self.source is self.target
+        return self.source.ids is self.target.ids
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the files into a folder, which is made if it is not there."""
@@ -62,18 +67,20 @@ class TranslationTokenizer:
         write_json(path / VOCABULARY, self.source.ids)
         if not self.joint:
             write_json(path / TARGET_VOCABULARY, self.target.ids)
-        write_json(
-            path / CONFIG,
-            {
-                "tokenizer_class": "MarianTokenizer",
-                _SEGMENTATION: _LONGEST,
-                "separate_vocabs": not self.joint,
-                "eos_token": EOS,
-                "unk_token": UNKNOWN,
-                "pad_token": PAD,
-                "clean_up_tokenization_spaces": False,
-            },
-        )
+        config: dict[str, Any] = {
+            "tokenizer_class": "MarianTokenizer",
+            "separate_vocabs": not self.joint,
+            "eos_token": EOS,
+            "unk_token": UNKNOWN,
+            "pad_token": PAD,
+            "clean_up_tokenization_spaces": False,
+        }
+        if isinstance(self.source, MarianText) and isinstance(self.target, MarianText):
+            (path / SOURCE_MODEL).write_bytes(self.source.model)
+            (path / TARGET_MODEL).write_bytes(self.target.model)
+        else:
+            config[_SEGMENTATION] = _LONGEST
+        write_json(path / CONFIG, config)
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
@@ -83,21 +90,31 @@ class TranslationTokenizer:
             UserError: a file is missing, damaged, or of a tokenizer of another kind.
         """
         folder = resolve(name, revision)
-        config = read_json(folder / CONFIG)
-        if config.get(_SEGMENTATION) != _LONGEST:
-            raise UserError(f"{folder / CONFIG}: not the tokenizer of a translation")
-        source = _read_side(folder / VOCABULARY)
-        if not config.get("separate_vocabs", False):
-            return cls(source, source)
-        return cls(source, _read_side(folder / TARGET_VOCABULARY))
+        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        source = read_ids(folder / VOCABULARY)
+        separate = config.get("separate_vocabs", False)
+        target = read_ids(folder / TARGET_VOCABULARY) if separate else source
+        if config.get(_SEGMENTATION) == _LONGEST:
+            read = _side(source, folder / VOCABULARY)
+            return cls(read, _side(target, folder / TARGET_VOCABULARY) if separate else read)
+        return cls(
+            read_side(folder / SOURCE_MODEL, source), read_side(folder / TARGET_MODEL, target)
+        )
 
 
-def _read_side(path: Path) -> TextTokenizer:
-    ids = read_ids(path)
+def is_translation_folder(folder: Path) -> bool:
+    """Tell whether a folder holds the tokenizers of a translation."""
+    return (folder / VOCABULARY).is_file() and (
+        (folder / SOURCE_MODEL).is_file()
+        or ((folder / CONFIG).is_file() and _SEGMENTATION in read_json(folder / CONFIG))
+    )
+
+
+def _side(ids: dict[str, int], path: Path) -> TextTokenizer:
     return TextTokenizer(sorted(ids, key=ids.__getitem__), source=str(path))
 
 
-def read_ids(path: Path) -> dict[str, Any]:
+def read_ids(path: Path) -> dict[str, int]:
     """Read a ``vocab.json``.
 
     Raises:
