@@ -22,6 +22,8 @@ _HOMES = {
     "BertTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
+    "RnnConfig": "heedful.models",
+    "RnnSearch": "heedful.models",
     "Search": "heedful.decoding.search",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from heedful.models import BertForTokenClassification as BertForTokenClassification
     from heedful.models import BertLMHeadModel as BertLMHeadModel
     from heedful.models import BertModel as BertModel
+    from heedful.models import RnnConfig as RnnConfig
+    from heedful.models import RnnSearch as RnnSearch
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction

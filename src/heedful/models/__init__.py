@@ -25,8 +25,10 @@ from heedful.models.outputs import (
     TokenClassifierOutput,
 )
 from heedful.models.pretrained import num_parameters
+from heedful.models.rnn import RnnSearch
+from heedful.models.rnn_config import RnnConfig
 
-MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig], type[nn.Module]]] = {
+MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig | RnnConfig], type[nn.Module]]] = {
     "BertModel": (BertConfig, BertModel),
     "BertForMaskedLM": (BertConfig, BertForMaskedLM),
     "BertForMultipleChoice": (BertConfig, BertForMultipleChoice),
@@ -37,6 +39,7 @@ MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig], type[nn.Module]
     "BertForTokenClassification": (BertConfig, BertForTokenClassification),
     "BertLMHeadModel": (BertConfig, BertLMHeadModel),
     ARCHITECTURE: (EncoderDecoderConfig, BertEncoderDecoder),
+    "RnnSearch": (RnnConfig, RnnSearch),
 }
 """The name that ``architectures`` has in a ``config.json``, to what reads the folder."""
 
@@ -59,6 +62,8 @@ __all__ = [
     "LanguageModelOutput",
     "PreTrainingOutput",
     "QuestionAnsweringOutput",
+    "RnnConfig",
+    "RnnSearch",
     "SequenceClassifierOutput",
     "TokenClassifierOutput",
     "num_parameters",

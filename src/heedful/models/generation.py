@@ -82,7 +82,7 @@ def generate(
     """
     if not config.is_decoder:
         raise UserError("is_decoder is false in this model's config; only a decoder generates")
-    lengths = _lengths(prompts, prompt_mask)
+    lengths = lengths_of(prompts, prompt_mask)
     needed, most = int(lengths.max()) + options.max_new_tokens - 1, config.max_position_embeddings
     if needed > most:
         raise UserError(
@@ -123,7 +123,7 @@ def _call(decoder: Decoder, ids: Tensor, state: Decoded) -> LanguageModelOutput:
     )
 
 
-def _lengths(prompts: Tensor, mask: Tensor | None) -> Tensor:
+def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
     """Return how many tokens each prompt has. Shape (B,)."""
     batch, length = prompts.shape
     if mask is None:

@@ -1,0 +1,201 @@
+"""Recurrent layers: an encoder that reads both ways, and a decoder that attends at each step.
+
+Shapes: B batch, E source length, S target length, I width of what comes in, H width of a state, D
+width of what is attended to, G gates of the cell times H, A width of the comparison.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from heedful.layers.additive import AdditiveAttention, Memory
+from heedful.layers.dropout import Dropout
+
+CELLS = {"gru": 3, "lstm": 4}
+"""The kinds of cells (Cho et al. 2014; Hochreiter and Schmidhuber 1997) and their gates: those of
+``nn.GRU`` (reset, update, new) and ``nn.LSTM`` (input, forget, new, output), in that order."""
+
+
+class Encoded(NamedTuple):
+    """What an encoder gives."""
+
+    states: Tensor
+    """Of both directions side by side; zeros at padding. Shape (B, E, 2 H)."""
+    last: Tensor
+    """Of the backward direction at the first token, the last that it reads. Shape (B, H)."""
+
+
+class BidirectionalEncoder(nn.Module):
+    """Reads forwards and backwards (Bahdanau et al. 2015, section 3.2).
+
+    Args:
+        input_width: I.
+        width: H of each direction.
+        cell: a name in ``CELLS``.
+    """
+
+    def __init__(self, input_width: int, width: int, cell: str) -> None:
+        super().__init__()
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.recurrent = kind(input_width, width, batch_first=True, bidirectional=True)
+
+    def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
+        """Read sequences; padding changes nothing, the backward direction starts at the last token.
+
+        Args:
+            vectors: shape (B, E, I).
+            lengths: how many of a sequence's vectors are no padding, at least 1. Shape (B,), int64,
+                on the CPU.
+        """
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        output, _ = self.recurrent(packed)
+        states, _ = pad_packed_sequence(output, batch_first=True, total_length=vectors.shape[1])
+        width = states.shape[2] // 2
+        return Encoded(states, states[:, 0, width:])
+
+
+class Carry(NamedTuple):
+    """What a step of a decoder hands to the next."""
+
+    hidden: Tensor
+    """Shape (B, H)."""
+    cell: Tensor | None
+    """What an LSTM keeps to itself. Shape (B, H)."""
+    context: Tensor
+    """What the last step mixed of what it attended to. Shape (B, D)."""
+
+    def select(self, rows: Tensor) -> "Carry":
+        """Return the sequences of the given numbers, shape (N,), any of them several times."""
+        cell = None if self.cell is None else self.cell.index_select(0, rows)
+        return Carry(self.hidden.index_select(0, rows), cell, self.context.index_select(0, rows))
+
+
+class Decoded(NamedTuple):
+    """What the steps of a decoder give, the first first."""
+
+    hidden: Tensor
+    """Shape (S, B, H)."""
+    contexts: Tensor
+    """Shape (S, B, D)."""
+    weights: Tensor
+    """How much each step attended to each state. Shape (S, B, E)."""
+
+
+class AttentiveDecoder(nn.Module):
+    """Writes a word at a time, looking each time at what was read.
+
+    A step reads the last word and what the last step attended to (input feeding, Luong et al. 2015,
+    section 3.3, of the context), and its new state asks the additive attention what to look at. In
+    Bahdanau et al. 2015 (appendix A.2.2) the state before that asks, which has not seen the last
+    word yet; else the two are the same.
+
+    Args:
+        input_width: I, of a word's vector.
+        width: H.
+        memory_width: D.
+        cell: a name in ``CELLS``.
+    """
+
+    def __init__(self, input_width: int, width: int, memory_width: int, cell: str) -> None:
+        super().__init__()
+        gates = CELLS[cell] * width
+        self.cell = cell
+        self.initial = nn.Linear(width, width if cell == "gru" else 2 * width)
+        self.word = nn.Linear(input_width, gates)
+        self.context = nn.Linear(memory_width, gates, bias=False)
+        self.hidden = nn.Linear(width, gates)
+        self.attention = AdditiveAttention(width, memory_width, width)
+
+    def start(self, last: Tensor, memory: Memory) -> Carry:
+        """Return what the first step starts from (Bahdanau et al. 2015, appendix A.2.2).
+
+        Args:
+            last: the encoder's last backward state. Shape (B, H).
+            memory: what is attended to.
+        """
+        hidden, *cell = torch.tanh(self.initial(last)).chunk(1 if self.cell == "gru" else 2, 1)
+        context = memory.values.new_zeros(len(last), memory.values.shape[2])
+        return Carry(hidden, cell[0] if cell else None, context)
+
+    def step(self, word: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor]:
+        """Take one step.
+
+        Args:
+            word: what the last word adds to the gates: ``self.word`` of its vector. Shape (B, G).
+            carry: what the step before handed on.
+            memory: what is attended to.
+
+        Returns:
+            What is handed on, and how much was attended to each state, shape (B, E).
+        """
+        given = word + self.context(carry.context)  # (B, G)
+        kept = self.hidden(carry.hidden)  # (B, G)
+        if carry.cell is None:
+            hidden, cell = _gru(given, kept, carry.hidden), None
+        else:
+            hidden, cell = _lstm(given + kept, carry.cell)
+        context, weights = self.attention(hidden, memory)
+        return Carry(hidden, cell, context), weights
+
+    def forward(self, vectors: Tensor, carry: Carry, memory: Memory) -> Decoded:
+        """Take all steps of sequences whose words are known.
+
+        Args:
+            vectors: of the words. Shape (B, S, I).
+            carry: ``start``, or what the step before handed on.
+            memory: what is attended to.
+        """
+        steps = []
+        for word in self.word(vectors.transpose(0, 1)):
+            carry, weights = self.step(word, carry, memory)
+            steps.append((carry.hidden, carry.context, weights))
+        hidden, contexts, attended = zip(*steps, strict=True)
+        return Decoded(torch.stack(hidden), torch.stack(contexts), torch.stack(attended))
+
+
+class Readout(nn.Module):
+    """What a word is scored with: maxout (Bahdanau et al. 2015, appendix A.2.2, equation 14).
+
+    Args:
+        hidden_width: H.
+        context_width: of what was attended to.
+        width: M.
+        dropout: probability with which a value is dropped in training.
+    """
+
+    def __init__(self, hidden_width: int, context_width: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(hidden_width, 2 * width)
+        self.context = nn.Linear(context_width, 2 * width, bias=False)
+        self.word = nn.Linear(width, 2 * width, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Tensor, context: Tensor, word: Tensor) -> Tensor:
+        """Return shape (N, M).
+
+        Args:
+            hidden: the decoder's state. Shape (N, H).
+            context: what it attends to. Shape (N, 2 H).
+            word: the vector of the last word. Shape (N, M).
+        """
+        pairs = self.hidden(hidden) + self.context(context) + self.word(word)  # (N, 2 M)
+        first, second = pairs.chunk(2, 1)
+        dropped: Tensor = self.dropout(torch.maximum(first, second))
+        return dropped
+
+
+def _gru(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:
+    """Return the new state, shape (B, H), as ``nn.GRU`` does: the reset follows the product."""
+    width = hidden.shape[1]
+    reset, update = (given[:, : 2 * width] + kept[:, : 2 * width]).sigmoid().chunk(2, 1)
+    new = torch.tanh(torch.addcmul(given[:, 2 * width :], reset, kept[:, 2 * width :]))
+    return torch.lerp(new, hidden, update)
+
+
+def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the new state and the new cell, each of shape (B, H), as ``nn.LSTM`` does."""
+    enter, forget, new, leave = gates.chunk(4, 1)
+    cell = torch.addcmul(forget.sigmoid() * cell, enter.sigmoid(), new.tanh())
+    return leave.sigmoid() * cell.tanh(), cell

@@ -1,0 +1,108 @@
+"""What a recurrent translation model is made of."""
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.files import read_json
+from heedful.layers.recurrent import CELLS
+
+MODEL_TYPE = "heedful-rnn"
+"""What ``model_type`` is in a ``config.json``."""
+
+_SIZES = ("vocab_size", "embedding_width", "hidden_width", "max_position_embeddings")
+_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RnnConfig:
+    """The sizes and options of an ``RnnSearch``.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range, or two do not go together.
+    """
+
+    vocab_size: int = 8000
+    """Number of pieces of the source vocabulary."""
+    decoder_vocab_size: int = 0
+    """Number of pieces of the target vocabulary; 0 takes ``vocab_size``."""
+    embedding_width: int = 256
+    """Width of a piece's vector, and of what is compared with it to score it."""
+    hidden_width: int = 512
+    """Width of the decoder's state, of each direction of the encoder, and of the attention."""
+    cell: str = "gru"
+    """``"gru"`` or ``"lstm"``."""
+    dropout: float = 0.3
+    """Dropout of the vectors of pieces, of the encoder's states, and of what scores pieces."""
+    share_encoder_decoder_embeddings: bool = True
+    """Whether source and target pieces have one table of vectors; needs one vocabulary."""
+    tie_word_embeddings: bool = True
+    """Whether a target piece is scored with its vector, rather than with another one."""
+    label_smoothing: float = 0.0
+    """Share of the truth that all pieces have alike in training (Szegedy et al. 2016)."""
+    max_position_embeddings: int = 1024
+    """Longest sequence in tokens; a bound alone, for nothing here knows positions."""
+    pad_token_id: int = 0
+    """Id of the padding piece, whose vector is zeros and not trained."""
+    eos_token_id: int = 1
+    """Id of the piece that ends a text."""
+    decoder_start_token_id: int = 0
+    """Id of the piece that a text to write starts after; that of the padding as a rule."""
+
+    def __post_init__(self) -> None:
+        if self.decoder_vocab_size == 0:
+            # The last step of construction: the size is there from here on.
+            object.__setattr__(self, "decoder_vocab_size", self.vocab_size)
+        for name in (*_SIZES, "decoder_vocab_size"):
+            self._require(name, int, low=1)
+        for name in _IDS:
+            self._require(name, int, low=0, below=min(self.vocab_size, self.decoder_vocab_size))
+        for name in ("dropout", "label_smoothing"):
+            self._require(name, float, low=0, below=1)
+        for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+        if self.cell not in CELLS:
+            raise unknown_name("cell", str(self.cell), CELLS)
+        if self.share_encoder_decoder_embeddings and self.vocab_size != self.decoder_vocab_size:
+            raise UserError(
+                f"vocab_size is {self.vocab_size} and decoder_vocab_size {self.decoder_vocab_size};"
+                " with share_encoder_decoder_embeddings they must be the same"
+            )
+
+    def _require(self, name: str, kind: type, *, low: float, below: float = math.inf) -> None:
+        value = getattr(self, name)
+        right = isinstance(value, int if kind is int else int | float)
+        if not right or isinstance(value, bool) or not low <= value < below:
+            what = "an integer" if kind is int else "a number"
+            limit = "" if below == math.inf else f" and below {below}"
+            raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of a folder.
+
+        Raises:
+            UserError: the file cannot be read, is of another kind of model, or a key is unknown, or
+                its value not supported.
+        """
+        values = read_json(path)
+        kind = values.pop("model_type", None)
+        if kind != MODEL_TYPE:
+            raise UserError(f"{path}: model_type is {kind!r}; expected {MODEL_TYPE!r}")
+        values.pop("architectures", None)
+        known = {field.name for field in fields(cls)}
+        for key in values:
+            if key not in known:
+                raise UserError(f"{path}: unknown key {key!r}{did_you_mean(key, known)}")
+        try:
+            return cls(**values)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"model_type": MODEL_TYPE, **values}
