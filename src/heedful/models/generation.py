@@ -92,9 +92,7 @@ def generate(
 
     def step(tokens: Tensor, state: Decoded) -> tuple[Tensor, Decoded]:
         output = _call(decoder, tokens[:, None], state)
-        logits = output.logits[:, -1]  # (N, V)
-        scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-        return scores, Decoded(cache=output.past_key_values, encoded=state.encoded)
+        return output.logits[:, -1], Decoded(cache=output.past_key_values, encoded=state.encoded)
 
     drawn = range(len(prompts)) if numbers is None else numbers
     found: dict[int, list[Hypothesis]] = {}

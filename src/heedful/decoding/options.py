@@ -1,0 +1,143 @@
+"""What a search is told, what it needs of a model, and what it finds.
+
+Shapes: N hypotheses of all items that go on, E source length, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar, runtime_checkable
+
+from torch import Tensor
+
+from heedful.errors import UserError
+
+
+class Selectable(Protocol):
+    """What a scorer keeps of each hypothesis, such as a cache."""
+
+    def select(self, rows: Tensor) -> Self:
+        """Return what is kept of some rows, in that order, any of them several times.
+
+        Args:
+            rows: numbers of rows. Shape (N,), int64.
+        """
+        ...
+
+
+@runtime_checkable
+class Covering(Protocol):
+    """What is kept of each hypothesis of a model that attends to a source."""
+
+    @property
+    def coverage(self) -> Tensor:
+        """How much each source token was attended to by all tokens so far; 1 for padding.
+
+        Shape (N, E).
+        """
+        ...
+
+
+State = TypeVar("State", bound=Selectable)
+
+Step = Callable[[Tensor, State], tuple[Tensor, State]]
+"""The newest token of each hypothesis, shape (N,), and what is kept of them, to the score of each
+next token, before or after the softmax, shape (N, V), and what is then kept. The hypotheses of an
+item stand side by side, the items in the order in which they were given."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How to look for a text; the names are the reference's.
+
+    Raises:
+        UserError: a value is out of range, or two do not go together.
+    """
+
+    eos_token_id: int
+    """The token that ends a text."""
+    max_new_tokens: int = 64
+    """The most tokens, the ending one included."""
+    min_new_tokens: int = 0
+    """The fewest tokens before the ending one."""
+    num_beams: int = 1
+    """Hypotheses kept for each item; 1 is greedy."""
+    num_return_sequences: int = 1
+    """Texts to return for each item: the best of the beam, or samples."""
+    length_penalty: float = 1.0
+    """A score is the log-probability divided by the length to this power: 0 ranks by probability,
+    1 by the mean over the tokens."""
+    coverage_penalty: float = 0.0
+    """How much a score suffers from source tokens that were attended to less than once in all: the
+    weight beta of Wu et al. 2016, equation 14. Needs a model that attends to a source."""
+    repetition_penalty: float = 1.0
+    """Multiplies the log-probability of a token that is there already (Keskar et al. 2019, section
+    4.1): above 1 it becomes less likely to come again."""
+    no_repeat_ngram: int = 0
+    """So many tokens in a row come only once (Paulus et al. 2018, section 2.5); 0 for no bound."""
+    do_sample: bool = False
+    """Whether to draw each token by its probability instead."""
+    temperature: float = 1.0
+    """Divides the log-probabilities before drawing: below 1 is safer, above 1 more varied."""
+    top_k: int = 0
+    """Draw among this many likeliest tokens (Fan et al. 2018); 0 for all."""
+    top_p: float = 1.0
+    """Draw among the fewest tokens that have this probability together (Holtzman et al. 2020)."""
+    seed: int = 0
+    """Decides the draws, together with the item's number."""
+    never: tuple[int, ...] = ()
+    """Tokens that are not generated, such as padding."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name, low in (
+            ("max_new_tokens", 1),
+            ("min_new_tokens", 0),
+            ("num_beams", 1),
+            ("num_return_sequences", 1),
+            ("no_repeat_ngram", 0),
+            ("top_k", 0),
+            ("seed", 0),
+        ):
+            if getattr(self, name) < low:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        if self.min_new_tokens >= self.max_new_tokens:
+            most = self.max_new_tokens - 1
+            raise UserError(f"min_new_tokens is {self.min_new_tokens}; it can be at most {most}")
+        if not 0 < self.temperature < math.inf:
+            raise UserError(f"temperature is {self.temperature}; it must be a number above 0")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
+        if not math.isfinite(self.length_penalty):
+            raise UserError(f"length_penalty is {self.length_penalty}; it must be a finite number")
+        if not 0 < self.repetition_penalty < math.inf:
+            value = self.repetition_penalty
+            raise UserError(f"repetition_penalty is {value}; it must be a number above 0")
+        if not 0 <= self.coverage_penalty < math.inf:
+            value = self.coverage_penalty
+            raise UserError(f"coverage_penalty is {value}; it must be a number of 0 or above")
+        if self.do_sample and self.coverage_penalty:
+            raise UserError("coverage_penalty ranks texts that are searched for, not samples")
+        if self.do_sample and self.num_beams > 1:
+            raise UserError(f"num_beams is {self.num_beams}; with do_sample it must be 1")
+        if not self.do_sample and self.num_return_sequences > self.num_beams:
+            raise UserError(
+                f"num_return_sequences is {self.num_return_sequences}; without do_sample it can be "
+                f"at most num_beams, {self.num_beams}"
+            )
+        if self.eos_token_id in self.never:
+            raise UserError(f"token {self.eos_token_id} ends a text; it cannot be among never")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hypothesis:
+    """A text that was found."""
+
+    tokens: tuple[int, ...]
+    """Its tokens, without the start and without the ending token."""
+    ended: bool
+    """Whether the ending token came, rather than ``max_new_tokens``."""
+    log_probability: float
+    """Of its tokens, and of the ending one if it came."""
+    score: float
+    """What the hypotheses of an item are ranked by: the same after all penalties."""

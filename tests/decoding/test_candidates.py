@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+import torch
+
+from heedful.decoding.candidates import best, repeating
+from heedful.decoding.search import Search
+
+
+@pytest.mark.parametrize("vocabulary", [1, 5, 300, 2048, 2079, 5000])
+@pytest.mark.parametrize("count", [1, 4, 70])
+@pytest.mark.parametrize("rows", [1, 9, 200])
+def test_the_best_of_a_vocabulary_of_any_size(vocabulary: int, count: int, rows: int) -> None:
+    torch.manual_seed(0)
+    scores = 5 * torch.randn(rows, vocabulary)
+    free = np.full(rows, -1)
+    found = best(scores, np.empty((rows, 0), int), free, Search(eos_token_id=0), count)
+    right = scores.log_softmax(-1).topk(min(count, vocabulary))
+    np.testing.assert_array_equal(found.words, right.indices.numpy())
+    np.testing.assert_array_equal(found.values, right.values.double().numpy())
+    np.testing.assert_array_equal(found.log_probabilities, found.values)
+    # Each row by itself: bit for bit the same beside any others.
+    alone = best(scores[:1], np.empty((1, 0), int), free[:1], Search(eos_token_id=0), count)
+    np.testing.assert_array_equal(alone.values, found.values[:1])
+
+
+def test_equal_scores_and_half_precision() -> None:
+    scores = torch.zeros(2, 4096, dtype=torch.bfloat16)
+    free = np.full(2, -1)
+    found = best(scores, np.empty((2, 0), int), free, Search(eos_token_id=0), 6)
+    assert all(len(set(row)) == 6 for row in found.words.tolist())
+    np.testing.assert_allclose(found.values, -np.log(4096), rtol=1e-6)
+
+
+def test_what_would_repeat() -> None:
+    written = np.array([[1, 2, 3, 1, 2], [1, 2, 1, 2, 1], [5, 5, 5, 5, 5], [1, 2, 3, 4, 5]])
+
+    def words(size: int) -> list[list[int]]:
+        rows, found = repeating(written, size)
+        return [sorted(set(found[rows == row].tolist())) for row in range(len(written))]
+
+    assert words(1) == [[1, 2, 3], [1, 2], [5], [1, 2, 3, 4, 5]]
+    assert words(2) == [[3], [2], [5], []]
+    assert words(3) == [[3], [2], [5], []]
+    assert words(5) == [[], [], [5], []]
+    assert words(6) == [[], [], [], []]
