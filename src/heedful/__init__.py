@@ -30,6 +30,7 @@ _HOMES = {
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
     "get_cosine_schedule_with_warmup": "heedful.training.schedule",
     "get_cosine_with_hard_restarts_schedule_with_warmup": "heedful.training.schedule",
+    "get_inverse_sqrt_schedule": "heedful.training.schedule",
     "get_linear_schedule_with_warmup": "heedful.training.schedule",
     "get_polynomial_decay_schedule_with_warmup": "heedful.training.schedule",
     "load": "heedful.predictor",
@@ -67,6 +68,9 @@ if TYPE_CHECKING:
     )
     from heedful.training.schedule import (
         get_cosine_with_hard_restarts_schedule_with_warmup as get_cosine_with_hard_restarts_schedule_with_warmup,  # noqa: E501
+    )
+    from heedful.training.schedule import (
+        get_inverse_sqrt_schedule as get_inverse_sqrt_schedule,
     )
     from heedful.training.schedule import (
         get_linear_schedule_with_warmup as get_linear_schedule_with_warmup,

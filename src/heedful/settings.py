@@ -23,6 +23,7 @@ Schedule = Literal[
     "cosine",
     "cosine-with-restarts",
     "polynomial",
+    "inverse-sqrt",
 ]
 
 

@@ -31,13 +31,15 @@ CONSTRUCTORS: list[tuple[str, dict[str, float]]] = [
     ("get_polynomial_decay_schedule_with_warmup", {}),
     ("get_polynomial_decay_schedule_with_warmup", {"lr_end": 1e-5, "power": 2.5}),
     ("get_polynomial_decay_schedule_with_warmup", {"lr_end": 0.0, "power": 0.5}),
+    ("get_inverse_sqrt_schedule", {}),
+    ("get_inverse_sqrt_schedule", {"timescale": 5}),
 ]
 
 
 def _arguments(name: str, warmup: int, total: int) -> dict[str, int]:
     if name == "get_constant_schedule":
         return {}
-    if name == "get_constant_schedule_with_warmup":
+    if name in ("get_constant_schedule_with_warmup", "get_inverse_sqrt_schedule"):
         return {"num_warmup_steps": warmup}
     return {"num_warmup_steps": warmup, "num_training_steps": total}
 
@@ -122,6 +124,9 @@ def test_every_schedule_rises_to_one_and_falls_to_its_end(
         assert {*rising, *falling, factor(total + beyond)} == {1.0}
         return
     assert rising == [step / warmup for step in range(warmup)] + [1.0]
+    if name == "inverse-sqrt":  # which does not know of an end
+        assert 0 < factor(total + beyond) <= falling[-1]
+        return
     assert falling[-1] == pytest.approx(1.0 if name == "constant-with-warmup" else 0.0, abs=1e-15)
     if name != "cosine":  # whose wave goes on
         assert factor(total + beyond) == falling[-1]
@@ -145,6 +150,16 @@ def test_curves_are_the_formulas_in_exact_arithmetic(
     for step in range(4, 21):
         expected = share_left(Fraction(step - 4, 16))
         assert curve(step, warmup_steps=4, total_steps=20) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("warmup", [1, 50, 4000])
+def test_the_inverse_root_is_the_papers_equation(warmup: int) -> None:
+    def equation(step: int) -> float:
+        return 512**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+    for step in (1, warmup // 2 + 1, warmup, warmup + 1, 2 * warmup, 100_000):
+        share = ours.inverse_sqrt(step, warmup_steps=warmup, total_steps=0)
+        assert share == pytest.approx(equation(step) / equation(warmup), rel=1e-12)
 
 
 def test_restarts_come_back_to_one() -> None:

@@ -1,6 +1,6 @@
 """Learning-rate schedules: pure functions from a step to a share of the highest learning rate.
 
-Step 0 is the first optimizer step; a warm-up starts it at a share of 0. The six curves and the
+Step 0 is the first optimizer step; a warm-up starts it at a share of 0. The seven curves and the
 constructors below give the numbers of the reference library at every step, those beyond the end
 included, so that a recipe found elsewhere means the same here.
 """
@@ -76,6 +76,26 @@ def polynomial(
     return (1.0 - end) * math.pow(left, power) + end
 
 
+def inverse_sqrt(
+    step: int, *, warmup_steps: int, total_steps: int, timescale: int | None = None
+) -> float:
+    """Rise to 1, then fall with the root of the steps done: the Transformer's own schedule.
+
+    Vaswani et al. 2017, equation 3, over its highest rate, which comes at the end of the warm-up.
+
+    Args:
+        step: see :class:`Curve`.
+        warmup_steps: see :class:`Curve`.
+        total_steps: not read: the curve does not depend on the end.
+        timescale: steps after the highest rate in which it falls by the root of 2; by default as
+            many as the warm-up has, as in the paper, or without one 10,000.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    scale = timescale or warmup_steps or 10_000
+    return math.sqrt(scale / (step + scale - warmup_steps))
+
+
 def _progress(step: int, warmup_steps: int, total_steps: int) -> float:
     """Return the share of the way from the end of the warm-up to the end."""
     return (step - warmup_steps) / max(1, total_steps - warmup_steps)
@@ -92,6 +112,7 @@ SCHEDULES: dict[str, Curve] = {
     "cosine": cosine,
     "cosine-with-restarts": cosine_with_restarts,
     "polynomial": polynomial,
+    "inverse-sqrt": inverse_sqrt,
 }
 
 
@@ -216,6 +237,17 @@ def get_polynomial_decay_schedule_with_warmup(
         end=lr_end / rate,
         power=power,
     )
+    return _lambda_lr(optimizer, curve, last_epoch)
+
+
+def get_inverse_sqrt_schedule(
+    optimizer: "Optimizer",
+    num_warmup_steps: int,
+    timescale: int | None = None,
+    last_epoch: int = -1,
+) -> "LambdaLR":
+    """Raise the learning rate from 0, then lower it with the root of the steps done."""
+    curve = partial(inverse_sqrt, warmup_steps=num_warmup_steps, total_steps=0, timescale=timescale)
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
