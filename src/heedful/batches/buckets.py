@@ -5,6 +5,7 @@ close to independent draws all the same: only items of one large random pool are
 batches of all pools are shuffled.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,9 @@ Step = list[Positions]
 """The micro-batches of one optimizer step, longest first."""
 
 _LEAST_POOLS = 4
+
+_PASS_PADDING = 256
+"""Tokens of padding that a batch of a pass may hold: about what one batch more costs to start."""
 
 
 def plan_epoch(
@@ -63,7 +67,8 @@ def plan_pass(
     """Plan one pass over all items for prediction: the longest first, with the least padding.
 
     The first batch needs the most memory, so what does not fit fails at once. The caller puts
-    results back in order by their positions.
+    results back in order by their positions. A batch ends where its padding would cost more than
+    another batch.
 
     Args:
         lengths: (N,) tokens of each item.
@@ -74,7 +79,8 @@ def plan_pass(
     assert batch_tokens > 0
     assert max_items > 0
     sizes = np.asarray(lengths, dtype=np.int64)
-    return _split(_longest_first(np.arange(len(sizes)), sizes), sizes, batch_tokens, max_items)
+    items = _longest_first(np.arange(len(sizes)), sizes)
+    return _split(items, sizes, batch_tokens, max_items, most_padding=_PASS_PADDING)
 
 
 def _bucketed(
@@ -107,14 +113,21 @@ def _cut(items: Positions, size: int) -> list[Positions]:
 
 
 def _split(
-    items: Positions, sizes: NDArray[np.int64], batch_tokens: int, max_items: int
+    items: Positions,
+    sizes: NDArray[np.int64],
+    batch_tokens: int,
+    max_items: int,
+    *,
+    most_padding: float = math.inf,
 ) -> list[Positions]:
-    """Cut items, longest first, into the fewest batches that keep within both bounds."""
+    """Cut items, longest first, into the fewest batches that keep within all bounds."""
     batches = []
     start = 0
     while start < len(items):
         longest = max(int(sizes[items[start]]), 1)
-        stop = start + min(max(batch_tokens // longest, 1), max_items)
-        batches.append(items[start:stop])
-        start = stop
+        batch = items[start : start + min(max(batch_tokens // longest, 1), max_items)]
+        padding = np.cumsum(longest - sizes[batch])  # of the batch up to each item
+        batch = batch[: max(int(np.searchsorted(padding, most_padding, side="right")), 1)]
+        batches.append(batch)
+        start += len(batch)
     return batches
