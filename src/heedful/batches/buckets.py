@@ -1,8 +1,9 @@
 """Which examples go together: pure functions from lengths to batches of positions.
 
-A batch is padded to its longest item, so items of like length are put together. Training must stay
-close to independent draws all the same: only items of one large random pool are sorted, and the
-batches of all pools are shuffled.
+A batch is padded to its longest item, so items of like length are put together; where an item has
+two sides, a text and its translation, each side is padded to the longest of its own. Training must
+stay close to independent draws all the same: only items of one large random pool are sorted, and
+the batches of all pools are shuffled.
 """
 
 import math
@@ -17,7 +18,8 @@ Positions = NDArray[np.int64]
 Step = list[Positions]
 """The micro-batches of one optimizer step, longest first."""
 
-_LEAST_POOLS = 4
+_LEAST_POOLS = {1: 4, 2: 2}
+"""By the number of sides: items that must be alike on both sides need a larger pool."""
 
 _PASS_PADDING = 256
 """Tokens of padding that a batch of a pass may hold: about what one batch more costs to start."""
@@ -38,20 +40,20 @@ def plan_epoch(
     The plan depends on the arguments alone, not on the platform, numpy's version or earlier epochs.
 
     Args:
-        lengths: (N,) tokens of each item.
+        lengths: tokens of each item, or of both its sides. Shape (N,) or (N, 2).
         batch_size: items per step; only the last step may have fewer.
-        batch_tokens: the most a micro-batch may hold, padding included. An item longer than that
-            stands alone.
+        batch_tokens: the most a micro-batch may hold, all sides and padding included. An item
+            longer than that stands alone.
         seed: with ``epoch``, all that decides the order. Not negative.
         epoch: number of the epoch.
         shuffle: false leaves the items in their order.
         pool: about how many batches are sorted by length together; fewer where that would leave
-            less than four pools.
+            less than four pools, or two of items with two sides.
     """
     assert batch_size > 0
     assert batch_tokens > 0
     assert pool > 0
-    sizes = np.asarray(lengths, dtype=np.int64)
+    sizes = _sides(lengths)
     if shuffle:
         batches = _bucketed(sizes, batch_size, pool, np.random.SeedSequence([seed, epoch]))
     else:
@@ -71,16 +73,22 @@ def plan_pass(
     another batch.
 
     Args:
-        lengths: (N,) tokens of each item.
-        batch_tokens: the most a batch may hold, padding included. An item longer than that stands
-            alone.
+        lengths: tokens of each item, or of both its sides. Shape (N,) or (N, 2).
+        batch_tokens: the most a batch may hold, all sides and padding included. An item longer than
+            that stands alone.
         max_items: the most items of a batch.
     """
     assert batch_tokens > 0
     assert max_items > 0
-    sizes = np.asarray(lengths, dtype=np.int64)
+    sizes = _sides(lengths)
     items = _longest_first(np.arange(len(sizes)), sizes)
     return _split(items, sizes, batch_tokens, max_items, most_padding=_PASS_PADDING)
+
+
+def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return lengths as shape (N, sides)."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    return sizes[:, None] if sizes.ndim == 1 else sizes
 
 
 def _bucketed(
@@ -92,20 +100,44 @@ def _bucketed(
     num_batches = len(sizes) // batch_size
     whole = num_batches * batch_size
     # Several pools even of few items: one would put the same items together in every epoch.
-    num_pools = max(round(num_batches / pool), min(_LEAST_POOLS, num_batches))
+    num_pools = max(round(num_batches / pool), min(_LEAST_POOLS[sizes.shape[1]], num_batches))
     ends = [num_batches * (number + 1) // num_pools * batch_size for number in range(num_pools)]
     batches: list[Positions] = []
     for items in np.split(order[:whole], ends[:-1]):
-        batches += _cut(_longest_first(items, sizes), batch_size)
+        batches += _alike(items, sizes, batch_size)
     shuffled = [
         batches[place] for place in np.argsort(bits.random_raw(len(batches)), kind="stable")
     ]
     return [*shuffled, *_cut(order[whole:], batch_size)]  # a random rest, not the longest items
 
 
+def _alike(items: Positions, sizes: NDArray[np.int64], batch_size: int) -> list[Positions]:
+    """Cut items into batches by halving them again and again, the longer ones apart each time.
+
+    What makes an item long, one side or the other or the longer of both, is what leaves the least
+    padding in the two halves.
+    """
+    if len(items) <= batch_size:
+        return [items] if len(items) else []
+    sides = sizes[items]  # (n, sides)
+    half = -(-len(items) // batch_size) // 2 * batch_size
+    total, longer = sides.sum(1), sides.max(1)
+    keys = [*sides.T, longer] if sides.shape[1] > 1 else [total]
+    best: list[Positions] = []
+    least = np.inf
+    for key in keys:
+        # The rest of an item decides between those that are equally long.
+        order = items[np.lexsort((-total, -key))]
+        halves = [order[:half], order[half:]]
+        padded = sum(len(part) * int(sizes[part].max(0).sum()) for part in halves)
+        if padded < least:
+            best, least = halves, padded
+    return [batch for part in best for batch in _alike(part, sizes, batch_size)]
+
+
 def _longest_first(items: Positions, sizes: NDArray[np.int64]) -> Positions:
     """Sort items by length; those of equal length keep their order, so ties stay random."""
-    return items[np.argsort(-sizes[items], kind="stable")]
+    return items[np.argsort(-sizes[items].sum(1), kind="stable")]
 
 
 def _cut(items: Positions, size: int) -> list[Positions]:
@@ -120,14 +152,16 @@ def _split(
     *,
     most_padding: float = math.inf,
 ) -> list[Positions]:
-    """Cut items, longest first, into the fewest batches that keep within all bounds."""
+    """Cut items, longest first, into few batches that keep within all bounds."""
     batches = []
     start = 0
     while start < len(items):
-        longest = max(int(sizes[items[start]]), 1)
-        batch = items[start : start + min(max(batch_tokens // longest, 1), max_items)]
-        padding = np.cumsum(longest - sizes[batch])  # of the batch up to each item
-        batch = batch[: max(int(np.searchsorted(padding, most_padding, side="right")), 1)]
+        some = sizes[items[start : start + max_items]]
+        padded = np.maximum.accumulate(some).sum(1) * np.arange(1, len(some) + 1)  # (n,) growing
+        fits = int(np.searchsorted(padded, batch_tokens, side="right"))
+        padding = padded - some.sum(1).cumsum()  # growing, too
+        worth = int(np.searchsorted(padding, most_padding, side="right"))
+        batch = items[start : start + max(min(fits, worth), 1)]
         batches.append(batch)
         start += len(batch)
     return batches

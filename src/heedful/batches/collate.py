@@ -1,6 +1,6 @@
 """Examples to padded tensors.
 
-Shapes: B items of the batch, T its longest length, C classes.
+Shapes: B items of the batch, T its longest length, S that of the texts to write, C classes.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.batches.examples import Example
 
-LabelKind = Literal["class", "classes", "value", "tokens", "span"]
+LabelKind = Literal["class", "classes", "value", "tokens", "target", "span"]
 
 _IGNORED = -100
 """The label of padding, which no loss counts."""
@@ -33,10 +33,12 @@ class Batch:
     """(B, T) int64, 1 from the second text on; None when no item has a second text."""
     labels: Tensor | None
     """By the kind of label: class (B,) int64, classes (B, C) float32 of 0 and 1, value (B,)
-    float32, tokens (B, T) int64 with -100 where nothing is to be learnt, span (B, 2) int64. With
-    ``positions``, (N,) int64, a token for each of them."""
+    float32, tokens (B, T) and target (B, S) int64 with -100 where nothing is to be learnt, span
+    (B, 2) int64. With ``positions``, (N,) int64, a token for each of them."""
     tokens: int
-    """Tokens, padding not counted."""
+    """Tokens, padding not counted; with those of the target."""
+    places: int
+    """Tokens and padding."""
     position_ids: Tensor | None = None
     """(B, T) int64, where several texts share a row; else None."""
     positions: Tensor | None = None
@@ -63,6 +65,7 @@ class Batch:
             token_type_ids=moved(self.token_type_ids),
             labels=moved(self.labels),
             tokens=self.tokens,
+            places=self.places,
             position_ids=moved(self.position_ids),
             positions=moved(self.positions),
             next_sentence=moved(self.next_sentence),
@@ -84,18 +87,30 @@ def collate(
         labels: what the examples' labels are; None leaves them out.
         num_labels: number of classes, for ``classes``.
     """
-    lengths = np.array([len(example.ids) for example in examples])
-    places = np.arange(lengths.max())  # (T,)
-    real = places < lengths[:, None]  # (B, T)
-    ids = np.full(real.shape, pad_id, dtype=np.int64)
-    ids[real] = np.concatenate([example.ids for example in examples])
+    ids, real = _padded([example.ids for example in examples], pad_id)  # (B, T)
+    truth = None if labels is None else _labels(examples, labels, num_labels)
+    tokens, places = int(real.sum()), real.size
+    if truth is not None and labels == "target":
+        tokens, places = tokens + int((truth != _IGNORED).sum()), places + truth.numel()
     return Batch(
         input_ids=torch.from_numpy(ids),
         attention_mask=None if real.all() else torch.from_numpy(real),
         token_type_ids=_token_types(examples, real),
-        labels=None if labels is None else _labels(examples, labels, num_labels),
-        tokens=int(lengths.sum()),
+        labels=truth,
+        tokens=tokens,
+        places=places,
     )
+
+
+def _padded(
+    rows: Sequence[NDArray[np.int32] | tuple[float, ...]], filler: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Fill rows up to the longest; give them and what of them is real. Shape (B, T) each."""
+    lengths = np.array([len(row) for row in rows])
+    real = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.full(real.shape, filler, dtype=np.int64)
+    padded[real] = np.concatenate(rows)
+    return padded, real
 
 
 def _token_types(examples: Sequence[Example], real: NDArray[np.bool_]) -> Tensor | None:
@@ -116,10 +131,7 @@ def _labels(examples: Sequence[Example], kind: LabelKind, num_labels: int) -> Te
         return hot
     if kind == "span":
         return torch.tensor(rows, dtype=torch.int64)  # (B, 2)
-    if kind == "tokens":
-        padded = torch.full((len(rows), max(map(len, rows))), _IGNORED)  # (B, T)
-        for target, row in zip(padded, rows, strict=True):
-            target[: len(row)] = torch.tensor(row, dtype=torch.int64)
-        return padded
+    if kind in ("tokens", "target"):
+        return torch.from_numpy(_padded(rows, _IGNORED)[0])  # (B, T) or (B, S)
     values = [value for (value,) in rows]
     return torch.tensor(values, dtype=torch.int64 if kind == "class" else torch.float32)

@@ -16,8 +16,8 @@ class Example:
     """Where the second text's tokens start, with the special tokens that close it; the token type
     is 0 before it and 1 from there. None for a single text."""
     labels: tuple[float, ...] = ()
-    """A class, several classes, a value, a class for each token, or a first and a last token:
-    `heedful.batches.collate` is told which."""
+    """A class, several classes, a value, a class for each token, a first and a last token, or the
+    tokens of a text to write: `heedful.batches.collate` is told which."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -1,7 +1,7 @@
 """Examples in a file on disk, encoded once and read through the page cache.
 
 The file is Arrow's IPC format, memory-mapped: an example is a view into the file, found in constant
-time, and what a run holds in memory does not grow with its data but for four bytes an example.
+time, and what a run holds in memory does not grow with its data but for eight bytes an example.
 """
 
 import os
@@ -106,6 +106,7 @@ class Store:
 
     Attributes:
         lengths: (N,) the number of tokens of each example.
+        label_lengths: (N,) the number of its labels.
 
     Raises:
         UserError: the file is missing, damaged, or not one that `write_store` wrote.
@@ -114,8 +115,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         batches = open_blocks(path, _SCHEMA)
         self._blocks = [_to_numpy(batch) for batch in batches]
-        sizes = [np.diff(block.id_offsets).astype(np.int32) for block in self._blocks]
-        self.lengths: NDArray[np.int32] = np.concatenate([np.empty(0, np.int32), *sizes])
+        self.lengths = _sizes([block.id_offsets for block in self._blocks])
+        self.label_lengths = _sizes([block.label_offsets for block in self._blocks])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -140,6 +141,11 @@ class Store:
     def labels(self) -> NDArray[np.float64]:
         """The labels of all examples, one after another."""
         return np.concatenate([np.empty(0), *(block.labels for block in self._blocks)])
+
+
+def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
+    """Return how long the lists of all blocks are."""
+    return np.concatenate([np.empty(0, np.int32), *map(np.diff, offsets)]).astype(np.int32)
 
 
 def _to_numpy(batch: pa.RecordBatch) -> _Block:

@@ -125,7 +125,7 @@ def train(
             gradient_norm=norm,
             items=sum(batch.items for batch in batches),
             tokens=sum(batch.tokens for batch in batches),
-            padded_tokens=sum(batch.input_ids.numel() for batch in batches),
+            padded_tokens=sum(batch.places for batch in batches),
             seconds=time.perf_counter() - started,
         )
         position.step, position.index = position.step + 1, position.index + 1
