@@ -8,8 +8,16 @@ import pytest
 from heedful import BertTokenizer, UserError
 from heedful.commands.vocabulary import learn
 from heedful.settings import VocabularySettings
-from heedful.tokens.learning import count_words, learn_vocabulary
+from heedful.tokens import TextTokenizer
+from heedful.tokens.learning import (
+    count_spaced,
+    count_words,
+    learn_pieces,
+    learn_translation,
+    learn_vocabulary,
+)
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.text import BYTES, EOS, PAD, SPACE, UNKNOWN
 
 UNCASED = Normalizer(lower_case=True, strip_accents=True, split_ideographs=True, never_split=())
 TEXT = "the cat sat on the mat. The cat's mat was flat, the Café was shut 東京 \n" * 5
@@ -130,3 +138,113 @@ def test_only_a_vocabulary_is_overwritten(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds other files"):
         learn([text], VocabularySettings(size=60), out / name, overwrite=True)
     assert (out / name).read_text() == "keep me"
+
+
+# Pieces of text, for translation.
+
+SPACED = count_spaced(
+    ["Der Mann, 20 Jahre alt, sagt: „Nein!“", "Der  alte Mann.", "", "20\u00a0km\t…"] * 3
+)
+FIRST = [EOS, UNKNOWN, *BYTES, SPACE]
+
+
+def test_words_of_pieces_stand_between_spaces() -> None:
+    assert count_spaced(["a  b, a", "b,"]) == Counter({"a": 2, "b,": 2, "": 1})
+
+
+def test_pieces_are_bytes_characters_and_what_was_joined() -> None:
+    tokens = learn_pieces({"ab,": 3, "ab": 2, "c7": 1}, size=300)
+    assert tokens == [
+        *FIRST,
+        *[",", "7", "a", "b", "c"],
+        *["▁a", "▁c"],
+        "▁ab",
+        PAD,
+    ]
+    assert learn_pieces({"ab,": 3, "ab": 2, "c7": 1}, size=len(tokens) - 1) == [*tokens[:-2], PAD]
+
+
+def test_no_piece_mixes_letters_digits_and_punctuation() -> None:
+    words = {"don't": 9, "a1b22,,": 9, "22": 9, "(ab)": 9, "x\u200dy": 9, "z\u00a0z": 9}
+    learnt = learn_pieces(words, size=400)[len(FIRST) : -1]
+    assert {"▁don", "22", ",,", "ab", "▁22"} <= {*learnt}
+    longer = [piece.lstrip(SPACE) for piece in learnt if len(piece.lstrip(SPACE)) > 1]
+    assert longer
+    assert all(piece.isalpha() or piece.isdigit() or not piece.isalnum() for piece in longer)
+    assert not any(one in piece for piece in longer for one in "\u200d\u00a0")
+
+
+def test_marks_belong_to_their_letters() -> None:
+    assert "▁ne\u0301" in learn_pieces({"ne\u0301": 9}, size=300)
+
+
+def test_spaces_are_pieces_and_controls_are_not() -> None:
+    tokens = learn_pieces({"a\u00a0b\tc\n▁": 5}, size=300)
+    assert "\u00a0" in tokens
+    assert not {"\t", "\n"} & {*tokens}
+    assert tokens.count(SPACE) == 1
+
+
+def test_rare_characters_are_bytes_and_nothing_is_joined_across_them() -> None:
+    tokens = learn_pieces({"aab": 9, "ccc": 5, "axb": 4}, size=300, alphabet=3)
+    assert tokens[len(FIRST) : len(FIRST) + 5] == ["a", "b", "c", "▁a", "▁c"]
+    assert "▁ab" not in tokens
+
+
+def test_pieces_fit_the_tokenizer_however_long_a_word_is() -> None:
+    TextTokenizer(learn_pieces({"ab" * 300: 50, "a": 1}, size=400))
+
+
+def test_learnt_pieces_give_any_text_back() -> None:
+    tokenizer = TextTokenizer(learn_pieces(SPACED, size=400))
+    texts = ["Der Mann, 21 Jahre alt.", "", "  „Ja!“\n", "日本 …", "\u00a0"]
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(texts)] == texts
+
+
+def test_equal_counts_give_equal_pieces() -> None:
+    program = (
+        "from heedful.tokens.learning import learn_pieces;"
+        "words = {a + b: 2 for a in 'xyzuvw' for b in 'abcdefgh'};"
+        "print(*{' '.join(learn_pieces(words, size=295)) for _ in range(10)}, sep=';')"
+    )
+    found = {
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(found) == 1
+    assert ";" not in found.pop()
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "message"),
+    [
+        ({}, 300, "no words"),
+        ({"": 3}, 300, "no words"),
+        ({"abc": 5}, 263, r"^--size 263: the text's characters alone make 264 tokens; give"),
+    ],
+)
+def test_pieces_that_cannot_be_learnt_are_refused(
+    words: dict[str, int], size: int, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        learn_pieces(words, size=size)
+
+
+def test_both_sides_of_a_translation_share_pieces() -> None:
+    pair = learn_translation(Counter({"aa": 9, "b": 2}), Counter({"aa": 1, "cc": 5}), size=290)
+    assert pair.joint
+    assert pair.source is pair.target
+    assert {"▁aa", "▁cc", "b"} <= pair.source.ids.keys()
+
+
+def test_separate_sides_have_one_id_for_padding() -> None:
+    long = Counter({"abcdefgh": 9})
+    pair = learn_translation(long, Counter({"xx": 9}), size=290, separate=True)
+    assert not pair.joint
+    assert pair.source.vocab_size > pair.target.vocab_size
+    assert pair.source.pad_token_id == pair.target.pad_token_id == pair.target.vocab_size - 1
+    assert "▁xx" in pair.target.ids
+    assert "▁xx" not in pair.source.ids
+    (ids,) = pair.source.encode_batch(["abcdefgh"])
+    assert pair.source.decode(ids) == "abcdefgh"
+    assert len(ids) == 1
