@@ -25,6 +25,8 @@ _HOMES = {
     "RnnConfig": "heedful.models",
     "RnnSearch": "heedful.models",
     "Search": "heedful.decoding.search",
+    "Transformer": "heedful.models",
+    "TransformerConfig": "heedful.models",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from heedful.models import BertModel as BertModel
     from heedful.models import RnnConfig as RnnConfig
     from heedful.models import RnnSearch as RnnSearch
+    from heedful.models import Transformer as Transformer
+    from heedful.models import TransformerConfig as TransformerConfig
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction

@@ -1,15 +1,35 @@
-"""Relative positions as a bias on the scores.
+"""Positions: as sinusoids that are added to words, or relative, as a bias on the scores.
 
-There is a learned vector for each distance (Shaw et al. 2018, section 3.2), which the query alone
-meets, or the query and the key (Huang et al. 2020, method 4).
+For relative ones there is a learned vector for each distance (Shaw et al. 2018, section 3.2), which
+the query alone meets, or the query and the key (Huang et al. 2020, method 4).
 
-Shapes: B batch, H heads, S query length, T key length, K head width, P number of positions.
+Shapes: B batch, H heads, S query length, T key length, K head width, D model width, P number of
+positions.
 """
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Return what tells positions apart (Vaswani et al. 2017, section 3.5).
+
+    The sines stand before the cosines, as in Marian, and not in turn, as in the paper: this only
+    permutes the model's width. They are rounded to float32, as Marian's files have them.
+
+    Args:
+        positions: whole numbers. Any shape.
+        width: D, even.
+
+    Returns:
+        Shape (..., D), float32.
+    """
+    powers = torch.arange(0, width, 2, device=positions.device, dtype=torch.float64) / width
+    angles = positions[..., None] / 10000**powers  # (..., D / 2)
+    return torch.cat([angles.sin(), angles.cos()], -1).float()
 
 
 def relative_bias(

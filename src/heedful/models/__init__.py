@@ -23,12 +23,17 @@ from heedful.models.outputs import (
     QuestionAnsweringOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
+    TranslationOutput,
 )
 from heedful.models.pretrained import num_parameters
 from heedful.models.rnn import RnnSearch
 from heedful.models.rnn_config import RnnConfig
+from heedful.models.transformer import Transformer
+from heedful.models.transformer_config import ARCHITECTURES, TransformerConfig
 
-MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig | RnnConfig], type[nn.Module]]] = {
+Config = BertConfig | EncoderDecoderConfig | RnnConfig | TransformerConfig
+
+MODELS: dict[str, tuple[type[Config], type[nn.Module]]] = {
     "BertModel": (BertConfig, BertModel),
     "BertForMaskedLM": (BertConfig, BertForMaskedLM),
     "BertForMultipleChoice": (BertConfig, BertForMultipleChoice),
@@ -40,6 +45,8 @@ MODELS: dict[str, tuple[type[BertConfig | EncoderDecoderConfig | RnnConfig], typ
     "BertLMHeadModel": (BertConfig, BertLMHeadModel),
     ARCHITECTURE: (EncoderDecoderConfig, BertEncoderDecoder),
     "RnnSearch": (RnnConfig, RnnSearch),
+    ARCHITECTURES[False]: (TransformerConfig, Transformer),
+    ARCHITECTURES[True]: (TransformerConfig, Transformer),
 }
 """The name that ``architectures`` has in a ``config.json``, to what reads the folder."""
 
@@ -66,5 +73,8 @@ __all__ = [
     "RnnSearch",
     "SequenceClassifierOutput",
     "TokenClassifierOutput",
+    "Transformer",
+    "TransformerConfig",
+    "TranslationOutput",
     "num_parameters",
 ]

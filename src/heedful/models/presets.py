@@ -1,4 +1,4 @@
-"""The published sizes of BERT, by name."""
+"""The published sizes of BERT and of the Transformer, by name."""
 
 from typing import TypedDict
 
@@ -30,3 +30,36 @@ PRESETS: dict[str, Sizes] = {
     "large": _sizes(24, 1024),
 }
 """Base and large are those of Devlin et al. 2019, the smaller ones those of Turc et al. 2019."""
+
+
+class TransformerSizes(TypedDict):
+    """Fields of a ``TransformerConfig``."""
+
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+
+
+def _transformer(layers: int, width: int, heads: int) -> TransformerSizes:
+    return {
+        "d_model": width,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_ffn_dim": 4 * width,
+        "decoder_ffn_dim": 4 * width,
+    }
+
+
+TRANSFORMER_PRESETS: dict[str, TransformerSizes] = {
+    "tiny": _transformer(2, 128, 4),
+    "small": _transformer(3, 256, 4),
+    "base": _transformer(6, 512, 8),
+    "big": _transformer(6, 1024, 16),
+}
+"""Base and big are those of Vaswani et al. 2017, table 3; the smaller ones are ours."""
