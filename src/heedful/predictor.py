@@ -20,7 +20,7 @@ from heedful.batches import Draw, Example, Fitted, Text, plan_pass
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.models import BertConfig, BertModel
+from heedful.models import BertConfig
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.tasks import Fit, Task, embed, task_named
@@ -47,7 +47,7 @@ class Predictor:
     def __init__(
         self,
         model: nn.Module,
-        tokenizer: BertTokenizer,
+        tokenizer: Any,
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
     ) -> None:
@@ -60,7 +60,7 @@ class Predictor:
         self.record = record
         self.settings = settings
         self.max_length = check_max_length(
-            settings.max_length or record.max_length, reading_config(model)
+            settings.max_length or record.max_length, self.task.positions(model)
         )
         self.model = inference_copy(model, self.precision.dtype, self.device)
 
@@ -78,8 +78,8 @@ class Predictor:
         record = runs.read_record(folder)
         if not runs.is_finished(folder):
             raise UserError(f"{folder}: training has not finished; go on with --resume")
-        model = task_named(record.task).load(folder)
-        return cls(model, BertTokenizer.from_pretrained(folder), record, settings)
+        task = task_named(record.task)
+        return cls(task.load(folder), task.load_tokenizer(folder), record, settings)
 
     def __call__(self, texts: Text | Sequence[Text]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.
@@ -116,10 +116,10 @@ class Predictor:
                 )
 
     @torch.inference_mode()
-    def _compute(self, items: Sequence[Fitted[Example]], labelled: bool) -> Iterator[Tensor]:
+    def _compute(self, items: Sequence[Fitted[Example]], labelled: bool) -> Iterator[Any]:
         """Return what the task computes for each example of the items, in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
-        found: list[Tensor] = [torch.empty(0)] * len(examples)
+        found: list[Any] = [None] * len(examples)
         for places in plan_pass(
             [len(example.ids) for example in examples],
             batch_tokens=self.settings.batch_tokens,
@@ -128,7 +128,8 @@ class Predictor:
             chosen = [examples[place] for place in places]
             draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
             batch = self.task.batch_of(chosen, self.goal, self.tokenizer, draw).to(self.device)
-            rows = self.task.compute(self.model, batch, self.goal, self.settings).cpu()
+            rows = self.task.compute(self.model, batch, self.goal, self.settings)
+            rows = rows.cpu() if isinstance(rows, Tensor) else rows
             for place, row in zip(places, rows, strict=True):
                 found[place] = row
         return iter(found)
@@ -192,18 +193,12 @@ def check_options(task: Task, settings: PredictSettings) -> None:
             raise UserError(f"{option} searches and --sample draws: give one of them")
 
 
-def reading_config(model: nn.Module) -> BertConfig:
-    """Return the configuration of the BERT that reads; of two, the encoder's."""
-    return next(part for part in model.modules() if isinstance(part, BertModel)).config
-
-
-def check_max_length(max_length: int, config: BertConfig) -> int:
+def check_max_length(max_length: int, positions: int) -> int:
     """Check a length against the positions a model has.
 
     Raises:
         UserError: it is above them, or too short for a text at all.
     """
-    positions = config.max_position_embeddings
     if not 8 <= max_length <= positions:
         raise UserError(
             f"--max-length {max_length}: this model has {positions} positions; "

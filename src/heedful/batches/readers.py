@@ -136,13 +136,22 @@ def fingerprint(paths: Sequence[Path]) -> list[Fingerprint]:
     return prints
 
 
+def ending_format(path: Path) -> str | None:
+    """Return the format that a file's name says, if it says one."""
+    return _ENDINGS.get(_without_gz(path).suffix.lower())
+
+
+def _without_gz(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
 def _format_of(path: Path, format: str | None, columns: Columns) -> str:
     if format is not None and format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    ending = plain.suffix.lower()
-    found = format or ("text" if path == STDIN else _ENDINGS.get(ending))
+    plain = _without_gz(path)
+    found = format or ("text" if path == STDIN else ending_format(path))
     if found is None:
+        ending = plain.suffix.lower()
         raise UserError(
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
             f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"

@@ -98,7 +98,7 @@ def pretrain(
     model = task.build(goal, data).to(device)
     assert isinstance(model.config, BertConfig)
     positions = model.config.max_position_embeddings
-    max_length = check_max_length(data.max_length or min(MAX_LENGTH, positions), model.config)
+    max_length = check_max_length(data.max_length or min(MAX_LENGTH, positions), positions)
     record = RunRecord(
         task=task.TASK.name,
         goal=plain_values(asdict(goal)),

@@ -31,7 +31,7 @@ from heedful.doctor import versions
 from heedful.errors import UserError, unknown_name
 from heedful.models import BertModel
 from heedful.models.pretrained import save_pretrained
-from heedful.predictor import Predictor, check_max_length, reading_config
+from heedful.predictor import Predictor, check_max_length
 from heedful.settings import (
     HEAD_RATE,
     ColumnSettings,
@@ -100,8 +100,8 @@ def train(
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
     model = task.build(goal, data).to(device)
-    config = reading_config(model)
-    max_length = check_max_length(data.max_length or config.max_position_embeddings, config)
+    positions = task.positions(model)
+    max_length = check_max_length(data.max_length or positions, positions)
     record = RunRecord(
         task=task.name,
         goal=plain_values(asdict(goal)),

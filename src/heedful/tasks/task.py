@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeAlias
 from torch import Tensor, nn
 
 from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text
-from heedful.settings import ColumnSettings, DataSettings, PredictSettings
+from heedful.models import BertModel
+from heedful.settings import ColumnSettings, PredictSettings
 from heedful.tokens import BertTokenizer
 
 # Types that each task has of its own; see the fields of ``Task``.
@@ -22,6 +23,8 @@ Record: TypeAlias = Any
 Goal: TypeAlias = Any
 Answer: TypeAlias = Any
 Settings: TypeAlias = Any
+Tokenizer: TypeAlias = Any
+Output: TypeAlias = Any
 
 Forward = Callable[..., Any]
 """A model, or what calls it."""
@@ -35,6 +38,12 @@ class Fit:
     """The most tokens of an example, special tokens included."""
     rule: Rule
     """What is done with a longer text."""
+
+
+def bert_positions(model: nn.Module) -> int:
+    """Return how many tokens the BERT that reads has positions for; of two, the encoder."""
+    bert = next(part for part in model.modules() if isinstance(part, BertModel))
+    return bert.config.max_position_embeddings
 
 
 class Scores(Protocol):
@@ -71,14 +80,15 @@ class Task:
     """Raise where a record's truth is none that the goal knows."""
     metrics: Callable[[Goal], tuple[str, ...]]
     """Scores that can pick the best step; the first does unless told otherwise."""
-    encode: Callable[[Iterable[Record], Goal, BertTokenizer, Fit, bool], Iterator[Fitted[Example]]]
+    encode: Callable[[Iterable[Record], Goal, Tokenizer, Fit, bool], Iterator[Fitted[Example]]]
     """Records to examples, with labels if the last argument is true: one result a record, of
     several examples where a long text is read in windows."""
-    build: Callable[[Goal, DataSettings], nn.Module]
-    """The model to train, with a fresh head unless it has one for this goal."""
+    build: Callable[[Goal, Settings], nn.Module]
+    """The goal and the settings of data and model to the model to train: with a fresh head unless
+    it has one for this goal, or all of it fresh."""
     load: Callable[[Path], nn.Module]
     """The model of a finished run."""
-    batch_of: Callable[[Sequence[Example], Goal, BertTokenizer, Draw | None], Batch]
+    batch_of: Callable[[Sequence[Example], Goal, Tokenizer, Draw | None], Batch]
     """Examples to a padded batch. With a draw they are learnt from or scored; without one there are
     no labels."""
     loss: Callable[[Forward, Batch, Goal], tuple[Tensor, Tensor]]
@@ -86,10 +96,10 @@ class Task:
     are added, one sum and one count each."""
     count: Callable[[Batch, Goal], float | Tensor]
     """That count, before anything is computed."""
-    compute: Callable[[Forward, Batch, Goal, PredictSettings], Tensor]
-    """A batch to what ``decode`` wants of each example, in fp32. Shape (B, ...)."""
+    compute: Callable[[Forward, Batch, Goal, PredictSettings], Sequence[Output] | Tensor]
+    """A batch to what ``decode`` wants of each of its B examples; of a tensor, one row."""
     decode: Callable[
-        [Record, Fitted[Example], Sequence[Tensor], Goal, PredictSettings, BertTokenizer], Answer
+        [Record, Fitted[Example], Sequence[Output], Goal, PredictSettings, Tokenizer], Answer
     ]
     """A record, its examples, and what was computed for each of them, to the answer: a frozen
     dataclass with ``tokens_total`` and ``tokens_used``."""
@@ -101,6 +111,12 @@ class Task:
     """Empty scores."""
     card: Callable[[Goal], str]
     """What a run of this goal does, in a sentence or two for its model card."""
+    load_tokenizer: Callable[[Path], Tokenizer] = BertTokenizer.from_pretrained
+    """The tokenizer of a finished run."""
+    positions: Callable[[nn.Module], int] = bert_positions
+    """How many tokens a model can be given at once."""
+    doubt: Callable[[Sequence[Record], Goal], str | None] = lambda *given: None
+    """The first records that are to be scored: what is odd about them, in a line for the user."""
     write_beside: Callable[[Goal, nn.Module, int, Path], None] = lambda *given: None
     """The goal, the model, its maximum length and the folder of the run: writes there what other
     libraries want beside the model."""
