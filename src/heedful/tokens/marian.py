@@ -18,6 +18,7 @@ from heedful.tokens.text import (
     UNKNOWN,
     Spelling,
     TextTokenizer,
+    utf8,
 )
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
@@ -78,17 +79,11 @@ class MarianText:
             code = self._code_of(text)
             codes.append([self.ids[code]] if code else [])
             bare.append(text.removeprefix(code))
-        try:
-            cut = self._cutter.encode(bare, out_type=str)
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{error.object!r:.60}: holds half of a surrogate pair, which is no character; "
-                "mend the text, or what decoded it"
-            ) from None
+            utf8(text, of=text)  # here, and not in what the library makes of it
         unknown = self.unk_token_id
         return [
             code + [self.ids.get(piece, unknown) for piece in pieces]
-            for code, pieces in zip(codes, cut, strict=True)
+            for code, pieces in zip(codes, self._cutter.encode(bare, out_type=str), strict=True)
         ]
 
     def decode(self, ids: Iterable[int]) -> str:

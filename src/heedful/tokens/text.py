@@ -160,16 +160,25 @@ class TextTokenizer:
                     found.append(piece)
                     break
             else:  # at the end of the first character
-                found += [self._byte_ids[byte] for byte in _utf8(word[start], word)]
+                found += [self._byte_ids[byte] for byte in utf8(word[start], of=word)]
         return tuple(found)
 
 
-def _utf8(character: str, word: str) -> bytes:
+def utf8(text: str, *, of: str) -> bytes:
+    """Return the UTF-8 of a text.
+
+    Args:
+        text: the text.
+        of: what it stands in, for the message.
+
+    Raises:
+        UserError: it holds half of a surrogate pair, which is no character.
+    """
     try:
-        return character.encode()
-    except UnicodeEncodeError:
+        return text.encode()
+    except UnicodeEncodeError as error:
         raise UserError(
-            f"{word!r:.60}: holds U+{ord(character):04X}, half of a surrogate pair and no "
+            f"{of!r:.60}: holds U+{ord(text[error.start]):04X}, half of a surrogate pair and no "
             "character; mend the text, or what decoded it"
         ) from None
 

@@ -1,0 +1,66 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.tokens import TextTokenizer, TranslationTokenizer
+from heedful.tokens.learning import learn_translation
+from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
+from heedful.tokens.translation import is_translation_folder
+
+ONE = TextTokenizer([EOS, UNKNOWN, *BYTES, "▁", "a", PAD])
+WORDS = Counter({"ab": 9, "abc,": 5, "ñ\u00a0": 3})
+
+
+def test_a_joint_tokenizer_is_written_and_read(tmp_path: Path) -> None:
+    made = learn_translation(WORDS, Counter({"xy": 3}), size=300)
+    made.save_pretrained(tmp_path / "run")
+    read = TranslationTokenizer.from_pretrained(tmp_path / "run")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "vocab.json",
+        "tokenizer_config.json",
+    }
+    assert read.joint
+    assert read.source is read.target
+    assert read.source.tokens == made.source.tokens
+    assert (read.eos_token_id, read.pad_token_id) == (0, made.source.vocab_size - 1)
+    assert is_translation_folder(tmp_path / "run")
+
+
+def test_a_tokenizer_of_two_vocabularies_is_written_and_read(tmp_path: Path) -> None:
+    made = learn_translation(WORDS, Counter({"xy": 3}), size=300, separate=True)
+    made.save_pretrained(tmp_path)
+    read = TranslationTokenizer.from_pretrained(tmp_path)
+    assert not read.joint
+    assert read.source.tokens == made.source.tokens
+    assert read.target.tokens == made.target.tokens
+
+
+def test_sides_have_one_padding() -> None:
+    other = TextTokenizer([EOS, UNKNOWN, *BYTES, "▁", PAD])
+    with pytest.raises(UserError, match="pad_token_id is 260 on one side and 259 on the other"):
+        TranslationTokenizer(ONE, other)
+
+
+def test_other_folders_are_none_of_a_translation(tmp_path: Path, tiny_model: Path) -> None:
+    assert not is_translation_folder(tiny_model)
+    with pytest.raises(UserError, match=r"vocab\.json: no such file"):
+        TranslationTokenizer.from_pretrained(tiny_model)
+    (tmp_path / "vocab.json").write_text(json.dumps(ONE.ids))
+    assert not is_translation_folder(tmp_path)
+    with pytest.raises(UserError, match=r"source\.spm: no such file"):
+        TranslationTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_damaged_vocabulary_is_named(tmp_path: Path) -> None:
+    TranslationTokenizer(ONE, ONE).save_pretrained(tmp_path)
+    path = tmp_path / "vocab.json"
+    for broken in ({**ONE.ids, "b": 3}, {**ONE.ids, "b": "3"}, {**ONE.ids, "b": True}):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(UserError, match=r"vocab\.json: expected the ids 0 to 261"):
+            TranslationTokenizer.from_pretrained(tmp_path)
+    path.write_text(json.dumps({**ONE.ids, "b c": len(ONE.ids)}))
+    with pytest.raises(UserError, match=r"vocab\.json: 'b c' is no piece of text"):
+        TranslationTokenizer.from_pretrained(tmp_path)
