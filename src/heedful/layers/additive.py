@@ -49,7 +49,7 @@ def attend_additively(query: Tensor, memory: Memory, score: Tensor) -> Mixed:
         memory: what it attends to.
         score: ``v``. Shape (A,).
     """
-    compared = torch.tanh(memory.keys + query[:, None])  # (B, E, A)
+    compared = (memory.keys + query[:, None]).tanh_()  # (B, E, A)
     scores = compared @ score  # (B, E)
     if memory.mask is not None:
         reach = memory.mask.any(1, keepdim=True)  # (B, 1)

@@ -189,8 +189,10 @@ class Readout(nn.Module):
 def _gru(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:
     """Return the new state, shape (B, H), as ``nn.GRU`` does: the reset follows the product."""
     width = hidden.shape[1]
-    reset, update = (given[:, : 2 * width] + kept[:, : 2 * width]).sigmoid().chunk(2, 1)
-    new = torch.tanh(torch.addcmul(given[:, 2 * width :], reset, kept[:, 2 * width :]))
+    given_gates, given_new = torch.split(given, [2 * width, width], 1)
+    kept_gates, kept_new = torch.split(kept, [2 * width, width], 1)
+    reset, update = (given_gates + kept_gates).sigmoid_().chunk(2, 1)
+    new = torch.addcmul(given_new, reset, kept_new).tanh_()
     return torch.lerp(new, hidden, update)
 
 

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses, sources
-from heedful.decoding import search as decoding
 from heedful.decoding.search import Hypothesis, Search
+from heedful.decoding.search import search as find
 from heedful.errors import UserError
 from heedful.layers.additive import Memory
 from heedful.layers.dropout import Dropout
@@ -24,6 +24,7 @@ from heedful.layers.recurrent import (
     AttentiveDecoder,
     BidirectionalEncoder,
     Carry,
+    Decoded,
     Encoded,
     Readout,
 )
@@ -47,6 +48,9 @@ class RnnState:
     """What the hypotheses of each item attend to, of shape (B, ...)."""
     memory: Memory
     """What each hypothesis attends to: that of its item. Of shape (N, ...)."""
+    coverage: Tensor | None
+    """How much has been attended to each source token so far, if that counts; padding counts as
+    attended to. Shape (N, E)."""
 
     def select(self, rows: Tensor) -> "RnnState":
         """Return some rows, shape (M,), in that order."""
@@ -58,6 +62,7 @@ class RnnState:
             owners=owners,
             items=self.items,
             memory=self.memory if same else self.items.select(owners),
+            coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
         )
 
 
@@ -179,18 +184,16 @@ class RnnSearch(nn.Module):
         Raises:
             UserError: an argument has a wrong shape, type or value.
         """
-        encoded, memory = self._encode(input_ids, attention_mask)
         positions = None
-        if labels is not None:
-            shape = (len(input_ids), *labels.shape[1:])
-            positions = labelled(labels, None, shape, self.config.decoder_vocab_size)
-            if decoder_input_ids is None:
-                decoder_input_ids = self._shift(labels)
         if decoder_input_ids is None:
-            raise UserError("give decoder_input_ids, labels, or both")
-        self._check("decoder_input_ids", decoder_input_ids, self.config.decoder_vocab_size)
-        vectors = self._embed_target(decoder_input_ids)
-        decoded = self.decoder(vectors, self.decoder.start(encoded.last, memory), memory)
+            if labels is None:
+                raise UserError("give decoder_input_ids or labels: what to write")
+            decoder_input_ids = self._shift(labels)
+        if labels is not None:
+            shape = tuple(decoder_input_ids.shape)
+            positions = labelled(labels, None, shape, self.config.decoder_vocab_size)
+        encoded, memory = self._encode(input_ids, attention_mask)
+        vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
         chosen = slice(None) if positions is None else positions
         readout = self.readout(
             # The steps were taken one after the other; here the batch's rows are.
@@ -217,19 +220,6 @@ class RnnSearch(nn.Module):
         )
 
     @torch.inference_mode()
-    def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
-        """Return how much each target token attends to each source token. Shape (B, S, E).
-
-        Args:
-            input_ids: shape (B, E).
-            attention_mask: shape (B, E).
-            target_ids: the target, with the token that ends it, then -100. Shape (B, S).
-        """
-        output = self(input_ids, attention_mask, labels=target_ids, return_attentions=True)
-        weights: Tensor = output.cross_attentions[0].squeeze(1)
-        return weights
-
-    @torch.inference_mode()
     def generate(
         self,
         input_ids: Tensor,
@@ -237,23 +227,24 @@ class RnnSearch(nn.Module):
         *,
         search: Search,
         numbers: Sequence[int] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Write a text for each text that is read; see ``decoding.search``.
 
         Args:
             input_ids: the texts to read. Shape (B, E).
             attention_mask: shape (B, E).
-            search: how to look.
-            numbers: what an item's draws depend on beside the seed; None takes its place in the
-                batch.
+            search: how to look. The padding piece is never written.
+            numbers: of each item among all of the user's, for the draws; 0 to B - 1 if None.
+            prefixes: for each item the pieces that its text must begin with.
 
         Raises:
-            UserError: an argument has a wrong shape, type or value, or too many tokens are asked
-                for.
+            UserError: an argument has a wrong shape, type or value, or a text may become longer
+                than the model can write.
         """
-        longest = self.config.max_position_embeddings
-        if search.max_new_tokens > longest:
-            raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model has {longest}")
+        config, most = self.config, self.config.max_position_embeddings
+        if search.max_new_tokens > most:
+            raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {most}")
         encoded, memory = self._encode(input_ids, attention_mask)
         items = torch.arange(len(input_ids), device=input_ids.device)
         state = RnnState(
@@ -261,27 +252,43 @@ class RnnSearch(nn.Module):
             owners=items,
             items=memory,
             memory=memory,
+            coverage=_uncovered(memory) if search.coverage_penalty else None,
         )
-        first = torch.full_like(items, self.config.decoder_start_token_id)
-        return decoding.search(self._step, state, first, search, numbers)
+        first = torch.full_like(items, config.decoder_start_token_id)
+        options = replace(search, never=(*search.never, config.pad_token_id))
+        return find(self._step, state, first, options, numbers, prefixes)
 
-    def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        """Return the log-probabilities of what follows each token, shape (N, V), and what to keep.
+    @torch.inference_mode()
+    def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
+        """Return how much each target token attends to each source token when it is written.
 
         Args:
-            tokens: the newest token of each hypothesis. Shape (N,).
-            state: what is kept of them.
+            input_ids: the texts that were read. Shape (B, E).
+            attention_mask: shape (B, E).
+            target_ids: the texts that were written, each with its ending piece, then -100. Shape
+                (B, S).
+
+        Returns:
+            Shape (B, S, E); each row sums to 1.
         """
-        word = self._embed_target(tokens)
-        carry, _ = self.decoder.step(self.decoder.word(word), state.carry, state.memory)
-        logits = self._score(self.readout(carry.hidden, carry.context, word))
-        scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-        return scores, replace(state, carry=carry)
+        encoded, memory = self._encode(input_ids, attention_mask)
+        _, decoded = self._decode(self._shift(target_ids), encoded, memory)
+        weights: Tensor = decoded.weights.transpose(0, 1)
+        return weights
+
+    def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        """Score what follows the newest tokens; see ``decoding.search.Step``."""
+        words = self._embed_target(tokens)
+        given = self.decoder.word(words)
+        carry, weights = self.decoder.step(given, state.carry, state.memory)
+        logits = self._score(self.readout(carry.hidden, carry.context, words))
+        coverage = None if state.coverage is None else state.coverage + weights
+        return logits, replace(state, carry=carry, coverage=coverage)
 
     def _encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Encoded, Memory]:
         """Read the source, and prepare it to be attended to."""
-        self._check("input_ids", input_ids, self.config.vocab_size)
-        batch, length = input_ids.shape
+        check_ids("input_ids", input_ids, self.config.vocab_size)
+        batch, length = self._check_shape("input_ids", input_ids)
         lengths = lengths_of(input_ids, attention_mask)
         mask = None
         if attention_mask is not None:
@@ -290,6 +297,16 @@ class RnnSearch(nn.Module):
         encoded = self.encoder(vectors, lengths.cpu())
         states = self.dropout(encoded.states)
         return encoded, self.decoder.attention.prepare(states, mask)
+
+    def _decode(self, ids: Tensor, encoded: Encoded, memory: Memory) -> tuple[Tensor, Decoded]:
+        """Read the target; return its vectors, shape (B, S, M), and what the steps give."""
+        check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
+        batch, _ = self._check_shape("decoder_input_ids", ids)
+        if batch != len(encoded.last):
+            raise UserError(f"input_ids are of {len(encoded.last)} texts, the target of {batch}")
+        vectors = self._embed_target(ids)
+        decoded: Decoded = self.decoder(vectors, self.decoder.start(encoded.last, memory), memory)
+        return vectors, decoded
 
     def _embed_target(self, ids: Tensor) -> Tensor:
         """Return the vectors of target pieces. Shape (..., M) for shape (...)."""
@@ -307,20 +324,28 @@ class RnnSearch(nn.Module):
         return vectors.to(self.output_bias.dtype)
 
     def _shift(self, labels: Tensor) -> Tensor:
-        """Return the tokens before each label, padding in the place of what has none."""
+        """Return the token before each label, padding in the place of what has none."""
+        self._check_shape("labels", labels)
         start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
         before = labels[:, :-1]
-        return torch.cat(
-            [start, before.masked_fill(before == losses.IGNORED, self.config.pad_token_id)], 1
-        )
+        before = before.masked_fill(before == losses.IGNORED, self.config.pad_token_id)
+        return torch.cat([start, before], 1)
 
-    def _check(self, name: str, ids: Tensor, vocab_size: int) -> None:
+    def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
+        """Check that ids are sequences that are not too long; return how many, and how long."""
+        most = self.config.max_position_embeddings
         if ids.ndim != 2:
             raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be (batch, length)")
-        longest = self.config.max_position_embeddings
-        if not 1 <= ids.shape[1] <= longest:
-            raise UserError(f"{name} has {ids.shape[1]} tokens; the model takes 1 to {longest}")
-        check_ids(name, ids, vocab_size)
+        batch, length = ids.shape
+        if not 1 <= length <= most:
+            raise UserError(f"{name} has {length} tokens; the model takes 1 to {most}")
+        return batch, length
+
+
+def _uncovered(memory: Memory) -> Tensor:
+    """Return the coverage before the first token, shape (B, E); see ``RnnState``."""
+    coverage = memory.values.new_zeros(memory.values.shape[:2], dtype=torch.float32)
+    return coverage if memory.mask is None else coverage.masked_fill(~memory.mask, 1.0)
 
 
 def _is_recurrent(name: str) -> bool:

@@ -1,6 +1,5 @@
 """What a recurrent translation model is made of."""
 
-import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -8,12 +7,15 @@ from typing import Any, Self
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
+from heedful.models.values import check_bool, check_number
 
 MODEL_TYPE = "heedful-rnn"
 """What ``model_type`` is in a ``config.json``."""
 
-_SIZES = ("vocab_size", "embedding_width", "hidden_width", "max_position_embeddings")
-_IDS = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+_SIZES = (
+    *("vocab_size", "decoder_vocab_size", "embedding_width", "hidden_width"),
+    "max_position_embeddings",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,26 +46,31 @@ class RnnConfig:
     """Share of the truth that all pieces have alike in training (Szegedy et al. 2016)."""
     max_position_embeddings: int = 1024
     """Longest sequence in tokens; a bound alone, for nothing here knows positions."""
-    pad_token_id: int = 0
-    """Id of the padding piece, whose vector is zeros and not trained."""
-    eos_token_id: int = 1
+    pad_token_id: int = -1
+    """Id of the padding piece, whose vector is zeros and not trained; -1 takes the last that both
+    vocabularies have."""
+    eos_token_id: int = 0
     """Id of the piece that ends a text."""
-    decoder_start_token_id: int = 0
-    """Id of the piece that a text to write starts after; that of the padding as a rule."""
+    decoder_start_token_id: int = -1
+    """Id of the piece that a text to write starts after; -1 takes the padding piece."""
 
     def __post_init__(self) -> None:
+        # The last steps of construction: these values are there from here on.
         if self.decoder_vocab_size == 0:
-            # The last step of construction: the size is there from here on.
             object.__setattr__(self, "decoder_vocab_size", self.vocab_size)
-        for name in (*_SIZES, "decoder_vocab_size"):
-            self._require(name, int, low=1)
-        for name in _IDS:
-            self._require(name, int, low=0, below=min(self.vocab_size, self.decoder_vocab_size))
+        for name in _SIZES:
+            check_number(name, getattr(self, name), int, low=1)
+        pieces = min(self.vocab_size, self.decoder_vocab_size)
+        if self.pad_token_id == -1:
+            object.__setattr__(self, "pad_token_id", pieces - 1)
+        if self.decoder_start_token_id == -1:
+            object.__setattr__(self, "decoder_start_token_id", self.pad_token_id)
+        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+            check_number(name, getattr(self, name), int, below=pieces)
         for name in ("dropout", "label_smoothing"):
-            self._require(name, float, low=0, below=1)
+            check_number(name, getattr(self, name), float, below=1)
         for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"):
-            if not isinstance(getattr(self, name), bool):
-                raise UserError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+            check_bool(name, getattr(self, name))
         if self.cell not in CELLS:
             raise unknown_name("cell", str(self.cell), CELLS)
         if self.share_encoder_decoder_embeddings and self.vocab_size != self.decoder_vocab_size:
@@ -71,14 +78,8 @@ class RnnConfig:
                 f"vocab_size is {self.vocab_size} and decoder_vocab_size {self.decoder_vocab_size};"
                 " with share_encoder_decoder_embeddings they must be the same"
             )
-
-    def _require(self, name: str, kind: type, *, low: float, below: float = math.inf) -> None:
-        value = getattr(self, name)
-        right = isinstance(value, int if kind is int else int | float)
-        if not right or isinstance(value, bool) or not low <= value < below:
-            what = "an integer" if kind is int else "a number"
-            limit = "" if below == math.inf else f" and below {below}"
-            raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
+        if self.pad_token_id == self.eos_token_id:
+            raise UserError(f"pad_token_id and eos_token_id are both {self.pad_token_id}")
 
     @classmethod
     def read(cls, path: Path) -> Self:
