@@ -220,7 +220,7 @@ def test_equal_counts_give_equal_pieces() -> None:
     [
         ({}, 300, "no words"),
         ({"": 3}, 300, "no words"),
-        ({"abc": 5}, 263, r"^--size 263: the text's characters alone make 264 tokens; give"),
+        ({"abc": 5}, 263, r"^--vocab-size 263: the bytes and the text's characters alone make 264"),
     ],
 )
 def test_pieces_that_cannot_be_learnt_are_refused(

@@ -64,7 +64,11 @@ def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 100
     letters = _letters(counts, alphabet)
     tails = sorted({letter for word in counts for letter in word[1:]} & set(letters))
     first = [*_FIRST, *letters, *(PREFIX + letter for letter in tails)]
-    _check_size(size, len(first))
+    if size < len(first):
+        raise UserError(
+            f"--size {size}: the text's characters alone make {len(first):,} tokens; give at least "
+            "that many, or a smaller --alphabet"
+        )
     return _trained(counts, first, letters, size, PREFIX)
 
 
@@ -98,7 +102,11 @@ def learn_pieces(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -
     letters = _letters(words, alphabet, never=lambda one: one == SPACE or _kind(one) == "C")
     heads = sorted({SPACE + word[0] for word in words if word and word[0] in letters})
     first = [EOS, UNKNOWN, *BYTES, SPACE, *letters, *heads]
-    _check_size(size, len(first) + 1)
+    if size <= len(first):
+        raise UserError(
+            f"--vocab-size {size}: the bytes and the text's characters alone make "
+            f"{len(first) + 1:,} tokens; give at least that many"
+        )
     counts: Counter[str] = Counter()
     known = frozenset(letters)
     for word, count in words.items():
@@ -135,14 +143,6 @@ def learn_translation(
     pad = min(map(len, sides)) - 1
     read, write = (TextTokenizer([*side[:pad], PAD, *side[pad:-1]]) for side in sides)
     return TranslationTokenizer(read, write)
-
-
-def _check_size(size: int, least: int) -> None:
-    if size < least:
-        raise UserError(
-            f"--size {size}: the text's characters alone make {least:,} tokens; give at least "
-            "that many, or a smaller --alphabet"
-        )
 
 
 def _letters(

@@ -1,0 +1,64 @@
+"""A run of translation as the folder of one of the reference's Marian models.
+
+A Transformer's weights and configuration have the reference's names already. What is added is what
+the reference cuts texts with (``source.spm``, ``target.spm``) and searches with
+(``generation_config.json``).
+"""
+
+from pathlib import Path
+
+from heedful.errors import UserError
+from heedful.files import read_json, write_json
+from heedful.models import Transformer
+from heedful.settings import PredictSettings
+from heedful.tokens import TextTokenizer, TranslationTokenizer
+from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, model_of
+from heedful.tokens.translation import CONFIG
+
+GENERATION = "generation_config.json"
+
+
+def write_marian(
+    model: Transformer, tokenizer: TranslationTokenizer, folder: Path, *, longest: int
+) -> None:
+    """Write a folder that ``MarianMTModel`` and ``MarianTokenizer`` of the reference read.
+
+    Args:
+        model: the model.
+        tokenizer: what its texts are cut with.
+        folder: an empty one.
+        longest: the most tokens of a translation.
+
+    Raises:
+        UserError: the model is none that the reference's Marian can be, or a library is missing.
+    """
+    config = model.config
+    if config.normalize_before:
+        raise UserError(
+            "this model normalises before each part (pre-norm), and Marian's models after it; "
+            "train one without --pre-norm, or read this run's folder as the reference's Pegasus"
+        )
+    if config.vocab_size != config.decoder_vocab_size:
+        raise UserError(
+            f"this model's vocabularies have {config.vocab_size} and {config.decoder_vocab_size} "
+            "pieces, and those of a Marian model are of one size; train with a size that both fill"
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for name, side in ((SOURCE_MODEL, tokenizer.source), (TARGET_MODEL, tokenizer.target)):
+        if isinstance(side, TextTokenizer):  # the files of others are there already
+            (folder / name).write_bytes(model_of(side))
+    lengths = {"model_max_length": config.max_position_embeddings}
+    write_json(folder / CONFIG, {**read_json(folder / CONFIG), **lengths})
+    settings = PredictSettings()
+    search = {
+        "decoder_start_token_id": config.decoder_start_token_id,
+        "eos_token_id": config.eos_token_id,
+        "pad_token_id": config.pad_token_id,
+        "bad_words_ids": [[config.pad_token_id]],
+        "max_length": longest + 1,  # the piece that starts a text is counted there
+        "num_beams": settings.beam,
+        "length_penalty": settings.length_penalty,
+        "early_stopping": True,  # once so many have ended, as our search does
+    }
+    write_json(folder / GENERATION, search)
