@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
 
-LongText = Literal["window", "head", "head-tail"]
+LongText = Literal["window", "head", "head-tail", "refuse"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 Schedule = Literal[
@@ -78,6 +78,11 @@ class TrainSettings:
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
     """Newest checkpoints to keep while training, beside the best ones."""
+    average: int = 1
+    """Checkpoints whose weights make the final model as their mean: the best on --dev, or the last
+    ones."""
+    ema: float | None = None
+    """Evaluate and keep a moving average of the weights, of which a step leaves this share."""
     tensorboard: bool = False
     """Also write TensorBoard event files, to RUN/tensorboard."""
 
@@ -106,6 +111,9 @@ class TrainSettings:
         in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
         in_range("clip", self.clip, 0, 1e12, what="0 or above")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
+        in_range("average", self.average, 1, 10**6, what=count)
+        if self.ema is not None:
+            in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
 
 
@@ -154,7 +162,8 @@ class DataSettings:
     max_length: int | None = None
     """Tokens the model is given at once; default: all it has positions for."""
     long_text: LongText | None = None
-    """What to learn from a longer text: windows, its head, or both its ends; default: by task."""
+    """What to learn from a longer text: windows, its head, or both its ends; or refuse it; default:
+    by task."""
     dropout: float | None = None
     """Dropout probability; default: the model's own."""
     prune: float | None = None
@@ -294,6 +303,86 @@ class PretrainSettings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelSettings:
+    """What a translation run learns from and what it starts with."""
+
+    train: list[Path]
+    """Two plain files, line by line translations of each other (texts, then translations), or
+    tables with a column of each; also with .gz."""
+    dev: list[Path] | None = None
+    """Files to evaluate on while training; the best step is kept."""
+    model: str | None = None
+    """Run to go on from; default: from scratch."""
+    revision: str | None = None
+    """Commit, tag or branch of a hub name."""
+    max_length: int = 128
+    """The most tokens of a text and of its translation; longer pairs are not learnt from."""
+    dropout: float | None = None
+    """Dropout probability; default: the model's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("max_length", self.max_length, 8, 1024, what="from 8 to 1,024")
+        if self.dropout is not None:
+            in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateSettings:
+    """What translation alone can be told."""
+
+    arch: Literal["transformer", "rnn"] = "transformer"
+    """The Transformer, or recurrent networks with additive attention."""
+    preset: Literal["tiny", "small", "base", "big"] = "small"
+    """Sizes of a model from scratch."""
+    vocab_size: int = 8000
+    """Tokens of the vocabulary that is learnt."""
+    separate_vocabularies: bool = False
+    """Whether each language has a vocabulary of its own, of that size."""
+    max_ratio: float = 4.0
+    """A pair is not learnt from if one side has more than so many times the other's tokens."""
+    label_smoothing: float = 0.1
+    """Share of the truth that all tokens have alike in training."""
+    pre_norm: bool = False
+    """Whether the Transformer normalises what each part reads, not what it adds up to."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """Cells of the recurrent networks."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and options of the other architecture.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("vocab_size", self.vocab_size, 300, 10**6, what="from 300 to 1,000,000")
+        in_range("max_ratio", self.max_ratio, 1, 1e6, what="1 or above")
+        share = "from 0 to below 1"
+        in_range("label_smoothing", self.label_smoothing, 0, math.nextafter(1, 0), what=share)
+        if self.arch == "rnn" and self.pre_norm:
+            raise UserError("--pre-norm is for --arch transformer")
+        if self.arch == "transformer" and self.cell != "gru":
+            raise UserError(f"--cell {self.cell} is for --arch rnn")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateTrainSettings(TrainSettings):
+    """How to train a translation from scratch: longer, and with larger steps than to fine-tune."""
+
+    epochs: int = 30
+    """Passes over the training data."""
+    batch_size: int = 128
+    """Pairs per optimizer step, over all devices."""
+    learning_rate: float = 1e-3
+    """Highest learning rate of the schedule."""
+    schedule: Schedule = "inverse-sqrt"
+    """Course of the learning rate after the warm-up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateSettings:
     """What writing alone can be told: nothing so far."""
 
@@ -342,7 +431,8 @@ class PredictSettings:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"
-    """A text longer than --max-length: read in windows and averaged, or its head, or head-tail."""
+    """A text longer than --max-length: read in windows (translated sentence by sentence), or its
+    head, or head-tail, or refused."""
     max_length: int | None = None
     """Tokens the model is given at once; default: as in training."""
     batch_size: int = 256
@@ -358,10 +448,21 @@ class PredictSettings:
 
     beam: int = 4
     """Texts kept while one is written; 1 takes the likeliest word each time."""
-    max_new_tokens: int = 64
-    """The most tokens of a text that is written, within the positions that the model has."""
+    max_new_tokens: int | None = None
+    """The most tokens of a text that is written, within the positions that the model has; default:
+    64, of a translation what the run learnt from."""
+    min_new_tokens: int = 0
+    """The fewest tokens of a translation."""
     length_penalty: float = 1.0
     """Texts are ranked by their probability (0), by its mean over their tokens (1), or between."""
+    coverage_penalty: float = 0.0
+    """How much a translation's rank suffers from words that were hardly attended to."""
+    repetition_penalty: float = 1.0
+    """Above 1 a token that is there already becomes less likely to come again."""
+    no_repeat_ngram: int = 0
+    """So many tokens in a row come only once in a translation; 0 for no bound."""
+    alignments: bool = False
+    """Link the words of a translation to those of its text."""
     sample: bool = False
     """Draw words by their probability instead of searching for the likeliest."""
     temperature: float = 1.0
@@ -379,8 +480,15 @@ class PredictSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
-        for name in ("batch_size", "batch_tokens", "top", "beam", "max_new_tokens"):
-            in_range(name, getattr(self, name), 1, math.inf, what="a whole number of at least 1")
+        count = "a whole number of at least 1"
+        for name in ("batch_size", "batch_tokens", "top", "beam"):
+            in_range(name, getattr(self, name), 1, math.inf, what=count)
+        if self.max_new_tokens is not None:
+            in_range("max_new_tokens", self.max_new_tokens, 1, math.inf, what=count)
+        for name in ("min_new_tokens", "no_repeat_ngram"):
+            in_range(name, getattr(self, name), 0, math.inf, what="0 or a whole number above")
+        in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="0 or above")
+        in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="1 or above")
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
         some = "a number above 0"
         in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)

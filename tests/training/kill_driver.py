@@ -43,6 +43,8 @@ def train(model: str, data: Path, out: Path) -> None:
             checkpoint_every=4,
             evaluate_every=5,
             keep_checkpoints=2,
+            average=2,
+            ema=0.5,
         ),
         out,
         resume=True,

@@ -36,7 +36,9 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
     assert any(result["steps"] for result in results)
 
 
-def run(model: Path, data: Path, out: Path, *, steps: int = 12, resume: bool = False) -> str:
+def run(
+    model: Path, data: Path, out: Path, *, steps: int = 12, average: int = 1, resume: bool = False
+) -> str:
     train(
         "classify",
         DataSettings(train=[data], model=str(model)),
@@ -50,6 +52,7 @@ def run(model: Path, data: Path, out: Path, *, steps: int = 12, resume: bool = F
             precision="fp32",
             checkpoint_every=3,
             keep_checkpoints=3,
+            average=average,
         ),
         out,
         resume=resume,
@@ -129,18 +132,20 @@ def test_control_c_saves_a_checkpoint_and_says_how_to_go_on(
 
     from heedful.checkpoints import runs
 
-    whole = run(tiny_model, colours, tmp_path / "whole")
+    # The checkpoint at which a run stops is not among those that are averaged.
+    whole = run(tiny_model, colours, tmp_path / "whole", average=3)
     append = runs.append_metrics
 
     def interrupting(folder: Path, row: dict[str, object]) -> None:
         append(folder, row)
-        if row["step"] == 4:
+        if row["step"] in (4, 10):
             os.kill(os.getpid(), signal.SIGINT)
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(runs, "append_metrics", interrupting)
-        with pytest.raises(Stopped, match=r"stopped after step 4 of 12.*--resume"):
-            run(tiny_model, colours, out)
-    assert steps.steps(out)[-1] == 4
-    assert run(tiny_model, colours, out, resume=True) == whole
+        for step in (4, 10):
+            with pytest.raises(Stopped, match=rf"stopped after step {step} of 12.*--resume"):
+                run(tiny_model, colours, out, average=3, resume=True)
+            assert steps.steps(out)[-1] == step
+    assert run(tiny_model, colours, out, average=3, resume=True) == whole

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from torch import Tensor
 from heedful import files
 from heedful.errors import UserError
 
-WEIGHTS, OPTIMIZER, RANDOM, STATE = (
+WEIGHTS, AVERAGE, OPTIMIZER, RANDOM, STATE = (
     "model.safetensors",
+    "average.safetensors",
     "optimizer.safetensors",
     "random.safetensors",
     "state.json",
@@ -30,16 +31,19 @@ class TrainingState:
     """Epoch of the next step, from 0."""
     index: int
     """Index of the next step in its epoch."""
-    best_value: float | None
-    """Best value of the tracked metric so far."""
-    best_step: int | None
-    """Step whose weights gave it."""
+    best: tuple[tuple[float, int], ...]
+    """The best values of the tracked metric so far, best first, and the steps that gave them."""
     evaluations_without_gain: int
     """Evaluations since then: the counter of early stopping."""
     loss_scale: float | None
     """Scale of fp16 losses, where there is one."""
     loss_scale_streak: int
     """Steps since that scale last changed."""
+
+    @property
+    def best_step(self) -> int | None:
+        """The step whose weights gave the best value of the tracked metric."""
+        return self.best[0][1] if self.best else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +53,8 @@ class Checkpoint:
     folder: Path
     state: TrainingState
     model: dict[str, Tensor]
+    average: dict[str, Tensor] | None
+    """The moving average of the model's weights, where one is kept."""
     optimizer: dict[str, Tensor]
     random: dict[str, Tensor]
 
@@ -63,6 +69,7 @@ def save(
     state: TrainingState,
     *,
     model: Mapping[str, Tensor],
+    average: Mapping[str, Tensor] | None,
     optimizer: Mapping[str, Tensor],
     random: Mapping[str, Tensor],
 ) -> Path:
@@ -70,6 +77,8 @@ def save(
     target = folder_of(run, state.step)
     with files.new_folder(target, overwrite=True) as folder:
         files.write_tensors(folder / WEIGHTS, model)
+        if average is not None:
+            files.write_tensors(folder / AVERAGE, average)
         files.write_tensors(folder / OPTIMIZER, optimizer)
         files.write_tensors(folder / RANDOM, random)
         files.write_json(folder / STATE, asdict(state))
@@ -89,13 +98,27 @@ def load(folder: Path) -> Checkpoint:
     if set(raw) != names:
         odd = sorted(set(raw) ^ names)[0]
         raise UserError(f"{folder / STATE}: key {odd!r} is missing or unknown")
+    raw["best"] = tuple((value, step) for value, step in raw["best"])
+    average = folder / AVERAGE
     return Checkpoint(
         folder=folder,
         state=TrainingState(**raw),
         model=files.read_tensors(folder / WEIGHTS),
+        average=files.read_tensors(average) if average.is_file() else None,
         optimizer=files.read_tensors(folder / OPTIMIZER),
         random=files.read_tensors(folder / RANDOM),
     )
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the weights that a checkpoint was evaluated with, after checking all of it.
+
+    Raises:
+        UserError: a file is missing, truncated or damaged.
+    """
+    files.check_manifest(folder)
+    average = folder / AVERAGE
+    return files.read_tensors(average if average.is_file() else folder / WEIGHTS)
 
 
 def steps(run: Path) -> list[int]:
@@ -119,14 +142,19 @@ def newest(run: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, skipped
 
 
-def prune(run: Path, *, keep: int) -> None:
-    """Delete all but the ``keep`` newest checkpoints and the best ones these go back to."""
+def prune(run: Path, *, keep: int, needed: Iterable[int] = ()) -> None:
+    """Delete checkpoints.
+
+    Args:
+        run: the run folder.
+        keep: how many of the newest stay, and the best ones that these go back to.
+        needed: steps whose checkpoints stay, too.
+    """
     done = steps(run)
-    kept = set(done[-keep:])
+    kept = {*done[-keep:], *needed}
     for step in done[-keep:]:
-        # If the newest turns out damaged, the one before it still needs its own best step.
-        best = files.read_json(folder_of(run, step) / STATE)["best_step"]
-        kept |= {best} if best is not None else set()
+        # If the newest turns out damaged, the one before it still needs its own best steps.
+        kept |= {best for _, best in files.read_json(folder_of(run, step) / STATE)["best"]}
     for step in set(done) - kept:
         shutil.rmtree(folder_of(run, step))
 

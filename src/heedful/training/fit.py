@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from heedful.checkpoints import runs, steps
+from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.settings import TrainSettings
 from heedful.training import optimize, random_state
 from heedful.training.device import Precision
+from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
 from heedful.training.loop import Done, Position, Work, train
 from heedful.training.progress import training_bar
@@ -127,9 +129,12 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     """Refuse to go on with a run under other settings or data: the result would be neither's."""
     if old.task != new.task:
         raise UserError(f"{run} is a run of train {old.task}, not of train {new.task}")
+    free = FREE_SETTINGS
+    if new.settings.get("average", 1) > 1:  # the last checkpoints then are what is learnt
+        free -= {"checkpoint_every"}
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)
-        if key not in FREE_SETTINGS and before != now:
+        if key not in free and before != now:
             option = "--" + key.replace("_", "-")
             raise UserError(f"{run} was started with {option} {before}, now it is {now}")
     if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
@@ -144,8 +149,10 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
         Stopped: the user asked to stop; a checkpoint is saved.
     """
     started, tokens, stopped = time.monotonic(), 0, None
+    model = job.work.model
     scaler = torch.amp.GradScaler() if job.precision.dtype is torch.float16 else None
-    state = _restore(job, run, scaler)
+    average = None if settings.ema is None else MovingAverage(model, settings.ema)
+    state = _restore(job, run, scaler, average)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     evaluate_every = settings.evaluate_every or job.steps_per_epoch
     scores: dict[str, Any] = {}
@@ -164,6 +171,8 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
         # A run killed after early stopping, before its end was written, has nothing left to train.
         exhausted = settings.patience and state.evaluations_without_gain >= settings.patience
         for step in [] if exhausted else _named_errors(loop, run):
+            if average:
+                average.update(step.step)
             tokens += step.tokens
             show(step)
             log(step.step, _step_row(step))
@@ -171,17 +180,21 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
             late = settings.max_minutes and time.monotonic() - started > settings.max_minutes * 60
             if late and not last:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
-            improved = False
+            among_best = False
             if job.score and (step.step % evaluate_every == 0 or last):
-                scores = job.score()
-                improved, state = _track(state, scores, job.metric, step.step)
+                with average.in_place() if average else nullcontext():
+                    scores = job.score()
+                state = _track(state, scores[job.metric], step.step, settings.average)
+                among_best = any(best == step.step for _, best in state.best)
                 log(step.step, {"dev": {k: v for k, v in scores.items() if _is_number(v)}})
                 if settings.patience and state.evaluations_without_gain >= settings.patience:
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
             wanted = request.signal_name is not None and not last
-            if improved or last or wanted or step.step % settings.checkpoint_every == 0:
-                _save(job, run, state, scaler, keep=settings.keep_checkpoints)
+            if among_best or last or wanted or step.step % settings.checkpoint_every == 0:
+                _save(job, run, state, scaler, average)
+                needed = _steps_to_keep(run, state, settings)
+                steps.prune(run, keep=settings.keep_checkpoints, needed=needed)
             if wanted:
                 raise Stopped(
                     f"{request.signal_name}: stopped after step {step.step} of {job.total_steps}; "
@@ -189,8 +202,12 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
                 )
             if last:
                 break
-    if state.best_step is not None and state.best_step != state.step:
-        job.work.model.load_state_dict(steps.load(steps.folder_of(run, state.best_step)).model)
+    final = _steps_to_keep(run, state, settings)
+    if average or final != [state.step]:
+        model.load_state_dict(averaged_weights([steps.folder_of(run, step) for step in final]))
+    if len(final) > 1:
+        job.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
+        scores = job.score() if job.score else scores
     with runs.finished(run) as folder:
         job.save(folder)
         runs.write_record(folder, job.record)
@@ -205,7 +222,25 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
     )
 
 
-def _restore(job: Job, run: Path, scaler: torch.amp.GradScaler | None) -> steps.TrainingState:
+def _steps_to_keep(run: Path, state: steps.TrainingState, settings: TrainSettings) -> list[int]:
+    """Return the steps whose checkpoints the final weights come from, as far as is known.
+
+    The best ones, best first; without evaluations the last ones, newest first. Of these only those
+    that any run writes: one more, at which a run was stopped, must not change the result.
+    """
+    if state.best:
+        return [step for _, step in state.best]
+    regular = [
+        step
+        for step in steps.steps(run)
+        if step == state.step or step % settings.checkpoint_every == 0
+    ]
+    return regular[::-1][: settings.average]
+
+
+def _restore(
+    job: Job, run: Path, scaler: torch.amp.GradScaler | None, average: MovingAverage | None
+) -> steps.TrainingState:
     """Load the newest whole checkpoint into the job, or give the state of a fresh run."""
     found, skipped = steps.newest(run)
     for line in skipped:
@@ -218,12 +253,14 @@ def _restore(job: Job, run: Path, scaler: torch.amp.GradScaler | None) -> steps.
             step=0,
             epoch=0,
             index=0,
-            best_value=None,
-            best_step=None,
+            best=(),
             evaluations_without_gain=0,
             loss_scale=None,
             loss_scale_streak=0,
         )
+    if average and found.average is not None:
+        job.work.model.load_state_dict(found.average)
+        average.restart()
     job.work.model.load_state_dict(found.model)
     optimize.load_optimizer_tensors(job.work.model, job.work.optimizer, found.optimizer)
     random_state.load_random_tensors(found.random)
@@ -242,33 +279,38 @@ def _save(
     run: Path,
     state: steps.TrainingState,
     scaler: torch.amp.GradScaler | None,
-    *,
-    keep: int,
+    average: MovingAverage | None,
 ) -> None:
-    """Write a checkpoint of the state as it is, then delete those no longer needed."""
+    """Write a checkpoint of the state as it is."""
+    model = job.work.model
     if scaler:
         scaling = scaler.state_dict()
         state = replace(
             state, loss_scale=scaling["scale"], loss_scale_streak=scaling["_growth_tracker"]
         )
+    averaged = None
+    if average:
+        with average.in_place():
+            averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     steps.save(
         run,
         state,
-        model=job.work.model.state_dict(),
-        optimizer=optimize.optimizer_tensors(job.work.model, job.work.optimizer),
+        model=model.state_dict(),
+        average=averaged,
+        optimizer=optimize.optimizer_tensors(model, job.work.optimizer),
         random=random_state.random_tensors(),
     )
-    steps.prune(run, keep=keep)
 
 
-def _track(
-    state: steps.TrainingState, scores: dict[str, Any], metric: str, step: int
-) -> tuple[bool, steps.TrainingState]:
-    """Compare an evaluation with the best one so far."""
-    value = scores[metric]
-    if state.best_value is None or value > state.best_value:
-        return True, replace(state, best_value=value, best_step=step, evaluations_without_gain=0)
-    return False, replace(state, evaluations_without_gain=state.evaluations_without_gain + 1)
+def _track(state: steps.TrainingState, value: float, step: int, count: int) -> steps.TrainingState:
+    """Compare an evaluation with the best ones so far, of which ``count`` are remembered.
+
+    Of equal ones the earlier is the better.
+    """
+    gained = not state.best or value > state.best[0][0]
+    ranked = sorted([*state.best, (value, step)], key=lambda one: -one[0])
+    without = 0 if gained else state.evaluations_without_gain + 1
+    return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without)
 
 
 def _named_errors(loop: Iterator[Done], run: Path) -> Iterator[Done]:

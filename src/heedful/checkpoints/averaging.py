@@ -1,0 +1,30 @@
+"""The mean of several checkpoints' weights, as the Transformer's paper took it (section 6.1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from heedful.checkpoints import steps
+
+
+def averaged_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of the weights of checkpoints, added up in float64.
+
+    What is no floating-point number, such as a counter, is the first one's.
+
+    Args:
+        folders: of checkpoints of one run, at least one.
+
+    Raises:
+        UserError: a checkpoint is damaged.
+    """
+    first = steps.load_weights(folders[0])
+    sums = {name: tensor.double() for name, tensor in first.items() if tensor.is_floating_point()}
+    for folder in folders[1:]:
+        weights = steps.load_weights(folder)
+        for name, total in sums.items():
+            total += weights[name]
+    return first | {
+        name: (total / len(folders)).to(first[name].dtype) for name, total in sums.items()
+    }

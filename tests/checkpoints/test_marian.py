@@ -1,0 +1,229 @@
+"""What is trained here translates alike in the reference and, through its converter, elsewhere."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from heedful import files
+from heedful.checkpoints import runs
+from heedful.checkpoints.runs import RunRecord
+from heedful.commands.export import export
+from heedful.errors import UserError
+from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
+from heedful.predictor import Predictor
+from heedful.settings import PredictSettings
+from heedful.tasks import translate
+from heedful.tokens import TranslationTokenizer
+from heedful.tokens.learning import count_spaced, learn_translation
+
+pytest.importorskip("sentencepiece", reason="needs the extra [marian]")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Recommended"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+LONGEST = 24
+PAIRS = {
+    "Der Mann läuft.": "The man runs.",
+    "Die Frau läuft, der Mann steht.": "The woman runs, the man stands.",
+    "Das Haus steht.": "The house stands.",
+    "Die Frau steht!": "The woman stands!",
+    "Der Hund läuft.": "The dog runs.",
+    "Ein Haus, ein Hund.": "A house, a dog.",
+}
+TEXTS = [*PAIRS, "Ein Mann  steht, 日本", "Der Hund steht. Die Frau!", "läuft"]
+
+
+def _tokenizer(*, separate: bool = False) -> TranslationTokenizer:
+    words = [count_spaced([*texts] * 2) for texts in (PAIRS, PAIRS.values())]
+    return learn_translation(*words, size=304, separate=separate)
+
+
+def _config(tokenizer: TranslationTokenizer, **more: Any) -> TransformerConfig:
+    return TransformerConfig(
+        vocab_size=tokenizer.source.vocab_size,
+        decoder_vocab_size=tokenizer.target.vocab_size,
+        pad_token_id=tokenizer.pad_token_id,
+        share_encoder_decoder_embeddings=tokenizer.joint,
+        **{
+            "d_model": 32,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 64,
+            "decoder_ffn_dim": 64,
+            "dropout": 0.0,
+            "max_position_embeddings": 40,
+        }
+        | more,
+    )
+
+
+def _learn(model: Transformer, tokenizer: TranslationTokenizer) -> None:
+    """Teach a model the pairs, so far that texts differ and end."""
+    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+
+    def rows(texts: Sequence[str], side: Any, fill: int) -> torch.Tensor:
+        ids = [torch.tensor([*row, end]) for row in side.encode_batch(texts)]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=fill)
+
+    read = rows([*PAIRS], tokenizer.source, pad)
+    written = rows([*PAIRS.values()], tokenizer.target, -100)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
+    for _ in range(60):
+        loss = model(read, read != pad, labels=written).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def _write(run: Path, model: Any, tokenizer: TranslationTokenizer, task: str = "translate") -> Path:
+    model.save_pretrained(run)
+    tokenizer.save_pretrained(run)
+    record = RunRecord(
+        task=task,
+        goal=asdict(translate.Goal(longest=LONGEST)),
+        max_length=40,
+        settings={},
+        data=[],
+        versions={},
+    )
+    runs.write_record(run, record)
+    files.write_manifest(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    tokenizer = _tokenizer()
+    model = Transformer(_config(tokenizer))
+    _learn(model, tokenizer)
+    return _write(tmp_path_factory.mktemp("runs") / "de-en", model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("exported") / "marian"
+    export(run, out)
+    return out
+
+
+def _ours(folder: Path, **options: Any) -> list[str]:
+    predictor = Predictor.load(folder, PredictSettings(**options))
+    return [answer.text for answer in predictor(TEXTS)]
+
+
+def _theirs(folder: Path, **options: Any) -> list[str]:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    found = model.generate(**tokenizer(TEXTS, return_tensors="pt", padding=True), **options)
+    texts: list[str] = tokenizer.batch_decode(found, skip_special_tokens=True)
+    return texts
+
+
+def test_the_model_has_learnt_something_to_compare(run: Path) -> None:
+    found = _ours(run)
+    assert found[:3] == [*PAIRS.values()][:3]
+    assert len({*found}) > 6
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_reference_translates_alike(run: Path, exported: Path, beam: int) -> None:
+    given = {} if beam == 4 else {"num_beams": beam}  # what the folder says is our default
+    assert _theirs(exported, **given) == [text.strip() for text in _ours(run, beam=beam)]
+
+
+def test_two_vocabularies_are_read_by_the_reference(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    tokenizer = _tokenizer(separate=True)
+    size = tokenizer.source.vocab_size
+    assert size == tokenizer.target.vocab_size
+    model = Transformer(_config(tokenizer))
+    _learn(model, tokenizer)
+    run = _write(tmp_path / "run", model, tokenizer)
+    export(run, tmp_path / "out")
+    assert _theirs(tmp_path / "out") == [text.strip() for text in _ours(run)]
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_ctranslate2_translates_alike(run: Path, exported: Path, beam: int, tmp_path: Path) -> None:
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="needs the other library")
+    from ctranslate2.converters import TransformersConverter
+
+    TransformersConverter(str(exported)).convert(str(tmp_path / "converted"))
+    translator = ctranslate2.Translator(str(tmp_path / "converted"), intra_threads=1)
+    tokenizer = TranslationTokenizer.from_pretrained(run)
+    ids = [[*row, tokenizer.eos_token_id] for row in tokenizer.source.encode_batch(TEXTS)]
+    found = translator.translate_batch(
+        [tokenizer.source.pieces(row) for row in ids],
+        beam_size=beam,
+        max_decoding_length=LONGEST,
+    )
+    said = [[tokenizer.target.ids[piece] for piece in one.hypotheses[0]] for one in found]
+    assert [tokenizer.target.decode(row) for row in said] == _ours(run, beam=beam)
+
+
+@pytest.mark.parametrize("cut_by", ["us", "sentencepiece"])
+def test_a_marian_folder_is_a_run_to_ask(
+    run: Path, exported: Path, cut_by: str, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(exported, tmp_path / "folder")
+    if cut_by == "sentencepiece":  # as in the folders of others
+        (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "de"}))
+    found, expected = _ours(folder), _ours(run)
+    assert [text.strip() for text in found] == [text.strip() for text in expected]
+
+
+def test_what_is_there_is_not_replaced_unasked(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(run, out)
+    with pytest.raises(UserError, match="out exists; choose another folder or give --overwrite"):
+        export(run, out)
+    export(run, out, overwrite=True)
+    (out / "notes.txt").write_text("keep me")
+    with pytest.raises(UserError, match="out holds other files than a model"):
+        export(run, out, overwrite=True)
+    assert (out / "notes.txt").read_text() == "keep me"
+
+
+def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> None:
+    tokenizer = _tokenizer()
+    out = tmp_path / "out"
+    model: Any = Transformer(_config(tokenizer, normalize_before=True))
+    _write(tmp_path / "pre-norm", model, tokenizer)
+    with pytest.raises(UserError, match=r"before each part \(pre-norm\).*without --pre-norm"):
+        export(tmp_path / "pre-norm", out)
+    sizes = {"vocab_size": tokenizer.source.vocab_size, "pad_token_id": tokenizer.pad_token_id}
+    model = RnnSearch(RnnConfig(decoder_vocab_size=sizes["vocab_size"], **sizes))
+    _write(tmp_path / "rnn", model, tokenizer)
+    with pytest.raises(UserError, match="a recurrent network; Marian's models here are"):
+        export(tmp_path / "rnn", out)
+    _write(tmp_path / "other", Transformer(_config(tokenizer)), tokenizer, task="classify")
+    with pytest.raises(UserError, match="learnt to classify; Marian's models translate"):
+        export(tmp_path / "other", out)
+    (tmp_path / "other" / "manifest.json").unlink()
+    with pytest.raises(UserError, match="not a heedful run"):
+        export(tmp_path, out)
+    unfinished = shutil.copytree(run, tmp_path / "unfinished")
+    (unfinished / "manifest.json").unlink()
+    with pytest.raises(UserError, match="training has not finished"):
+        export(unfinished, out)
+    assert not out.exists()
+
+
+def test_vocabularies_of_two_sizes_are_refused(tmp_path: Path) -> None:
+    words = [count_spaced([text] * 2) for text in ("ab abc", "the long text of many letters")]
+    tokenizer = learn_translation(*words, size=310, separate=True)
+    run = _write(tmp_path / "run", Transformer(_config(tokenizer)), tokenizer)
+    with pytest.raises(UserError, match=r"vocabularies have 26\d and \d+ pieces"):
+        export(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
