@@ -154,7 +154,7 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
     items, examples = [], 0
     while examples < _SORTED_TOGETHER and (item := next(encoded, None)) is not None:
         items.append(item)
-        examples += len(item.pieces)
+        examples += max(len(item.pieces), 1)  # an empty text may have none
     return items
 
 

@@ -44,6 +44,8 @@ class Batch:
     positions: Tensor | None = None
     """(N,) int64, where tokens are hidden, in the batch laid out as one row of B * T tokens; None
     where none are."""
+    prefixes: Sequence[Sequence[int]] | None = None
+    """The tokens that what is written for each item must begin with; None where none must."""
     next_sentence: Tensor | None = None
     """(B,) int64, 0 where the second text follows the first, 1 where it does not; None where that
     is not to be learnt."""
@@ -68,6 +70,7 @@ class Batch:
             places=self.places,
             position_ids=moved(self.position_ids),
             positions=moved(self.positions),
+            prefixes=self.prefixes,
             next_sentence=moved(self.next_sentence),
         )
 

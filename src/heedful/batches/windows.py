@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError
 
-Rule = Literal["window", "head", "head-tail"]
+Rule = Literal["window", "head", "head-tail", "refuse"]
 """What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
-``head`` its first tokens, ``head-tail`` its first and last."""
+``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
 
 _HEAD_SHARE = 128 / 510
 """Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1: of 510 tokens
@@ -27,7 +27,7 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 class NoRoomError(UserError):
-    """A text that is kept whole leaves no room for the other of its pair."""
+    """A text may not be cut, and is too long or leaves no room for the other of its pair."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +82,11 @@ def fit_text(ids: Ids, *, limit: int, rule: Rule, stride: int = 0) -> Fitted[Ids
     """Fit one text into pieces of at most ``limit`` tokens.
 
     Raises:
+        NoRoomError: it does not fit, and the rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
+    _refuse(len(ids), limit, rule)
     if rule == "window":
         return Fitted(
             pieces=windows(ids, limit, stride), tokens_total=len(ids), tokens_used=len(ids)
@@ -116,13 +118,15 @@ def fit_pair(
             once they are equally long, as the reference tokenizers do.
 
     Raises:
-        NoRoomError: the text that is kept whole leaves no room for the other.
+        NoRoomError: the text that is kept whole leaves no room for the other; or the pair does not
+            fit, and the rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
     total = len(first) + len(second)
     if total <= limit:
         return Fitted(pieces=[(first, second)], tokens_total=total, tokens_used=total)
+    _refuse(total, limit, rule)
     if cut == "longer" and rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
         pair = (_shorten(first, first_room, rule), _shorten(second, second_room, rule))
@@ -149,6 +153,14 @@ def _check(limit: int, stride: int) -> None:
     if not 0 <= stride < limit:
         raise UserError(
             f"stride {stride}: neighbouring windows of {limit} tokens share 0 to {limit - 1}"
+        )
+
+
+def _refuse(total: int, limit: int, rule: Rule) -> None:
+    if rule == "refuse" and total > limit:
+        raise NoRoomError(
+            f"the text has {total:,} tokens, where {limit} fit; --long-text says what else can be "
+            "done with it"
         )
 
 

@@ -8,17 +8,22 @@ from cyclopts import Parameter
 from heedful.settings import (
     ColumnSettings,
     DataSettings,
+    ParallelSettings,
     PredictSettings,
     RunSettings,
     TrainSettings,
+    TranslateTrainSettings,
 )
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
 Data = Annotated[DataSettings, Parameter(name="*", group="Data and model")]
+Pairs = Annotated[ParallelSettings, Parameter(name="*", group="Data and model")]
+TrainingAnew = Annotated[TranslateTrainSettings, Parameter(name="*", group="Training")]
 Training = Annotated[TrainSettings, Parameter(name="*", group="Training")]
 Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
 COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
+TRAINING_ANEW = TranslateTrainSettings()
 
 
 def say(line: str) -> None:

@@ -8,10 +8,13 @@ from cyclopts import App, Parameter
 from heedful.cli.options import (
     COLUMNS,
     TRAINING,
+    TRAINING_ANEW,
     Columns,
     Data,
+    Pairs,
     Place,
     Training,
+    TrainingAnew,
     print_table,
     say,
 )
@@ -28,6 +31,7 @@ from heedful.settings import (
     RunSettings,
     TagSettings,
     TrainSettings,
+    TranslateSettings,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 CLASSIFY = ClassifySettings()
 TAG, ANSWER, EMBED = TagSettings(), AnswerSettings(), EmbedSettings()
-PRETRAIN = PretrainSettings()
+PRETRAIN, TRANSLATE = PretrainSettings(), TranslateSettings()
 
 train = App(name="train", help="Train a model on your own files and leave a run folder.")
 
@@ -201,6 +205,40 @@ def train_generate(
         heedful train generate --train book.txt --out runs/writer
     """
     _train("generate", data, GenerateSettings(), columns, training, place)
+
+
+@train.command(name="translate")
+def train_translate(
+    *,
+    data: Pairs,
+    own: Annotated[TranslateSettings, Parameter(name="*", group="Translation")] = TRANSLATE,
+    columns: Columns = COLUMNS,
+    training: TrainingAnew = TRAINING_ANEW,
+    place: Place,
+) -> None:
+    """Translate: a text in one language for a text in another.
+
+    From two files that are translations of each other line by line:
+
+        heedful train translate --train train.de train.en --dev val.de val.en --out runs/de-en
+
+    Or from a table with a column of each:
+
+        heedful train translate --train pairs.tsv --text de --label en --out runs/de-en
+    """
+    from heedful.commands.translate import translate
+
+    outcome = translate(
+        data,
+        own,
+        columns,
+        training,
+        place.out,
+        resume=place.resume,
+        overwrite=place.overwrite,
+        say=say,
+    )
+    _report("translate", outcome, place.out)
 
 
 def _train(

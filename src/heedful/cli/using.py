@@ -40,7 +40,7 @@ def evaluate(
     from heedful.metrics import confusion_table, save_confusion_picture, scores_table
 
     predictor = _predictor(run, predicting)
-    scores = command.evaluate(run, data, columns, predictor)
+    scores = command.evaluate(run, data, columns, predictor, say)
     print_table(scores_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))
@@ -57,6 +57,7 @@ def predict(
     context: str | None = None,
     context_file: Path | None = None,
     against: Path | None = None,
+    prefix: str | None = None,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
@@ -78,8 +79,11 @@ def predict(
         The same, in a file.
     against
         A file of texts: give the --top nearest of them to each text, from a run of embed.
+    prefix
+        What each translation must begin with.
     all_scores
-        Give everything the model scored, such as the probability of every label.
+        Give everything the model scored, such as the probability of every label, or the --top
+        translations.
     plain
         Print the answer alone.
     """
@@ -88,6 +92,8 @@ def predict(
     predictor = _predictor(run, predicting)
     given = command.texts_of(texts, context, context_file)
     records = command.records_of(predictor.task, given, input, columns)
+    if prefix is not None:
+        records = command.with_prefix(predictor.task, records, prefix)
     if against is not None:
         from heedful.commands.nearest import nearest
 
@@ -95,9 +101,13 @@ def predict(
             line = row["nearest"][0]["text"] if plain else json.dumps(row, ensure_ascii=False)
             print(line, flush=not texts)
         return
+    cut = 0
     for answer in predictor.answers(records):
+        cut += answer.tokens_used < answer.tokens_total
         line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
         print(line, flush=not texts)
+    if cut:
+        say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
 
 
 def score(

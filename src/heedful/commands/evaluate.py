@@ -1,7 +1,8 @@
 """``heedful evaluate``: a run and records with their truth in, scores out."""
 
-from collections.abc import Iterable, Sequence
-from itertools import islice, tee
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice, tee
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,8 @@ from heedful.tasks.pretrain import sequences
 from heedful.training.progress import counted
 
 METRICS = "metrics.json"
+SAMPLE = 1000
+"""Records that are looked at for what is odd about all of them."""
 _TOGETHER = 1024
 
 
@@ -35,7 +38,11 @@ def score_records(predictor: Predictor, records: Iterable[Any]) -> dict[str, Any
 
 
 def evaluate(
-    run: Path, data: Sequence[Path], columns: ColumnSettings, predictor: Predictor
+    run: Path,
+    data: Sequence[Path],
+    columns: ColumnSettings,
+    predictor: Predictor,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``."""
     task = predictor.task
@@ -43,7 +50,14 @@ def evaluate(
         found = _score_corpus(predictor, data, columns)
     else:
         records = read_files(task, data, columns, labelled=True)
-        found = score_records(predictor, counted(records, "items evaluated"))
+        sample = list(islice(records, SAMPLE))
+        if line := task.doubt(sample, predictor.goal):
+            say(line)
+        started = time.monotonic()
+        found = score_records(predictor, counted(chain(sample, records), "items evaluated"))
+        if "tokens" in found:  # what was written, and how fast
+            found["tokens_per_second"] = found["tokens"] / (time.monotonic() - started)
+            found["beam"] = predictor.settings.beam
     scores = {"data": [str(path) for path in data], **found}
     if (run / RECORD).is_file():  # another library's folder is left as it is
         files.write_json(run / METRICS, scores)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,20 @@ def records_of(
     if task.uses_columns and plain and columns.format is None:
         columns = replace(columns, format="text")
     return read_files(task, [path], columns, labelled=False)
+
+
+def with_prefix(task: Task, records: Iterable[Any], prefix: str) -> Iterator[Any]:
+    """Yield records of texts to translate with what each translation must begin with.
+
+    Raises:
+        UserError: the task is another one, or a record says itself what it begins with.
+    """
+    if task.name != "translate":
+        raise UserError(f"--prefix decides nothing where a run learnt to {task.name}")
+    for record in records:
+        if record.text_pair is not None:
+            raise UserError("give --prefix, or a prefix of its own for each text, not both")
+        yield replace(record, text_pair=prefix)
 
 
 def line_of(predictor: Predictor, answer: Any, *, all_scores: bool, plain: bool) -> str:

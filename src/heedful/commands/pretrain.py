@@ -46,6 +46,7 @@ from heedful.tasks import pretrain as task
 from heedful.tokens import BertTokenizer
 from heedful.training.device import choose_device, choose_precision, keep_big_buffers
 from heedful.training.fit import Outcome, open_run
+from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 
 MAX_LENGTH = 128
@@ -82,7 +83,7 @@ def pretrain(
     Raises:
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
-    check_evaluations(training, data)
+    check_evaluations(training, data.dev)
     data, goal = _checked(data, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
     device = choose_device(training.device)
@@ -141,7 +142,12 @@ def pretrain(
             feed,
             training,
             out,
-            head_rate=training.head_learning_rate or training.learning_rate,
+            optimizer=adamw(
+                model,
+                learning_rate=training.learning_rate,
+                head_learning_rate=training.head_learning_rate,
+                weight_decay=training.weight_decay,
+            ),
             score=(
                 None
                 if not dev

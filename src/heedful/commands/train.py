@@ -93,7 +93,7 @@ def train(
     read = partial(read_files, task, columns=columns, labelled=True)
     goal = task.goal_of(read(data.train), columns, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
-    check_evaluations(training, data)
+    check_evaluations(training, data.dev)
     for item in read(data.dev) if data.dev else ():  # now, not after the first epoch
         task.check(item, goal)
 
@@ -123,7 +123,7 @@ def train(
             encoded = task.encode(read(data.train), goal, tokenizer, fit_to, True)
             examples = cut.examples(counted(encoded, "texts tokenized"))
             write_store(store_folder / "train.arrow", examples)
-            feed = _StoreFeed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
+            feed = StoreFeed(task, goal, tokenizer, Store(store_folder / "train.arrow"), training)
             if data.prune is not None:
                 done = prune(
                     model,
@@ -155,7 +155,13 @@ def train(
             feed,
             training,
             out,
-            head_rate=training.head_learning_rate or HEAD_RATE * training.learning_rate,
+            optimizer=adamw(
+                model,
+                learning_rate=training.learning_rate,
+                head_learning_rate=training.head_learning_rate
+                or HEAD_RATE * training.learning_rate,
+                weight_decay=training.weight_decay,
+            ),
             score=None if dev is None else lambda predictor: score_records(predictor, read(dev)),
             metric=metric,
             say=say,
@@ -171,7 +177,7 @@ class Trainee:
     task: Task
     goal: Any
     model: nn.Module
-    tokenizer: BertTokenizer
+    tokenizer: Any
     record: RunRecord
     device: torch.device
     precision: Precision
@@ -197,10 +203,11 @@ def carry_out(
     training: TrainSettings,
     out: Path,
     *,
-    head_rate: float,
+    optimizer: torch.optim.Optimizer,
     score: Callable[[Predictor], dict[str, Any]] | None,
     metric: str,
     say: Callable[[str], None],
+    beam: int = PredictSettings().beam,
 ) -> Outcome:
     """Train a model, from the newest checkpoint if there is one, and finish its run folder.
 
@@ -209,10 +216,11 @@ def carry_out(
         feed: what it learns from.
         training: how to train.
         out: the run folder, opened.
-        head_rate: learning rate of what stands on the encoder.
+        optimizer: changes its weights.
         score: evaluates the model as it is, given as a predictor; None where nothing does.
         metric: key of the score that picks the best step.
         say: takes each line meant for the user.
+        beam: texts kept while one is written, in evaluations.
 
     Raises:
         UserError: training diverged; see `heedful.training.fit.fit`.
@@ -230,6 +238,7 @@ def carry_out(
             precision=training.precision,
             device=training.device,
             batch_tokens=training.batch_tokens,
+            beam=beam,
         )
         return score(Predictor(model, trainee.tokenizer, trainee.record, computing))
 
@@ -241,12 +250,7 @@ def carry_out(
 
     work = Work(
         model=model,
-        optimizer=adamw(
-            model,
-            learning_rate=training.learning_rate,
-            head_learning_rate=head_rate,
-            weight_decay=training.weight_decay,
-        ),
+        optimizer=optimizer,
         plan=feed.plan,
         fetch=lambda items, epoch: feed.fetch(items, epoch).to(trainee.device),
         loss=lambda forward, batch: task.loss(forward, batch, goal),
@@ -272,16 +276,27 @@ def carry_out(
     return fit(job, training, out)
 
 
-class _StoreFeed:
-    """The stored examples as items, planned and fetched."""
+class StoreFeed:
+    """The stored examples as items, planned and fetched.
+
+    Args:
+        task: what they are learnt for.
+        goal: what it learns.
+        tokenizer: as for the task.
+        store: the examples.
+        training: how to train.
+        two_sided: whether an item's labels, too, are tokens that are padded.
+    """
 
     def __init__(
         self,
         task: Task,
         goal: Any,
-        tokenizer: BertTokenizer,
+        tokenizer: Any,
         store: Store,
         training: TrainSettings,
+        *,
+        two_sided: bool = False,
     ) -> None:
         self._task, self._goal, self._tokenizer = task, goal, tokenizer
         self._store, self._training = store, training
@@ -289,6 +304,8 @@ class _StoreFeed:
         # The examples of an item are padded to the longest of them.
         longest = store.lengths.reshape(-1, self._per_item).max(1)  # (items,)
         self._sizes = longest.astype(np.int64) * self._per_item
+        if two_sided:
+            self._sizes = np.stack([self._sizes, store.label_lengths], axis=1)  # (items, 2)
 
     @property
     def items(self) -> int:
@@ -338,14 +355,14 @@ def chosen_metric(given: str | None, allowed: tuple[str, ...]) -> str:
     return given or allowed[0]
 
 
-def check_evaluations(training: TrainSettings, data: DataSettings) -> None:
+def check_evaluations(training: TrainSettings, dev: Sequence[Path] | None) -> None:
     """Refuse options of evaluations where there are none.
 
     Raises:
         UserError: one is given without ``--dev``.
     """
     for name in ("evaluate_every", "metric", "patience"):
-        if data.dev is None and getattr(training, name) is not None:
+        if dev is None and getattr(training, name) is not None:
             option = "--" + name.replace("_", "-")
             raise UserError(f"{option} is for evaluations on --dev: give --dev too")
 

@@ -63,3 +63,19 @@ TRANSFORMER_PRESETS: dict[str, TransformerSizes] = {
     "big": _transformer(6, 1024, 16),
 }
 """Base and big are those of Vaswani et al. 2017, table 3; the smaller ones are ours."""
+
+
+class RnnSizes(TypedDict):
+    """Fields of an ``RnnConfig``."""
+
+    embedding_width: int
+    hidden_width: int
+
+
+RNN_PRESETS: dict[str, RnnSizes] = {
+    "tiny": {"embedding_width": 128, "hidden_width": 128},
+    "small": {"embedding_width": 256, "hidden_width": 512},
+    "base": {"embedding_width": 620, "hidden_width": 1000},
+    "big": {"embedding_width": 1024, "hidden_width": 1024},
+}
+"""Base is that of Bahdanau et al. 2015, appendix A.2.3; the others are ours."""

@@ -15,9 +15,11 @@ from heedful.tasks.pretrain import TASK as PRETRAIN
 from heedful.tasks.regress import TASK as REGRESS
 from heedful.tasks.tag import TASK as TAG
 from heedful.tasks.task import Fit, Task
+from heedful.tasks.translate import TASK as TRANSLATE
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (CLASSIFY, REGRESS, TAG, ANSWER, CHOOSE, EMBED, PRETRAIN, GENERATE)
+    task.name: task
+    for task in (CLASSIFY, REGRESS, TAG, ANSWER, CHOOSE, EMBED, PRETRAIN, GENERATE, TRANSLATE)
 }
 """Every task, by the name that a run folder keeps."""
 

@@ -28,9 +28,19 @@ from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task
 from heedful.tasks.texts import from_texts as records_of
 from heedful.tasks.texts import read as read_table
-from heedful.tasks.written import Generation, Scores, Written, plain, read_line, row
+from heedful.tasks.written import (
+    Generation,
+    Scores,
+    Written,
+    log_likelihoods,
+    plain,
+    read_line,
+    row,
+)
 from heedful.tokens import BertTokenizer
 
+MAX_NEW_TOKENS = 64
+"""The most tokens of a text that is written, unless told otherwise."""
 _TOGETHER = 1024
 """Texts tokenized at once."""
 
@@ -274,11 +284,7 @@ def _log_likelihood(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
     labels = batch.labels
     if not goal.pairs:  # each is scored at the place before it
         labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], dim=1)
-    targets = labels.flatten()[output.positions]  # (N,)
-    scores = output.logits.float().log_softmax(-1).gather(1, targets[:, None])  # (N, 1)
-    told = torch.cat([scores, torch.ones_like(scores)], dim=1)
-    owner = output.positions // labels.shape[1]
-    return told.new_zeros(batch.items, 2).index_add_(0, owner, told).cpu()
+    return log_likelihoods(output.logits, output.positions, labels).cpu()
 
 
 def _write(
@@ -294,7 +300,7 @@ def _write(
     room = positions if goal.pairs else positions // 2
     options = Search(
         eos_token_id=end,
-        max_new_tokens=min(settings.max_new_tokens, room),
+        max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, room),
         num_beams=1 if settings.sample else settings.beam,
         num_return_sequences=1 if settings.sample else min(settings.top, settings.beam),
         length_penalty=settings.length_penalty,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from heedful.batches import Record
@@ -43,6 +44,24 @@ class Generation:
     def text(self) -> str:
         """The first of the texts, or nothing where only the right text was scored."""
         return self.n_best[0].text if self.n_best else ""
+
+
+def log_likelihoods(logits: Tensor, positions: Tensor, labels: Tensor) -> Tensor:
+    """Return the sum over each known text's tokens, and their number.
+
+    Args:
+        logits: of the N tokens that are scored. Shape (N, V).
+        positions: where they stand in the batch laid out as one row. Shape (N,).
+        labels: what is known. Shape (B, S).
+
+    Returns:
+        Shape (B, 2).
+    """
+    targets = labels.flatten()[positions]  # (N,)
+    scores = logits.float().log_softmax(-1).gather(1, targets[:, None])  # (N, 1)
+    told = torch.cat([scores, torch.ones_like(scores)], dim=1)
+    owner = positions // labels.shape[1]
+    return told.new_zeros(len(labels), 2).index_add_(0, owner, told)
 
 
 def read_line(line: Tensor, tokenizer: BertTokenizer) -> Written | None:

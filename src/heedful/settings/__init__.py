@@ -1,0 +1,49 @@
+"""Settings of the commands: one sentence each, which is also the help of the command line."""
+
+from heedful.settings.answers import PredictSettings
+from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
+from heedful.settings.ranges import LongText, Precision, in_range
+from heedful.settings.tasks import (
+    AnswerSettings,
+    ChooseSettings,
+    ClassifySettings,
+    EmbedSettings,
+    GenerateSettings,
+    PretrainSettings,
+    RegressSettings,
+    TagSettings,
+    TranslateSettings,
+    VocabularySettings,
+)
+from heedful.settings.training import (
+    HEAD_RATE,
+    RunSettings,
+    Schedule,
+    TrainSettings,
+    TranslateTrainSettings,
+)
+
+__all__ = [
+    "HEAD_RATE",
+    "AnswerSettings",
+    "ChooseSettings",
+    "ClassifySettings",
+    "ColumnSettings",
+    "DataSettings",
+    "EmbedSettings",
+    "GenerateSettings",
+    "LongText",
+    "ParallelSettings",
+    "Precision",
+    "PredictSettings",
+    "PretrainSettings",
+    "RegressSettings",
+    "RunSettings",
+    "Schedule",
+    "TagSettings",
+    "TrainSettings",
+    "TranslateSettings",
+    "TranslateTrainSettings",
+    "VocabularySettings",
+    "in_range",
+]

@@ -1,0 +1,15 @@
+"""What several settings have in common: names of choices, and how numbers are checked."""
+
+from typing import Literal
+
+from heedful.errors import UserError
+
+LongText = Literal["window", "head", "head-tail", "refuse"]
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+
+
+def in_range(name: str, value: float, low: float, high: float, *, what: str) -> None:
+    """Refuse a number outside ``[low, high]``, naming its option."""
+    if not low <= value <= high:  # also false for NaN
+        option = "--" + name.replace("_", "-")
+        raise UserError(f"{option} {value}: must be {what}")

@@ -1,0 +1,195 @@
+"""What each task alone can be told."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from heedful.errors import UserError
+from heedful.settings.ranges import in_range
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifySettings:
+    """What classification alone can be told."""
+
+    labels: str | None = None
+    """Labels in the order of the model's outputs, with commas; default: sorted."""
+    class_weights: str | None = None
+    """Weights of the classes in the loss: balanced, or label=weight with commas."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegressSettings:
+    """What regression alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagSettings:
+    """What tagging alone can be told."""
+
+    scheme: Literal["BIO", "IOBES"] = "BIO"
+    """Tags that the model gives; the scheme of a file is seen from its first entity."""
+    label_pieces: Literal["first", "all"] = "first"
+    """Pieces of a word that learn its tag."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSettings:
+    """What question answering alone can be told."""
+
+    stride: int = 128
+    """Tokens that neighbouring windows of a long text share; at most half of one."""
+    max_answer_tokens: int = 30
+    """The most tokens of an answer."""
+    no_answer_threshold: float = 0.0
+    """How far no answer must outscore the best one to be given, if some questions have none."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("stride", self.stride, 0, math.inf, what="a whole number of 0 or above")
+        count = "a whole number of at least 1"
+        in_range("max_answer_tokens", self.max_answer_tokens, 1, math.inf, what=count)
+        in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChooseSettings:
+    """What choosing alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedSettings:
+    """What embedding alone can be told."""
+
+    pooling: Literal["mean", "cls"] = "mean"
+    """A text's vector: the mean of its tokens' vectors, or the first token's."""
+    scale: float = 20.0
+    """What cosines are multiplied by before the softmax over a batch of pairs."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("scale", self.scale, math.ulp(0.0), 1e6, what="a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PretrainSettings:
+    """What pre-training alone can be told."""
+
+    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
+    """Start from scratch, with these published sizes, instead of --model."""
+    vocabulary: str | None = None
+    """Folder of the vocabulary to start from scratch with; see heedful vocabulary."""
+    positions: int | None = None
+    """Positions of a model from scratch; default: --max-length."""
+    position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
+    """How a model from scratch knows positions: each has a vector, or each distance has one."""
+    objective: Literal["mlm+nsp", "mlm"] = "mlm+nsp"
+    """Masked words and whether one sentence follows another, or masked words alone."""
+    mask_share: float = 0.15
+    """Share of the tokens that are to be predicted."""
+    whole_word: bool = False
+    """Whether all pieces of a word are masked together."""
+    max_predictions: int | None = None
+    """The most tokens of a sequence that are to be predicted; default: no bound."""
+    documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
+    """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
+    sentences: Literal["punctuation", "line"] = "punctuation"
+    """How sentences are told: by their punctuation, or each line is one."""
+    corpus: Path | None = None
+    """Folder to keep the tokenized text in, for other runs; default: in --out until it is done."""
+    workers: int | None = None
+    """Processes that tokenize; default: one a core, and a single one for a small corpus."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and a model from scratch without words.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
+        for name in ("positions", "max_predictions", "workers"):
+            if (value := getattr(self, name)) is not None:
+                in_range(name, value, 1, 10**6, what="a whole number of at least 1")
+        if (self.preset is None) != (self.vocabulary is None):
+            raise UserError(
+                "--preset starts a model from scratch with the words of --vocabulary: give both, "
+                "or neither to go on from --model"
+            )
+        if self.preset is None and self.positions is not None:
+            raise UserError("--positions is for a model from scratch: give --preset too")
+        if self.preset is None and self.position_type != "absolute":
+            raise UserError("--position-type is for a model from scratch: give --preset too")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerateSettings:
+    """What writing alone can be told: nothing so far."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateSettings:
+    """What translation alone can be told."""
+
+    arch: Literal["transformer", "rnn"] = "transformer"
+    """The Transformer, or recurrent networks with additive attention."""
+    preset: Literal["tiny", "small", "base", "big"] = "small"
+    """Sizes of a model from scratch."""
+    vocab_size: int = 8000
+    """Tokens of the vocabulary that is learnt."""
+    separate_vocabularies: bool = False
+    """Whether each language has a vocabulary of its own, of that size."""
+    max_ratio: float = 4.0
+    """A pair is not learnt from if one side has more than so many times the other's tokens."""
+    label_smoothing: float = 0.1
+    """Share of the truth that all tokens have alike in training."""
+    pre_norm: bool = False
+    """Whether the Transformer normalises what each part reads, not what it adds up to."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """Cells of the recurrent networks."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and options of the other architecture.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("vocab_size", self.vocab_size, 300, 10**6, what="from 300 to 1,000,000")
+        in_range("max_ratio", self.max_ratio, 1, 1e6, what="1 or above")
+        share = "from 0 to below 1"
+        in_range("label_smoothing", self.label_smoothing, 0, math.nextafter(1, 0), what=share)
+        if self.arch == "rnn" and self.pre_norm:
+            raise UserError("--pre-norm is for --arch transformer")
+        if self.arch == "transformer" and self.cell != "gru":
+            raise UserError(f"--cell {self.cell} is for --arch rnn")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VocabularySettings:
+    """What kind of vocabulary to learn."""
+
+    size: int = 30_000
+    """Tokens of the vocabulary."""
+    cased: bool = False
+    """Keep capital letters, and accents unless told otherwise."""
+    strip_accents: bool | None = None
+    """Whether accents are dropped; default: unless --cased."""
+    alphabet: int = 1000
+    """The most different characters to know, the most frequent ones."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
+        in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")

@@ -1,0 +1,131 @@
+"""How to train, and where a run goes: the same for every task."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from heedful.errors import UserError
+from heedful.settings.ranges import Precision, in_range
+
+HEAD_RATE = 20.0
+"""How many times faster a fresh head learns than the pre-trained encoder under it."""
+
+Schedule = Literal[
+    "constant",
+    "constant-with-warmup",
+    "linear",
+    "cosine",
+    "cosine-with-restarts",
+    "polynomial",
+    "inverse-sqrt",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainSettings:
+    """How to train, the same for every task."""
+
+    epochs: int = 3
+    """Passes over the training data."""
+    steps: int | None = None
+    """Optimizer steps; when given, it decides instead of --epochs."""
+    max_minutes: float | None = None
+    """Stop after this many minutes and keep what was learnt."""
+    batch_size: int = 32
+    """Items per optimizer step, over all devices."""
+    batch_tokens: int = 8192
+    """Tokens computed at once; a larger batch is accumulated, with the same result."""
+    learning_rate: float = 7e-5
+    """Highest learning rate of the schedule."""
+    head_learning_rate: float | None = None
+    """The same for what stands on the encoder, which starts fresh; default: 20 times that."""
+    schedule: Schedule = "linear"
+    """Course of the learning rate after the warm-up."""
+    warmup: float = 0.1
+    """Warm-up: a share of all steps if below 1, else a number of steps."""
+    weight_decay: float = 0.01
+    """Decoupled weight decay; never on biases and normalisation."""
+    clip: float = 1.0
+    """Largest norm of a step's gradient; 0 leaves gradients as they are."""
+    precision: Precision = "auto"
+    """Format of matrix products; auto takes bf16 where the machine computes it in hardware."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    gradient_checkpointing: bool = False
+    """Recompute each block in the backward pass: slower, in far less memory."""
+    seed: int = 0
+    """Decides the new weights, the order of the data and the dropout."""
+    evaluate_every: int | None = None
+    """Steps between evaluations on --dev; default: once an epoch."""
+    metric: str | None = None
+    """Metric that picks the best step; default: the task's first."""
+    patience: int | None = None
+    """Stop after this many evaluations without a gain."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints to keep while training, beside the best ones."""
+    average: int = 1
+    """Checkpoints whose weights make the final model as their mean: the best on --dev, or the last
+    ones."""
+    ema: float | None = None
+    """Evaluate and keep a moving average of the weights, of which a step leaves this share."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files, to RUN/tensorboard."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        count, some = "a whole number of at least 1", "a number above 0"
+        tiny = math.ulp(0.0)
+        for name in ("epochs", "batch_size", "batch_tokens", "checkpoint_every"):
+            in_range(name, getattr(self, name), 1, math.inf, what=count)
+        for name in ("steps", "evaluate_every", "patience"):
+            if (value := getattr(self, name)) is not None:
+                in_range(name, value, 1, math.inf, what=count)
+        if self.max_minutes is not None:
+            in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
+        in_range("learning_rate", self.learning_rate, tiny, 10, what="above 0 and at most 10")
+        if self.head_learning_rate is not None:
+            in_range("head_learning_rate", self.head_learning_rate, tiny, 10, what=some)
+        shares = "a share from 0 to below 1, or a whole number of steps"
+        in_range("warmup", self.warmup, 0, 1e12, what=shares)
+        if self.warmup > 1 and not float(self.warmup).is_integer():
+            raise UserError(f"--warmup {self.warmup}: must be {shares}")
+        in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
+        in_range("clip", self.clip, 0, 1e12, what="0 or above")
+        in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
+        in_range("average", self.average, 1, 10**6, what=count)
+        if self.ema is not None:
+            in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
+        in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateTrainSettings(TrainSettings):
+    """How to train a translation from scratch: longer, and with larger steps than to fine-tune."""
+
+    epochs: int = 30
+    """Passes over the training data."""
+    batch_size: int = 128
+    """Pairs per optimizer step, over all devices."""
+    learning_rate: float = 1e-3
+    """Highest learning rate of the schedule."""
+    schedule: Schedule = "inverse-sqrt"
+    """Course of the learning rate after the warm-up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """Where a run goes."""
+
+    out: Path
+    """Run folder to make."""
+    resume: bool = False
+    """Go on with the run in --out from its newest checkpoint, as if it had never stopped."""
+    overwrite: bool = False
+    """Replace the run in --out."""
