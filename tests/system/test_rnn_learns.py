@@ -1,0 +1,54 @@
+"""The recurrent model learns to copy and to reverse, and looks where it should while it does."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.decoding.search import Search
+from heedful.models import RnnConfig, RnnSearch
+
+EOS, PAD, PIECES, LONGEST = 0, 1, 20, 8
+
+
+def sequences(count: int, seed: int, backwards: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw sequences of 3 to 8 pieces; give them, their mask, and what is to be written."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(3, LONGEST + 1, (count, 1), generator=generator)
+    drawn = torch.randint(2, PIECES, (count, LONGEST + 1), generator=generator)
+    places = torch.arange(LONGEST + 1)
+    sources = (lengths - 1 - places).clamp(min=0) if backwards else places.expand_as(drawn)
+    wanted = drawn.gather(1, sources).masked_fill(places == lengths, EOS)
+    ids = drawn.masked_fill(places == lengths, EOS).masked_fill(places > lengths, PAD)
+    return ids, (places <= lengths).long(), wanted.masked_fill(places > lengths, -100)
+
+
+@pytest.mark.parametrize(
+    ("cell", "backwards"), [("gru", False), ("lstm", True)], ids=["gru copies", "lstm reverses"]
+)
+def test_it_learns(cell: str, backwards: bool) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": PIECES, "embedding_width": 32, "hidden_width": 64}
+    model = RnnSearch(RnnConfig(**sizes, cell=cell, dropout=0.0, pad_token_id=PAD))
+    steps, rate = 300, 5e-3
+    optimizer = torch.optim.Adam(model.parameters(), rate, fused=True)
+    model.train()
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * min(step / 50, 1 - step / steps)
+        ids, mask, labels = sequences(64, 100 + step, backwards)
+        optimizer.zero_grad()
+        model(ids, mask, labels=labels).loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    model.eval()
+    ids, mask, labels = sequences(500, 1, backwards)  # drawn apart from those that were learnt
+    found = model.generate(ids, mask, search=Search(eos_token_id=EOS, max_new_tokens=LONGEST + 2))
+    right = [[word for word in row if word not in (EOS, -100)] for row in labels.tolist()]
+    exact = [list(text[0].tokens) == row for text, row in zip(found, right, strict=True)]
+    assert sum(exact) > 0.99 * len(exact)
+
+    # Each piece is written while its source is looked at.
+    looked = model.align(ids, mask, labels).argmax(2)
+    aligned = ids.gather(1, looked) == labels
+    written = (labels != -100) & (labels != EOS)
+    assert aligned[written].float().mean() > 0.9
