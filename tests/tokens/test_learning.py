@@ -178,10 +178,10 @@ def test_marks_belong_to_their_letters() -> None:
     assert "▁ne\u0301" in learn_pieces({"ne\u0301": 9}, size=300)
 
 
-def test_spaces_are_pieces_and_controls_are_not() -> None:
-    tokens = learn_pieces({"a\u00a0b\tc\n▁": 5}, size=300)
-    assert "\u00a0" in tokens
-    assert not {"\t", "\n"} & {*tokens}
+def test_spaces_and_joiners_are_pieces_and_controls_are_not() -> None:
+    tokens = learn_pieces({"a\u00a0b\tc\n▁d\u200c\ud800": 5}, size=300)
+    assert {"\u00a0", "\u200c"} <= {*tokens}
+    assert not {"\t", "\n", "\ud800"} & {*tokens}
     assert tokens.count(SPACE) == 1
 
 

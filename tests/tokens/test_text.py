@@ -22,7 +22,7 @@ PIECES = [
     "▁abab",
     "the",
 ]
-PIECES += ["▁the", "...", "</s", "0x", "cab", "▁\u00a0", "日本", "日本語"]
+PIECES += ["▁the", "...", "</s", "0x", "cab", "▁\u00a0", "日本", "日本語", "tbabtbab"]
 TOKENS = [EOS, UNKNOWN, *BYTES, *PIECES, PAD]
 OURS = TextTokenizer(TOKENS)
 
@@ -152,7 +152,7 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([*TOKENS, "ab"], r"^v: 'ab' has the ids 273 and 288"),
+        ([*TOKENS, "ab"], r"^v: 'ab' has the ids 273 and 289"),
         (TOKENS[1:], "^v: '</s>' is missing"),
         (TOKENS[:-1], "^v: '<pad>' is missing"),
         ([token for token in TOKENS if token != "<0x7F>"], "'<0x7F>' is missing"),

@@ -35,8 +35,8 @@ def write_marian(
     config = model.config
     if config.normalize_before:
         raise UserError(
-            "this model normalises before each part (pre-norm), and Marian's models after it; "
-            "train one without --pre-norm, or read this run's folder as the reference's Pegasus"
+            "this model normalises before each part (pre-norm), and Marian's models do after it; "
+            "train one without --pre-norm"
         )
     if config.vocab_size != config.decoder_vocab_size:
         raise UserError(

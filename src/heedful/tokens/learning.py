@@ -30,6 +30,9 @@ _FIRST = (
     _SPECIAL.mask_token,
 )
 
+_NO_PIECES = ("Cc", "Cs")
+"""Categories of characters that are always written in bytes: controls and half characters."""
+
 _TOGETHER = 2**12
 """Times that a word is told to the trainer at once: it takes text, not counts."""
 
@@ -99,7 +102,9 @@ def learn_pieces(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -
     """
     if not any(words):
         raise UserError("no words to learn a vocabulary from")
-    letters = _letters(words, alphabet, never=lambda one: one == SPACE or _kind(one) == "C")
+    letters = _letters(
+        words, alphabet, never=lambda one: one == SPACE or unicodedata.category(one) in _NO_PIECES
+    )
     heads = sorted({SPACE + word[0] for word in words if word and word[0] in letters})
     first = [EOS, UNKNOWN, *BYTES, SPACE, *letters, *heads]
     if size <= len(first):
@@ -158,7 +163,7 @@ def _letters(
 
 
 def _kind(character: str) -> str:
-    """Return the letter of what may stand together in a piece: L, N, P; Z and C stand alone."""
+    """Return the letter of what may stand together in a piece: L, N, P, or C and Z for the rest."""
     return {"M": "L", "S": "P"}.get(kind := unicodedata.category(character)[0], kind)
 
 
@@ -168,7 +173,7 @@ def _runs(word: str, letters: Container[str]) -> Iterator[str]:
     for kind, run in groupby(word, lambda one: _kind(one) if one in letters else ""):
         text = start + "".join(run)
         start = ""
-        if kind in ("L", "N", "P"):
+        if kind:
             yield from (text[at : at + MAX_PIECE] for at in range(0, len(text), MAX_PIECE))
 
 
