@@ -76,11 +76,10 @@ def translate(
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
     check_evaluations(training, data.dev)
-    _check_start(data, own)
+    _check_options(data, own, training)
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
-    if not training.gradient_checkpointing:  # which says that memory is dearer than time
-        keep_big_buffers()
+    keep_big_buffers()
     read = partial(read_files, task.TASK, columns=columns, labelled=True)
     goal = task.goal_of(counted(read(data.train), "pairs read"), columns, own)
     metric = chosen_metric(training.metric, task.metrics(goal))
@@ -160,12 +159,20 @@ def translate(
     return outcome
 
 
-def _check_start(data: ParallelSettings, own: TranslateSettings) -> None:
-    """Refuse sizes of a model that has its own.
+def _check_options(
+    data: ParallelSettings, own: TranslateSettings, training: TranslateTrainSettings
+) -> None:
+    """Refuse options that would change nothing, and sizes of a model that has its own.
 
     Raises:
         UserError: naming the option.
     """
+    if training.head_learning_rate is not None:
+        raise UserError("--head-learning-rate: no head stands on a translator; leave it out")
+    if training.gradient_checkpointing:
+        raise UserError(
+            "--gradient-checkpointing: lower --batch-tokens to save a translator's memory"
+        )
     if data.model is None:
         return
     for item in fields(TranslateSettings):

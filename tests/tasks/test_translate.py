@@ -1,0 +1,274 @@
+"""Translation from the command line: pairs of texts in, translations out."""
+
+import io
+import json
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.cli import run
+from heedful.settings import PredictSettings
+
+Out = pytest.CaptureFixture[str]
+
+NOUNS = {"Hund": "dog", "Mann": "man", "Vogel": "bird", "Fisch": "fish"}
+VERBS = {"schläft": "sleeps", "läuft": "runs", "singt": "sings"}
+ENGLISH = {"": "", " hier": " here"}
+PAIRS = [
+    (f"Der {noun} {verb}{end}.", f"The {NOUNS[noun]} {VERBS[verb]}{ENGLISH[end]}.")
+    for noun, verb, end in product(NOUNS, VERBS, ENGLISH)
+]
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> tuple[Path, Path]:
+    """Write pairs as two files."""
+    paths = folder / f"{name}.de", folder / f"{name}.en"
+    for path, lines in zip(paths, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+def train(out: Path, *words: object) -> int:
+    options = ["--preset", "tiny", "--vocab-size", "420", "--precision", "fp32", "--out", out]
+    return run([str(word) for word in ["train", "translate", *words, *options]])
+
+
+LEARN = ["--batch-size", "8", "--dropout", "0", "--label-smoothing", "0", "--epochs", "40"]
+LEARN += ["--learning-rate", "2e-3"]
+
+
+@pytest.fixture(scope="module", params=["transformer", "rnn"])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translate")
+    files = write(folder, "train", PAIRS)
+    assert train(folder / "run", "--train", *files, "--arch", request.param, *LEARN) == 0
+    return folder / "run"
+
+
+def answers(capsys: Out, *words: object) -> list[dict[str, Any]]:
+    assert run([str(word) for word in words]) == 0, capsys.readouterr().err
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_train_evaluate_predict(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "test", PAIRS)
+    (scores,) = answers(capsys, "evaluate", trained, "--data", *files)
+    assert scores["bleu"] == pytest.approx(100)
+    assert scores["bleu_lowercase"] == pytest.approx(100)
+    assert scores["chrf"] == pytest.approx(100)
+    assert scores["perplexity"] < 1.2
+    assert "case:mixed" in scores["signatures"]["bleu"]
+    assert "case:lc" in scores["signatures"]["bleu_lowercase"]
+    assert scores["items"] == len(PAIRS)
+    assert scores["tokens_per_second"] > 0
+    assert scores["beam"] == 4
+    (row,) = answers(capsys, "predict", trained, "Der Hund läuft hier.", "--all-scores")
+    assert row["text"] == "The dog runs here."
+    assert row["tokens_total"] == row["tokens_used"] == len("Der Hund läuft hier".split()) + 1
+    assert [one["text"] for one in row["n_best"]][0] == row["text"]
+    assert [one["score"] for one in row["n_best"]] == sorted(
+        (one["score"] for one in row["n_best"]), reverse=True
+    )
+    # A translation does not depend on its neighbours.
+    predict = heedful.load(trained, PredictSettings(beam=1, precision="fp32"))
+    together = [one.text for one in predict([text for text, _ in PAIRS])]
+    assert together == [predict(text).text for text, _ in PAIRS]
+
+
+def test_as_many_lines_come_out_as_go_in(
+    trained: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = b"Der Hund singt.\n\n   \r\nDer Mann singt.\r\nDer Fisch singt."
+    wanted = "The dog sings.\n\n\nThe man sings.\nThe fish sings.\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+    assert run(["predict", str(trained), "--plain"]) == 0
+    assert capsys.readouterr().out == wanted
+    (tmp_path / "in.de").write_bytes(given)
+    assert run(["predict", str(trained), "--plain", "--input", str(tmp_path / "in.de")]) == 0
+    assert capsys.readouterr().out == wanted
+    assert [one.text for one in heedful.load(trained)(["", "Der Mann singt."])] == [
+        "",
+        "The man sings.",
+    ]
+
+
+def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: Out) -> None:
+    long = " ".join(text for text, _ in PAIRS * 8)
+    predict = heedful.load(trained)
+    assert predict.max_length == 8  # the longest text that it learnt from, and an end, at least 8
+    answer = predict(long)
+    assert answer.text == " ".join(text for _, text in PAIRS * 8)
+    assert answer.tokens_used == answer.tokens_total == len(long.split()) + len(PAIRS) * 8
+    # What holds no end of a sentence is cut between words.
+    words = "Der Hund läuft hier Der Hund läuft hier"
+    assert predict(words).tokens_used == 8
+    assert run(["predict", str(trained), long, "--long-text", "refuse"]) == 2
+    error = capsys.readouterr().err
+    assert "text, line 1: 864 tokens; this run reads 7 at once" in error
+    assert "--long-text window" in error
+    assert run(["predict", str(trained), long, "--long-text", "head"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["tokens_used"] == 7
+    assert "1 texts were too long and were not read whole" in captured.err
+
+
+def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
+    (row,) = answers(capsys, "predict", trained, "Der Hund läuft.", "--prefix", "The fish")
+    assert row["text"].startswith("The fish")
+    predict = heedful.load(trained)
+    texts = [("Der Hund läuft.", "The bird"), ("Der Mann singt.", "")]
+    assert predict(texts)[0].text.startswith("The bird")
+    assert predict(texts)[1].text == "The man sings."
+    assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
+    assert "prefix 0 has" in capsys.readouterr().err
+
+
+def test_words_are_linked(trained: Path, capsys: Out) -> None:
+    text = "Der Vogel schläft hier."
+    (row,) = answers(capsys, "predict", trained, text, "--alignments")
+    read = [text[start:end] for start, end in row["source_words"]]
+    written = [row["text"][start:end] for start, end in row["target_words"]]
+    assert read == ["Der", "Vogel", "schläft", "hier", "."]
+    assert written == ["The", "bird", "sleeps", "here", "."]
+    assert [target for _, target in row["alignments"]] == [0, 1, 2, 3, 4]
+    assert all(0 <= source < 5 for source, _ in row["alignments"])
+    # The words of a part are linked to that part's, and places count from the start of the whole.
+    long = " ".join(text for text, _ in PAIRS)
+    links = heedful.load(trained, PredictSettings(alignments=True))(long).links
+    assert links is not None
+    ends = [number for number, (start, _) in enumerate(links.source_words) if long[start] == "."]
+    sentence = [sum(end < number for end in ends) for number in range(len(links.source_words))]
+    linked = [sentence[source] for source, _ in links.links]
+    assert linked == sorted(linked)
+    assert linked[-1] == len(PAIRS) - 1
+
+
+def test_swapped_files_are_noticed(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    source, target = write(tmp_path, "test", PAIRS * 3)
+    assert run(["evaluate", str(trained), "--data", str(target), str(source)]) == 0
+    assert "are the files, or the columns, swapped?" in capsys.readouterr().err
+    assert run(["evaluate", str(trained), "--data", str(source), str(target)]) == 0
+    assert "swapped" not in capsys.readouterr().err
+
+
+def test_a_table_and_two_vocabularies(tmp_path: Path, capsys: Out) -> None:
+    path, out = tmp_path / "pairs.tsv", tmp_path / "run"
+    path.write_text("de\ten\n" + "".join(f"{one}\t{other}\n" for one, other in PAIRS))
+    columns = ["--text", "de", "--label", "en"]
+    words = ["--train", path, "--dev", path, *columns, "--separate-vocabularies", "--steps", "2"]
+    assert train(out, *words, "--pre-norm", "--metric", "chrf") == 0, capsys.readouterr().err
+    assert (out / "target_vocab.json").is_file()
+    assert not (out / "vocabulary").exists()
+    log = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert "chrf" in log[-1]["dev"]
+    (scores,) = answers(capsys, "evaluate", out, "--data", path, *columns)
+    assert scores["items"] == len(PAIRS)
+
+
+def test_a_run_goes_on_from_another(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "train", PAIRS)
+    words = ["train", "translate", "--train", *files, "--model", trained, "--steps", "1"]
+    words += ["--learning-rate", "1e-5", "--out", tmp_path / "more"]
+    assert run([str(word) for word in words]) == 0, capsys.readouterr().err
+    assert heedful.load(tmp_path / "more")("Der Hund läuft.").text == "The dog runs."
+    words[-1] = tmp_path / "other"
+    assert run([str(word) for word in [*words, "--preset", "base"]]) == 2
+    assert "--preset is for a model from scratch" in capsys.readouterr().err
+
+
+def test_pairs_that_are_dropped_are_counted(tmp_path: Path, capsys: Out) -> None:
+    extra = [("", "Nothing."), ("Der Hund " * 80, "The dog " * 80), ("Ja", "The man " * 9)]
+    files = write(tmp_path, "train", [*PAIRS, *extra])
+    assert train(tmp_path / "run", "--train", *files, "--steps", "1") == 0
+    error = capsys.readouterr().err
+    assert "dropped 3 of 27 pairs: 1 empty on a side (the first: " in error
+    assert "train.de, line 25), 1 longer than 127 tokens" in error
+    assert "24 examples" in error
+
+
+def test_a_killed_run_goes_on_exactly(
+    tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write(tmp_path, "train", PAIRS)
+    options = ["--train", *files, "--steps", "6", "--checkpoint-every", "2", "--batch-size", "9"]
+    options += ["--dev", *files]
+    assert train(tmp_path / "once", *options) == 0
+    out = tmp_path / "twice"
+    assert train(out, *options, "--max-minutes", "1e-9") == 0
+    (out / "manifest.json").unlink()  # as if killed before its end was written
+    assert train(out, *options, "--resume") == 0
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice")]
+    assert weights[0] == weights[1]
+    records = [
+        json.loads((tmp_path / name / "heedful.json").read_text()) for name in ("once", "twice")
+    ]
+    assert records[0]["goal"] == records[1]["goal"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "message"),
+    [
+        (["a", "b", "c"], [], "train.de has 24 lines and other.en 3"),
+        (None, ["--vocab-size", "20"], "--vocab-size 20: must be from 300"),
+        (None, ["--arch", "rnn", "--pre-norm"], "--pre-norm is for --arch transformer"),
+        (None, ["--cell", "lstm"], "--cell lstm is for --arch rnn"),
+        (None, ["--max-length", "2"], "--max-length 2: must be from 8"),
+        (None, ["--head-learning-rate", "1"], "--head-learning-rate"),
+        (None, ["--gradient-checkpointing"], "--gradient-checkpointing"),
+        (None, ["--model", "minilm"], "minilm"),
+        (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
+        (None, ["--max-ratio", "0.5"], "--max-ratio 0.5: must be 1 or above"),
+        (None, ["--label", "en"], "plain files have no columns"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    tmp_path: Path, capsys: Out, lines: list[str] | None, options: list[str], message: str
+) -> None:
+    source, target = write(tmp_path, "train", PAIRS)
+    if lines is not None:
+        target = tmp_path / "other.en"
+        target.write_text("".join(f"{line}\n" for line in lines))
+    words = ["train", "translate", "--train", source, target, "--dev", source, target]
+    words += ["--out", tmp_path / "run", "--steps", "1", *options]
+    assert run([str(word) for word in words]) == 2
+    error = capsys.readouterr().err.strip().replace(f"{tmp_path}/", "")
+    assert message in error
+    assert error.count("\n") == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_left_to_learn_from(tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "train", [("", "a"), ("b", "")])
+    assert train(tmp_path / "run", "--train", *files) == 2
+    assert "no pair is left to learn from" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "test", [*PAIRS[:3], ("Der Hund.", "")])
+    assert run(["evaluate", str(trained), "--data", *map(str, files)]) == 2
+    assert "test.de, line 4: the translation is empty" in capsys.readouterr().err
+
+
+def test_a_run_that_is_damaged(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    import shutil
+
+    run_folder = tmp_path / "run"
+    shutil.copytree(trained, run_folder)
+    (run_folder / "vocab.json").unlink()
+    assert run(["predict", str(run_folder), "Der Hund."]) == 2
+    assert "vocab.json" in capsys.readouterr().err
+    other = json.loads((trained / "vocab.json").read_text())
+    del other["▁"]  # a vocabulary of another run has other pieces, or another number of them
+    (run_folder / "vocab.json").write_text(json.dumps({k: at for at, k in enumerate(other)}))
+    assert run(["predict", str(run_folder), "Der Hund."]) == 2
+    assert "vocab.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--beam", "0"), ("--repetition-penalty", "0.5")])
+def test_options_out_of_range(trained: Path, capsys: Out, option: str, value: str) -> None:
+    assert run(["predict", str(trained), "Der Hund.", option, value]) == 2
+    assert f"{option} {value}: must be" in capsys.readouterr().err
