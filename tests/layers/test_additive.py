@@ -21,15 +21,15 @@ def states(rows: int = 3, length: int = 7) -> Tensor:
 
 def test_it_is_the_papers_formula(attention: AdditiveAttention) -> None:
     values, query = states(), torch.randn(3, 5, dtype=torch.float64)
-    mixed = attention(query, attention.prepare(values, None))
+    mixed = attention(attention.query(query), attention.prepare(values, None))
     for row in range(3):
         scores = torch.stack(
             [
                 attention.score
                 @ torch.tanh(
                     attention.query.weight @ query[row]
+                    + attention.query.bias
                     + attention.key.weight @ state
-                    + attention.key.bias
                 )
                 for state in values[row]
             ]
@@ -43,8 +43,8 @@ def test_what_is_masked_changes_nothing(attention: AdditiveAttention) -> None:
     values, query = states(), torch.randn(3, 5, dtype=torch.float64)
     mask = torch.ones(3, 7, dtype=torch.bool)
     mask[:, 4:] = False
-    some = attention(query, attention.prepare(values, mask))
-    alone = attention(query, attention.prepare(values[:, :4], None))
+    some = attention(attention.query(query), attention.prepare(values, mask))
+    alone = attention(attention.query(query), attention.prepare(values[:, :4], None))
     assert_close(some.values, alone.values)
     assert_close(some.weights[:, :4], alone.weights)
     assert not some.weights[:, 4:].any()
@@ -72,7 +72,7 @@ def test_gradients_are_those_of_differences(attention: AdditiveAttention) -> Non
     query = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
 
     def run(query: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        mixed = attention(query, attention.prepare(values, mask))
+        mixed = attention(attention.query(query), attention.prepare(values, mask))
         return mixed.values, mixed.weights
 
     torch.autograd.gradcheck(run, (query, states(2, 3).requires_grad_()))

@@ -33,7 +33,10 @@ def test_each_sequence_is_read_as_if_it_were_alone(cell: str) -> None:
     encoder = BidirectionalEncoder(3, 5, cell)
     fresh(encoder)
     alone: Any = CELLS[cell][0](3, 5, bidirectional=True).double()
-    alone.load_state_dict(encoder.recurrent.state_dict())
+    for direction, suffix in ((encoder.forwards, "_l0"), (encoder.backwards, "_l0_reverse")):
+        for layer, kind in ((direction.input, "ih"), (direction.hidden, "hh")):
+            getattr(alone, f"weight_{kind}{suffix}").data = layer.weight.data
+            getattr(alone, f"bias_{kind}{suffix}").data = layer.bias.data
     vectors, lengths = normal(4, 6, 3), torch.tensor([2, 6, 1, 4])
     encoded = encoder(vectors, lengths)
     assert encoded.states.shape == (4, 6, 10)
@@ -60,7 +63,8 @@ def test_a_step_is_that_of_torchs_cell(cell: str) -> None:
     memory = decoder.attention.prepare(normal(2, 4, 6), None)
     carry = decoder.start(normal(2, 5), memory)._replace(context=normal(2, 6))
     words = normal(2, 3)
-    after, weights = decoder.step(decoder.word(words), carry, memory)
+    decoded = decoder(words[:, None], carry, memory)
+    after = decoded.carry
     weight = {
         "weight_ih": torch.cat([decoder.word.weight, decoder.context.weight], 1),
         "weight_hh": decoder.hidden.weight,
@@ -74,9 +78,11 @@ def test_a_step_is_that_of_torchs_cell(cell: str) -> None:
     assert_close(after.hidden, hidden)
     if kept is not None:
         assert_close(after.cell, kept)
-    mixed = decoder.attention(hidden, memory)
+    mixed = decoder.attention(decoder.attention.query(hidden), memory)
     assert_close(after.context, mixed.values)
-    assert_close(weights, mixed.weights)
+    assert_close(decoded.weights[0], mixed.weights)
+    assert_close(decoded.hidden[0], hidden)
+    assert_close(decoded.contexts[0], mixed.values)
 
 
 def test_all_steps_are_one_after_the_other(cell: str) -> None:
@@ -89,10 +95,12 @@ def test_all_steps_are_one_after_the_other(cell: str) -> None:
     vectors, carry = normal(2, 7, 3), start
     decoded = decoder(vectors, start, memory)
     for place in range(7):
-        carry, weights = decoder.step(decoder.word(vectors[:, place]), carry, memory)
-        assert_close(decoded.hidden[place], carry.hidden)
-        assert_close(decoded.contexts[place], carry.context)
-        assert_close(decoded.weights[place], weights)
+        step = decoder(vectors[:, place : place + 1], carry, memory)
+        carry = step.carry
+        assert_close(decoded.hidden[place], step.hidden[0])
+        assert_close(decoded.contexts[place], step.contexts[0])
+        assert_close(decoded.weights[place], step.weights[0])
+    assert_close(decoded.carry, carry)
 
 
 def test_the_first_state_is_read_off_the_encoders_last(cell: str) -> None:

@@ -53,10 +53,13 @@ def read_alone(model: RnnSearch, vectors: Tensor) -> Tensor:
     width = model.config.hidden_width
     cell: Any = (nn.GRUCell if model.config.cell == "gru" else nn.LSTMCell)(vectors.shape[1], width)
     both = []
-    for suffix, backwards in (("_l0", False), ("_l0_reverse", True)):
+    for backwards in (False, True):
+        direction = model.encoder.backwards if backwards else model.encoder.forwards
         weights = {
-            name: getattr(model.encoder.recurrent, name + suffix)
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            "weight_ih": direction.input.weight,
+            "weight_hh": direction.hidden.weight,
+            "bias_ih": direction.input.bias,
+            "bias_hh": direction.hidden.bias,
         }
         state, states = None, []
         for vector in vectors.flip(0) if backwards else vectors:
@@ -92,7 +95,7 @@ def write_alone(model: RnnSearch, ids: list[int], words: list[int]) -> tuple[Ten
         else:
             hidden, kept = functional_call(cell, weights, (given, (hidden, kept)))
         attention = decoder.attention
-        compared = attention.query.weight @ hidden + attention.key(states)  # (E, A)
+        compared = attention.query(hidden) + attention.key(states)  # (E, A)
         attended.append((torch.tanh(compared) @ attention.score).softmax(0))
         context = attended[-1] @ states
         pairs = readout.hidden(hidden) + readout.context(context) + readout.word(vector)

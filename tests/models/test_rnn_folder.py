@@ -56,7 +56,7 @@ def test_a_fresh_model_is_drawn_by_the_seed() -> None:
     gate = first.decoder.hidden.weight[8:16]
     assert_close(gate @ gate.T, torch.eye(8))
     assert first.decoder.hidden.bias.tolist() == [0] * 8 + [1] * 8 + [0] * 16
-    assert first.encoder.recurrent.bias_hh_l0_reverse.tolist() == [0] * 8 + [1] * 8 + [0] * 16
+    assert first.encoder.backwards.hidden.bias.tolist() == [0] * 8 + [1] * 8 + [0] * 16
 
 
 @pytest.mark.parametrize(

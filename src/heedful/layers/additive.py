@@ -73,8 +73,8 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_width, width, bias=False)
-        self.key = nn.Linear(memory_width, width)
+        self.query = nn.Linear(query_width, width)
+        self.key = nn.Linear(memory_width, width, bias=False)
         self.score = nn.Parameter(torch.empty(width))
 
     def prepare(self, states: Tensor, mask: Tensor | None) -> Memory:
@@ -87,5 +87,5 @@ class AdditiveAttention(nn.Module):
         return Memory(self.key(states), states, mask)
 
     def forward(self, query: Tensor, memory: Memory) -> Mixed:
-        """Attend with a query for each sequence, shape (B, Q)."""
-        return attend_additively(self.query(query), memory, self.score)
+        """Attend with ``self.query`` of what asks, one a sequence. Shape (B, A)."""
+        return attend_additively(query, memory, self.score)

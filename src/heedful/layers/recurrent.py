@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.layers.additive import AdditiveAttention, Memory
 from heedful.layers.dropout import Dropout
+from heedful.layers.repeated import Repeated, repeated
 
 CELLS = {"gru": 3, "lstm": 4}
 """The kinds of cells (Cho et al. 2014; Hochreiter and Schmidhuber 1997) and their gates: those of
@@ -27,6 +27,44 @@ class Encoded(NamedTuple):
     """Of the backward direction at the first token, the last that it reads. Shape (B, H)."""
 
 
+class Direction(nn.Module):
+    """Reads sequences in one direction.
+
+    Args:
+        input_width: I.
+        width: H.
+        cell: a name in ``CELLS``.
+        backwards: whether to start at the last token.
+    """
+
+    def __init__(self, input_width: int, width: int, cell: str, *, backwards: bool) -> None:
+        super().__init__()
+        self.cell = cell
+        self.backwards = backwards
+        self.input = nn.Linear(input_width, CELLS[cell] * width)
+        self.hidden = nn.Linear(width, CELLS[cell] * width)
+
+    def forward(self, vectors: Tensor, real: Tensor) -> list[Tensor]:
+        """Return the state after each token, shape (B, H), in the order of the tokens.
+
+        Args:
+            vectors: shape (E, B, I).
+            real: 1 for a token and 0 for padding after the last. Shape (E, B, 1).
+        """
+        steps, rows = vectors.shape[:2]
+        pairs = list(zip(self.input(vectors).unbind(), real.unbind(), strict=True))
+        kept = repeated(self.hidden, steps, rows)
+        hidden = vectors.new_zeros(rows, self.hidden.in_features)
+        cell = None if self.cell == "gru" else hidden
+        states = []
+        for given, there in reversed(pairs) if self.backwards else pairs:
+            hidden, cell = _advance(given, kept(hidden), hidden, cell)
+            # Nothing has been read before the padding ends, if that is where it starts.
+            hidden, cell = hidden * there, None if cell is None else cell * there
+            states.append(hidden)
+        return states[::-1] if self.backwards else states
+
+
 class BidirectionalEncoder(nn.Module):
     """Reads forwards and backwards (Bahdanau et al. 2015, section 3.2).
 
@@ -38,22 +76,22 @@ class BidirectionalEncoder(nn.Module):
 
     def __init__(self, input_width: int, width: int, cell: str) -> None:
         super().__init__()
-        kind = nn.GRU if cell == "gru" else nn.LSTM
-        self.recurrent = kind(input_width, width, batch_first=True, bidirectional=True)
+        self.forwards = Direction(input_width, width, cell, backwards=False)
+        self.backwards = Direction(input_width, width, cell, backwards=True)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
         """Read sequences; padding changes nothing, the backward direction starts at the last token.
 
         Args:
             vectors: shape (B, E, I).
-            lengths: how many of a sequence's vectors are no padding, at least 1. Shape (B,), int64,
-                on the CPU.
+            lengths: how many of a sequence's vectors are no padding. Shape (B,).
         """
-        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-        output, _ = self.recurrent(packed)
-        states, _ = pad_packed_sequence(output, batch_first=True, total_length=vectors.shape[1])
-        width = states.shape[2] // 2
-        return Encoded(states, states[:, 0, width:])
+        vectors = vectors.transpose(0, 1)  # (E, B, I)
+        places = torch.arange(len(vectors), device=vectors.device)
+        real = (places[:, None] < lengths).to(vectors.dtype)[..., None]  # (E, B, 1)
+        forwards, backwards = self.forwards(vectors, real), self.backwards(vectors, real)
+        states = torch.cat([torch.stack(forwards, 1), torch.stack(backwards, 1)], 2)
+        return Encoded(states, backwards[0])
 
 
 class Carry(NamedTuple):
@@ -81,6 +119,8 @@ class Decoded(NamedTuple):
     """Shape (S, B, D)."""
     weights: Tensor
     """How much each step attended to each state. Shape (S, B, E)."""
+    carry: Carry
+    """What the last of them hands on."""
 
 
 class AttentiveDecoder(nn.Module):
@@ -119,40 +159,26 @@ class AttentiveDecoder(nn.Module):
         context = memory.values.new_zeros(len(last), memory.values.shape[2])
         return Carry(hidden, cell[0] if cell else None, context)
 
-    def step(self, word: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor]:
-        """Take one step.
-
-        Args:
-            word: what the last word adds to the gates: ``self.word`` of its vector. Shape (B, G).
-            carry: what the step before handed on.
-            memory: what is attended to.
-
-        Returns:
-            What is handed on, and how much was attended to each state, shape (B, E).
-        """
-        given = word + self.context(carry.context)  # (B, G)
-        kept = self.hidden(carry.hidden)  # (B, G)
-        if carry.cell is None:
-            hidden, cell = _gru(given, kept, carry.hidden), None
-        else:
-            hidden, cell = _lstm(given + kept, carry.cell)
-        context, weights = self.attention(hidden, memory)
-        return Carry(hidden, cell, context), weights
-
     def forward(self, vectors: Tensor, carry: Carry, memory: Memory) -> Decoded:
-        """Take all steps of sequences whose words are known.
+        """Take a step for each word.
 
         Args:
             vectors: of the words. Shape (B, S, I).
             carry: ``start``, or what the step before handed on.
             memory: what is attended to.
         """
-        steps = []
-        for word in self.word(vectors.transpose(0, 1)):
-            carry, weights = self.step(word, carry, memory)
-            steps.append((carry.hidden, carry.context, weights))
-        hidden, contexts, attended = zip(*steps, strict=True)
-        return Decoded(torch.stack(hidden), torch.stack(contexts), torch.stack(attended))
+        rows, steps = vectors.shape[:2]
+        given = Repeated(self.context.weight, self.word(vectors.transpose(0, 1)))
+        kept = repeated(self.hidden, steps, rows)
+        query = repeated(self.attention.query, steps, rows)
+        hidden, cell, context = carry
+        taken = []
+        for _ in range(steps):
+            hidden, cell = _advance(given(context), kept(hidden), hidden, cell)
+            context, weights = self.attention(query(hidden), memory)
+            taken.append((hidden, context, weights))
+        states, contexts, attended = (torch.stack(parts) for parts in zip(*taken, strict=True))
+        return Decoded(states, contexts, attended, Carry(hidden, cell, context))
 
 
 class Readout(nn.Module):
@@ -184,6 +210,22 @@ class Readout(nn.Module):
         first, second = pairs.chunk(2, 1)
         dropped: Tensor = self.dropout(torch.maximum(first, second))
         return dropped
+
+
+def _advance(
+    given: Tensor, kept: Tensor, hidden: Tensor, cell: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the next state and, of an LSTM, the next cell, each of shape (B, H).
+
+    Args:
+        given: the gates' share of what comes in. Shape (B, G).
+        kept: that of the state before. Shape (B, G).
+        hidden: the state before. Shape (B, H).
+        cell: the cell before of an LSTM; None makes it a GRU. Shape (B, H).
+    """
+    if cell is None:
+        return _gru(given, kept, hidden), None
+    return _lstm(given + kept, cell)
 
 
 def _gru(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:

@@ -279,11 +279,10 @@ class RnnSearch(nn.Module):
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """Score what follows the newest tokens; see ``decoding.search.Step``."""
         words = self._embed_target(tokens)
-        given = self.decoder.word(words)
-        carry, weights = self.decoder.step(given, state.carry, state.memory)
-        logits = self._score(self.readout(carry.hidden, carry.context, words))
-        coverage = None if state.coverage is None else state.coverage + weights
-        return logits, replace(state, carry=carry, coverage=coverage)
+        decoded = self.decoder(words[:, None], state.carry, state.memory)
+        logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], words))
+        coverage = None if state.coverage is None else state.coverage + decoded.weights[0]
+        return logits, replace(state, carry=decoded.carry, coverage=coverage)
 
     def _encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Encoded, Memory]:
         """Read the source, and prepare it to be attended to."""
@@ -294,7 +293,7 @@ class RnnSearch(nn.Module):
         if attention_mask is not None:
             mask = from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)[:, 0, 0]
         vectors = self.dropout(self._narrow(self.embeddings(input_ids)))
-        encoded = self.encoder(vectors, lengths.cpu())
+        encoded = self.encoder(vectors, lengths)
         states = self.dropout(encoded.states)
         return encoded, self.decoder.attention.prepare(states, mask)
 
@@ -350,4 +349,6 @@ def _uncovered(memory: Memory) -> Tensor:
 
 def _is_recurrent(name: str) -> bool:
     """Whether a weight is multiplied with the state before, or is the bias of one that is."""
-    return "_hh_" in name or name.startswith("decoder.hidden.")
+    return name.startswith(
+        ("encoder.forwards.hidden", "encoder.backwards.hidden", "decoder.hidden")
+    )
