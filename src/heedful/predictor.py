@@ -18,14 +18,15 @@ from torch import Tensor, nn
 
 from heedful.batches import Draw, Example, Fitted, Text, plan_pass
 from heedful.checkpoints import runs
+from heedful.checkpoints.marian import read_longest
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.models import BertConfig
+from heedful.models import BertConfig, TransformerConfig
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
-from heedful.tasks import Fit, Task, embed, task_named
+from heedful.tasks import Fit, Task, embed, task_named, translate
 from heedful.tasks.sentence_folder import is_sentence_folder, read_layout
-from heedful.tokens import BertTokenizer
+from heedful.tokens.translation import is_translation_folder
 from heedful.training.device import choose_device, choose_precision
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
@@ -66,18 +67,24 @@ class Predictor:
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
-        """Load a finished run, or a folder of sentence-transformers, which is like one of embed.
+        """Load a finished run.
+
+        A folder of sentence-transformers is like one of embed, and a Marian folder of the
+        reference like one of translate.
 
         Raises:
-            UserError: the folder is neither, is unfinished, or one of its files is damaged.
+            UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
-        if is_sentence_folder(folder) and not (folder / runs.RECORD).is_file():
+        own = (folder / runs.RECORD).is_file()
+        if not own and is_sentence_folder(folder):
             record = _record_of_vectors(folder)
-            return cls(embed.load(folder), BertTokenizer.from_pretrained(folder), record, settings)
-        record = runs.read_record(folder)
-        if not runs.is_finished(folder):
-            raise UserError(f"{folder}: training has not finished; go on with --resume")
+        elif not own and is_translation_folder(folder):
+            record = _record_of_translation(folder)
+        else:
+            record = runs.read_record(folder)
+            if not runs.is_finished(folder):
+                raise UserError(f"{folder}: training has not finished; go on with --resume")
         task = task_named(record.task)
         return cls(task.load(folder), task.load_tokenizer(folder), record, settings)
 
@@ -139,10 +146,22 @@ def _record_of_vectors(folder: Path) -> RunRecord:
     """Say what a folder of sentence-transformers is, as a run would."""
     layout = read_layout(folder)
     positions = BertConfig.read(folder / "config.json").max_position_embeddings
+    goal = embed.Goal(pooling=layout.pooling, normalise=layout.normalise)
+    return _record(embed.TASK, goal, min(layout.max_length or positions, positions))
+
+
+def _record_of_translation(folder: Path) -> RunRecord:
+    """Say what a Marian folder is, as a run would."""
+    positions = TransformerConfig.read(folder / "config.json").max_position_embeddings
+    longest = min(read_longest(folder) or positions, positions)
+    return _record(translate.TASK, translate.Goal(longest=longest), positions)
+
+
+def _record(task: Task, goal: Any, max_length: int) -> RunRecord:
     return RunRecord(
-        task=embed.TASK.name,
-        goal=asdict(embed.Goal(pooling=layout.pooling, normalise=layout.normalise)),
-        max_length=min(layout.max_length or positions, positions),
+        task=task.name,
+        goal=asdict(goal),
+        max_length=max_length,
         settings={},
         data=[],
         versions={},

@@ -62,3 +62,18 @@ def write_marian(
         "early_stopping": True,  # once so many have ended, as our search does
     }
     write_json(folder / GENERATION, search)
+
+
+def read_longest(folder: Path) -> int | None:
+    """Return the most tokens of a translation that a folder tells the reference's search, if any.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / GENERATION
+    most = read_json(path).get("max_length") if path.is_file() else None
+    if most is None:
+        return None
+    if type(most) is not int or most < 2:
+        raise UserError(f"{path}: max_length is {most!r}; expected a whole number of at least 2")
+    return most - 1

@@ -38,6 +38,7 @@ for command in (
     using.evaluate,
     using.predict,
     using.score,
+    using.export,
     using.tokenize,
     using.vocabulary,
     using.doctor,

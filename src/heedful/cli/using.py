@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -178,15 +178,11 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
         Commit, tag or branch of a hub name.
     """
     from heedful.batches.lines import STDIN, read_lines
-    from heedful.tokens import BertTokenizer
+    from heedful.commands import tokenize as command
 
-    tokenizer = BertTokenizer.from_pretrained(model, revision=revision)
-    for text in texts or (line.rstrip("\r\n") for line in read_lines(STDIN)):
-        row = tokenizer(text, return_offsets_mapping=True)
-        pieces = tokenizer.convert_ids_to_tokens(row["input_ids"])
-        offsets = [list(span) for span in row["offset_mapping"]]
-        line = {"pieces": pieces, "ids": row["input_ids"], "offsets": offsets}
-        print(json.dumps(line, ensure_ascii=False))
+    given = texts or (line.rstrip("\r\n") for line in read_lines(STDIN))
+    for row in command.tokenize(given, model, revision):
+        print(json.dumps(row, ensure_ascii=False))
 
 
 def vocabulary(
@@ -213,6 +209,32 @@ def vocabulary(
         f"{len(tokenizer):,} tokens in {out}; "
         f"try: heedful train pretrain --train FILES --vocabulary {out} --out RUN"
     )
+
+
+def export(
+    run: Path,
+    *,
+    to: Path,
+    format: Literal["marian"],
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Write a run in the layout of another program.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    to
+        Folder to make.
+    format
+        What is to read it: marian for MarianMTModel of transformers, and what converts from it.
+    overwrite
+        Replace what was exported to --to.
+    """
+    from heedful.commands import export as command
+
+    command.export(run, to, overwrite=overwrite)
+    say(f"{run} exported to {to}")
 
 
 def doctor() -> None:
