@@ -25,8 +25,10 @@ _HOMES = {
     "RnnConfig": "heedful.models",
     "RnnSearch": "heedful.models",
     "Search": "heedful.decoding.search",
+    "TextTokenizer": "heedful.tokens",
     "Transformer": "heedful.models",
     "TransformerConfig": "heedful.models",
+    "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
@@ -61,6 +63,8 @@ if TYPE_CHECKING:
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction
     from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.tokens import TextTokenizer as TextTokenizer
+    from heedful.tokens import TranslationTokenizer as TranslationTokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,
     )

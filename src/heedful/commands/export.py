@@ -6,7 +6,8 @@ from heedful.checkpoints import marian, runs
 from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.models import Transformer
-from heedful.models.pretrained import CONFIG, WEIGHTS
+from heedful.models.pretrained import CONFIG
+from heedful.models.weights import WEIGHTS
 from heedful.predictor import read_goal
 from heedful.tasks import translate
 from heedful.tokens import TranslationTokenizer
