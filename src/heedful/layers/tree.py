@@ -5,19 +5,17 @@ values of a token are kept once, whatever goes on from it, and a mask says which
 is made of. Going on in another order, which a beam does nearly every step, then changes that mask,
 and moves no keys. To attention the hypotheses of an item are the queries of one sequence.
 
-Shapes: N hypotheses, B items, W most hypotheses of an item, L blocks, M nodes of an item, C nodes
-that there is room for, H heads, K head width.
+Shapes: N hypotheses, B items, W most hypotheses of an item, L blocks, M nodes in use by an item, C
+nodes that there is room for, H heads, K head width.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.layers.cache import KeyValue
-
-_ROOM = 8  # steps that there is room for after nodes were moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,12 +59,14 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tree:
-    """The trees of all items, as a value; only the newest of those that share memory may grow."""
+    """The trees of all items. Only the newest may be used: a tree grows where older ones were."""
 
     nodes: Tensor
-    """Keys and values, of which the first M are there. Shape (L, B, C, 2, H, K)."""
+    """Keys and values, of which the first M are in use. Shape (L, B, C, 2, H, K)."""
     seen: Tensor
     """Which nodes each hypothesis is made of. Shape (N, M), bool."""
+    newest: Tensor
+    """The nodes of the newest tokens, counted over all items. Shape (B W,)."""
     places: Places
 
     @classmethod
@@ -80,24 +80,37 @@ class Tree:
             head_width: K.
             like: gives the type and the device.
         """
+        items = torch.arange(batch, device=like.device)
         return cls(
-            nodes=like.new_empty(blocks, batch, 0, 2, heads, head_width),
-            seen=torch.empty(batch, 0, dtype=torch.bool, device=like.device),
-            places=Places.of(torch.arange(batch, device=like.device)),
+            nodes=like.new_zeros(blocks, batch, 0, 2, heads, head_width),
+            seen=torch.zeros(batch, 0, dtype=torch.bool, device=like.device),
+            newest=items[:0],
+            places=Places.of(items),
         )
 
     def grow(self) -> "Tree":
-        """Return the trees with a node more for each hypothesis, to be set by ``remember``."""
-        places, used = self.places, self.seen.shape[1]
-        own = torch.eye(places.width, dtype=torch.bool, device=self.seen.device)
-        own = own.repeat(places.batch, 1)  # (B W, W)
-        if places.cells is not None:
-            own = own[places.cells]  # (N, W)
-        nodes = self.nodes
-        if used + places.width > nodes.shape[2]:
-            room = nodes.new_empty(*nodes.shape[:2], _ROOM * places.width, *nodes.shape[3:])
-            nodes = torch.cat([nodes, room], 2)
-        return Tree(nodes=nodes, seen=torch.cat([self.seen, own], 1), places=places)
+        """Return the trees with a new node for each hypothesis, which ``remember`` fills.
+
+        It takes the place of a node that no hypothesis is made of any more, where there is one.
+        """
+        places, nodes, seen = self.places, self.nodes, self.seen
+        alive = places.spread(seen).any(1)  # (B, M)
+        needed = places.width + (int(alive.sum(1).max()) if alive.shape[1] else 0)
+        if (more := needed - alive.shape[1]) > 0:
+            alive, seen = F.pad(alive, (0, more)), F.pad(seen, (0, more))
+        if (more := needed - nodes.shape[2]) > 0:
+            # Zeros, for what is not seen yet is multiplied by its weight of 0 all the same.
+            room = (more + needed // 2, *nodes.shape[3:])
+            nodes = torch.cat([nodes, nodes.new_zeros(*nodes.shape[:2], *room)], 2)
+        free = alive.byte().argsort(dim=1, stable=True)[:, : places.width]  # (B, W)
+        own = seen.new_zeros(*free.shape, alive.shape[1]).scatter_(2, free[..., None], True)
+        firsts = torch.arange(places.batch, device=free.device) * nodes.shape[2]
+        return Tree(
+            nodes=nodes,
+            seen=seen | places.collect(own),
+            newest=(free + firsts[:, None]).flatten(),
+            places=places,
+        )
 
     @property
     def mask(self) -> Tensor:
@@ -105,7 +118,7 @@ class Tree:
         return self.places.spread(self.seen)[:, None]
 
     def remember(self, block: int, new: KeyValue) -> KeyValue:
-        """Set the newest nodes of a block, and return all of its nodes.
+        """Fill the newest nodes of a block, and return all of its nodes.
 
         Args:
             block: its number.
@@ -114,12 +127,11 @@ class Tree:
         Returns:
             Shapes (B, H, M, K).
         """
-        used = self.seen.shape[1]
-        nodes = self.nodes[block, :, :used].permute(2, 0, 3, 1, 4)  # (2, B, H, M, K)
-        newest = nodes[:, :, :, used - self.places.width :]
-        newest[0].copy_(new.key)
-        newest[1].copy_(new.value)
-        return KeyValue(nodes[0], nodes[1])
+        nodes = self.nodes[block]  # (B, C, 2, H, K)
+        filled = torch.stack([new.key, new.value], 3).permute(0, 2, 3, 1, 4)  # (B, W, 2, H, K)
+        nodes.flatten(0, 1).index_copy_(0, self.newest, filled.flatten(0, 1))
+        used = nodes[:, : self.seen.shape[1]].permute(2, 0, 3, 1, 4)  # (2, B, H, M, K)
+        return KeyValue(used[0], used[1])
 
     def select(self, rows: Tensor) -> tuple["Tree", Tensor]:
         """Return the trees of some hypotheses, and which of the items are left, shape (B,).
@@ -129,27 +141,11 @@ class Tree:
         """
         items = self.places.items.index_select(0, rows)
         left, items = torch.unique(items, return_inverse=True)
-        places = Places.of(items)
-        tree = replace(self, seen=self.seen.index_select(0, rows), places=places)
-        full = tree.seen.shape[1] + places.width > self.nodes.shape[2]
-        if full or places.batch < self.places.batch:
-            tree = tree._tidy(left)
-        return tree, left
-
-    def _tidy(self, left: Tensor) -> "Tree":
-        """Drop the nodes that no hypothesis is made of; ``left`` are the items that stay."""
-        places = self.places
-        alive = self.seen.new_zeros(places.batch, self.seen.shape[1], dtype=torch.int32)
-        alive = alive.index_add_(0, places.items, self.seen.int()) > 0  # (B, M)
-        used = int(alive.sum(1).max())
-        order = alive.byte().argsort(dim=1, descending=True, stable=True)[:, :used]
-        # What there is room for is filled with nodes, too: a copy that leaves gaps takes longer.
-        chosen = F.pad(order, (0, _ROOM * places.width))  # (B, C)
-        blocks, _, room = self.nodes.shape[:3]
-        chosen = (chosen + room * left[:, None]).flatten()
-        nodes = self.nodes.flatten(1, 2).index_select(1, chosen)
-        return Tree(
-            nodes=nodes.view(blocks, places.batch, -1, *self.nodes.shape[3:]),
-            seen=self.seen.gather(1, order.index_select(0, places.items)),
-            places=places,
+        gone = len(left) < self.places.batch
+        tree = Tree(
+            nodes=self.nodes.index_select(1, left) if gone else self.nodes,
+            seen=self.seen.index_select(0, rows),
+            newest=self.newest[:0],
+            places=Places.of(items),
         )
+        return tree, left

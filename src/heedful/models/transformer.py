@@ -27,6 +27,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.positions import sinusoids
 from heedful.layers.tree import Tree
 from heedful.models import pretrained, transformer_weights
+from heedful.models.generation import settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids
 from heedful.models.outputs import TranslationOutput
@@ -249,7 +250,10 @@ class Transformer(nn.Module):
         )
         first = torch.full((batch,), config.decoder_start_token_id, device=input_ids.device)
         options = replace(search, never=(*search.never, config.pad_token_id))
-        return find(self._step, state, first, options, numbers, prefixes)
+        found = find(self._step, state, first, options, numbers, prefixes)
+        return settle_alone(
+            found, self.generate, input_ids, attention_mask, search, numbers, prefixes
+        )
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
@@ -339,8 +343,7 @@ class Transformer(nn.Module):
         if coverage is not None:
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
             coverage = coverage + tree.places.collect(attended)
-        logits = self._score(tree.places.collect(output.hidden))  # (N, V)
-        scores = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        scores = self._score(tree.places.collect(output.hidden))  # (N, V)
         return scores, replace(state, tree=tree, length=state.length + 1, coverage=coverage)
 
     @property
@@ -367,8 +370,14 @@ class Transformer(nn.Module):
     def _score(self, hidden: Tensor) -> Tensor:
         """Return the logits, shape (..., V), of states of shape (..., D)."""
         weight = self._target_words.weight if self.lm_head is None else self.lm_head.weight
-        bias = self.final_logits_bias[0]
-        return F.linear(hidden, weight.to(hidden.dtype), bias.to(hidden.dtype))
+        weight = weight.to(hidden.dtype)
+        if self.lm_head is None and torch.is_grad_enabled():
+            # As a score it would be trained, and what starts a text would be zeros no more.
+            padding = torch.tensor(self.config.pad_token_id, device=weight.device)
+            weight = weight.index_fill(0, padding, 0.0)
+        bias = self.final_logits_bias[0].to(hidden.dtype)
+        # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
+        return F.linear(hidden, weight, bias if bias.any() else None)
 
     def _shift(self, labels: Tensor) -> Tensor:
         """Return the token before each label, padding in the place of what has none."""
