@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.layers import attention
 from heedful.layers.attention import attend
 from heedful.layers.dropout import draw_keep
 
@@ -103,11 +104,78 @@ def test_each_way_is_taken_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -
     with torch.no_grad():
         attend(trained[0], trained[1], trained[2])
     assert len(calls) == 2
+    attend(trained[0], trained[1], trained[2])
+    assert len(calls) == 3
     attend(query, key, value, need_weights=True)
     attend(query, key, value, dropout=0.1)
-    attend(trained[0], trained[1], trained[2])
+    attend(*(x.detach().bfloat16().requires_grad_() for x in trained))
     attend(query, key, value, bias=bias.requires_grad_())
-    assert len(calls) == 2
+    assert len(calls) == 3
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have any sequence taken for a long one, two heads at a time; count the parts."""
+    parts: list[int] = []
+    weigh = attention._weigh
+
+    def counted(query: Tensor, *others: Any) -> tuple[Tensor, Tensor | None, float]:
+        parts.append(len(query))
+        return weigh(query, *others)
+
+    monkeypatch.setattr(attention, "_LONG", 1)
+    monkeypatch.setattr(attention, "_TOGETHER", 2 * S * T)
+    monkeypatch.setattr(attention, "_weigh", counted)
+    return parts
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, T), (B, 1, 1, T), (1, H, S, T), (B, H, S, T)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_sequences_give_the_same_in_parts(
+    kind: str, shape: tuple[int, ...], long: list[int]
+) -> None:
+    query, key, value, bias = _inputs()
+    bias = bias.detach().sum_to_size(1, *shape[1:]).expand(shape).clone().requires_grad_()
+    inputs, mask = (query, key, value, bias), _mask(kind)
+    found = attend(query, key, value, mask=mask, bias=bias)[0]
+    gradients = torch.autograd.grad(found.sin().sum(), inputs)
+    assert long == [2, 1] * B * 2  # heads, of each item, forward and backward
+    right = attend(query, key, value, mask=mask, bias=bias, need_weights=True)[0]
+    torch.testing.assert_close(found, right)
+    expected = torch.autograd.grad(right.sin().sum(), inputs)
+    for one, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_long_sequences_draw_the_same_backward(long: list[int]) -> None:
+    mask = _mask("row a query")
+
+    def drawn(*inputs: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return attend(*inputs, mask=mask, dropout=0.4)[0]
+
+    query, key, value, _ = _inputs()
+    assert torch.autograd.gradcheck(drawn, (query, key, value), fast_mode=True)
+    assert set(long) == {1, 2}
+    mixed = drawn(query, key, value)
+    drawn_next = torch.rand(1)
+    mixed.sum().backward()
+    assert not drawn(query, key, value).equal(attend(query, key, value, mask=mask)[0])
+    assert torch.rand(1).equal(drawn_next)  # the backward pass took no numbers from others
+
+
+@pytest.mark.parametrize("kind", ["few queries", "half", "weights"])
+def test_weights_are_kept_where_that_is_better(
+    kind: str, long: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = [x.detach() for x in _inputs()[:3]]
+    if kind == "half":
+        inputs = [x.bfloat16() for x in inputs]
+    if kind == "few queries":
+        monkeypatch.setattr(attention, "_LONG", S * T + 1)
+    query, key, value = (x.requires_grad_() for x in inputs)
+    attend(query, key, value, dropout=0.1, need_weights=kind == "weights")
+    assert long == [B * H]
 
 
 @pytest.mark.parametrize("way", ["fused", "plain", "plain with dropout"])

@@ -300,7 +300,7 @@ def test_every_pair_of_options_equals_the_reference(
     batch = _batch(options)
     found, expected = _found(ours, batch, options), _expected(theirs, batch, options)
     ran = L * (1 if options.encoder == "none" else 2)
-    assert found.pop("kernels") == ("plain",) * ran
+    assert len(found.pop("kernels")) == ran
     _check_equal(found, expected)
     _check_equal(_gradients(ours, found, batch), _gradients(theirs, expected, batch))
     with torch.no_grad():

@@ -4,6 +4,7 @@ Shapes: B batch, H heads, S query length, T key length, K head width.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from heedful.layers.dropout import apply_keep, draw_keep
+
+_LONG = 2**16
+"""Weights of one head, S * T, from which on they are not kept for the backward pass."""
+
+_TOGETHER = 2**18
+"""Weights that are computed at once where they are not kept: few enough for a core's cache."""
+
+_HALF = (torch.bfloat16, torch.float16)
 
 
 class Mixed(NamedTuple):
@@ -40,8 +49,11 @@ def attend(
     A query that may attend to nothing gets zeros, and sends no gradient back.
 
     The fused kernel of torch is used except where the weights are asked for, which it cannot
-    return, and in training on a CPU, where its dropout and its backward pass in half precision are
-    several times slower than the plain way below. Both give the same values and gradients.
+    return, and in training on a CPU with dropout, in half precision or with a bias that learns,
+    where it is slower than the plain way below. Both give the same values and gradients. The plain
+    way keeps the weights for the backward pass; of long sequences, where they would be most of what
+    a step holds, it computes them anew, except in half precision, where that takes half as long
+    again.
 
     Args:
         query: shape (B, H, S, K).
@@ -61,26 +73,26 @@ def attend(
         # the gradient of one over nothing but -inf is not a number; it gets its zeros below.
         offset = zero.masked_fill(~mask & reach, -math.inf)
 
-    inputs = (query, key, value) if bias is None else (query, key, value, bias)
-    trains = dropout > 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs))
+    trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    learns = torch.is_grad_enabled() and bias is not None and bias.requires_grad
+    half = query.dtype in _HALF
+    slow = query.device.type == "cpu" and (dropout > 0 or learns or (trains and half))
+    long = query.shape[2] * key.shape[2] >= _LONG and not half and (trains or learns)
     weights = None
-    kernel = "plain" if need_weights or (trains and query.device.type == "cpu") else "fused"
-    if kernel == "plain":
-        mixed, weights = _Plain.apply(query, key, value, offset, dropout, need_weights)  # type: ignore[no-untyped-call]
-    else:
+    if not (slow or need_weights):
         mixed = F.scaled_dot_product_attention(query, key, value, offset, dropout)
+    elif long and not need_weights:
+        mixed = _Long.apply(query, key, value, offset, dropout)  # type: ignore[no-untyped-call]
+    else:
+        mixed, weights = _Plain.apply(query, key, value, offset, dropout, need_weights)  # type: ignore[no-untyped-call]
     if reach is not None:
         mixed = mixed * reach.to(mixed.dtype)
         weights = None if weights is None else weights * reach.to(mixed.dtype)
-    return Mixed(mixed, weights, kernel)
+    return Mixed(mixed, weights, "plain" if slow or need_weights else "fused")
 
 
 class _Plain(torch.autograd.Function):
-    """Attention by batched matrix products, keeping the weights and the drawn bits for backward.
-
-    N stands for B * H. With weights W, dropout's zeros and ones M and its scale c, the forward pass
-    is c (W M) V; for the gradient g of that, the gradient of W is M (c g V').
-    """
+    """Attention by batched matrix products, keeping the weights and the drawn bits for backward."""
 
     @staticmethod
     def forward(
@@ -96,14 +108,9 @@ class _Plain(torch.autograd.Function):
         query, key, value = (x.flatten(0, 1) for x in (query, key, value))  # (N, S or T, K)
         if offset is not None:
             ctx.offset_shape = offset.shape
-            offset = offset.expand(*heads, *offset.shape[2:]).flatten(0, 1)  # (N, 1 or S, T)
-        ctx.scores_scale = 1 / math.sqrt(query.shape[-1])
-        with torch.autocast(query.device.type, enabled=False):
-            scores = _product(query, key.mT, ctx.scores_scale, offset)  # (N, S, T)
-            weights = scores.softmax(-1)
-            keep, ctx.keep_scale = draw_keep(weights, dropout) if dropout > 0 else (None, 1.0)
-            kept = weights if keep is None else apply_keep(weights, keep)
-            mixed = _product(kept, value, ctx.keep_scale)  # (N, S, K)
+            offset = offset.expand(*heads, -1, -1).flatten(0, 1)  # (N, 1 or S, T)
+        weights, keep, ctx.keep_scale = _weigh(query, key, offset, dropout)
+        mixed = _mix(weights, keep, ctx.keep_scale, value)
         ctx.save_for_backward(query, key, value, weights, keep)
         whole = weights.view(*heads, *weights.shape[1:]) if need_weights else None
         return mixed.view(*heads, *mixed.shape[1:]), whole
@@ -113,22 +120,136 @@ class _Plain(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, grad_weights: Tensor | None) -> tuple[Tensor | None, ...]:
         query, key, value, weights, keep = ctx.saved_tensors
         heads = grad.shape[:2]
-        grad = grad.flatten(0, 1)  # (N, S, K)
-        kept = weights if keep is None else apply_keep(weights, keep)
-        grad_value = _product(kept.mT, grad, ctx.keep_scale)
-        inner = _product(grad, value.mT, ctx.keep_scale)  # (N, S, T)
-        if keep is not None:
-            inner = apply_keep(inner, keep)
-        if grad_weights is not None:
-            inner += grad_weights.flatten(0, 1)
-        inner = torch.ops.aten._softmax_backward_data(inner, weights, -1, weights.dtype)
-        grad_query = _product(inner, key, ctx.scores_scale)
-        grad_key = _product(inner.mT, query, ctx.scores_scale)
+        grad = grad.flatten(0, 1)
+        grad_weights = None if grad_weights is None else grad_weights.flatten(0, 1)
+        found = _gradients(query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights)
+        *grads, grad_scores = (x.view(*heads, *x.shape[1:]) for x in found)
         grad_offset = None
         if ctx.needs_input_grad[3]:
-            grad_offset = inner.view(*heads, *inner.shape[1:]).sum_to_size(ctx.offset_shape)
-        grads = (x.view(*heads, *x.shape[1:]) for x in (grad_query, grad_key, grad_value))
+            grad_offset = grad_scores.sum_to_size(ctx.offset_shape)
         return *grads, grad_offset, None, None
+
+
+class _Long(torch.autograd.Function):
+    """The same for some heads of one item at a time, keeping nothing but what was given.
+
+    The backward pass computes the weights anew, as Dao et al. 2022, "FlashAttention", section 3.1,
+    does, and draws the same bits. What is computed at once stays in the cache, which makes up for
+    most of the time.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        offset: Tensor | None,
+        dropout: float,
+    ) -> Tensor:
+        ctx.dropout, ctx.random = dropout, torch.get_rng_state()
+        ctx.save_for_backward(query, key, value, offset)
+        mixed = torch.empty_like(query)
+        for part in _parts(query, key):
+            some, keys, values, offsets = _part_of(query, key, value, offset, part)
+            weights, keep, scale = _weigh(some, keys, offsets, dropout)
+            mixed[part] = _mix(weights, keep, scale, values)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, offset = ctx.saved_tensors
+        grads = [torch.empty_like(x) for x in (query, key, value)]
+        grad_offset = torch.zeros_like(offset) if ctx.needs_input_grad[3] else None
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(ctx.random)
+            for part in _parts(query, key):
+                some, keys, values, offsets = _part_of(query, key, value, offset, part)
+                weights, keep, scale = _weigh(some, keys, offsets, ctx.dropout)
+                grad_mixed = grad[part].flatten(0, 1)
+                found = _gradients(some, keys, values, weights, keep, scale, grad_mixed, None)
+                for whole, one in zip(grads, found[:3], strict=True):
+                    whole[part] = one
+                if grad_offset is not None:
+                    place = tuple(
+                        at if size > 1 else slice(None)
+                        for at, size in zip(part, offset.shape, strict=False)
+                    )
+                    into = grad_offset[place]
+                    into += found[3][None].sum_to_size(into.shape)
+        return *grads, grad_offset, None
+
+
+_Part = tuple[slice, slice]
+"""An item, and some of its heads."""
+
+
+def _parts(query: Tensor, key: Tensor) -> Iterator[_Part]:
+    """Yield what is computed at once of a long sequence."""
+    items, heads, queries, _ = query.shape
+    size = max(_TOGETHER // (queries * key.shape[2]), 1)
+    for item in range(items):
+        for head in range(0, heads, size):
+            yield slice(item, item + 1), slice(head, head + size)
+
+
+def _part_of(
+    query: Tensor, key: Tensor, value: Tensor, offset: Tensor | None, part: _Part
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return a part of what attention was given, with items and heads as one dimension."""
+    wide = None if offset is None else offset.expand(*query.shape[:2], -1, -1)
+    return (
+        query[part].flatten(0, 1),
+        key[part].flatten(0, 1),
+        value[part].flatten(0, 1),
+        None if wide is None else wide[part].flatten(0, 1),
+    )
+
+
+# With weights W, dropout's zeros and ones M and its scale c, attention is c (W M) V; for the
+# gradient g of that, the gradient of W is M (c g V'). N stands for items times heads.
+
+
+def _weigh(
+    query: Tensor, key: Tensor, offset: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor | None, float]:
+    """Return W, (N, S, T), the bits M of the same shape if there is dropout, and c."""
+    with torch.autocast(query.device.type, enabled=False):
+        scores = _product(query, key.mT, 1 / math.sqrt(query.shape[-1]), offset)
+        weights = scores.softmax(-1)
+    if dropout == 0:
+        return weights, None, 1.0
+    return weights, *draw_keep(weights, dropout)
+
+
+def _mix(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:
+    """Return c (W M) V. Shape (N, S, K)."""
+    with torch.autocast(value.device.type, enabled=False):
+        return _product(weights if keep is None else apply_keep(weights, keep), value, scale)
+
+
+def _gradients(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: Tensor,
+    keep: Tensor | None,
+    scale: float,
+    grad: Tensor,
+    grad_weights: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys, values and scores for those of what attention gave."""
+    kept = weights if keep is None else apply_keep(weights, keep)
+    grad_value = _product(kept.mT, grad, scale)
+    inner = _product(grad, value.mT, scale)  # (N, S, T)
+    if keep is not None:
+        inner = apply_keep(inner, keep)
+    if grad_weights is not None:
+        inner += grad_weights
+    inner = torch.ops.aten._softmax_backward_data(inner, weights, -1, weights.dtype)
+    width = 1 / math.sqrt(query.shape[-1])
+    return _product(inner, key, width), _product(inner.mT, query, width), grad_value, inner
 
 
 def _product(left: Tensor, right: Tensor, scale: float, offset: Tensor | None = None) -> Tensor:
