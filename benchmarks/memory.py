@@ -25,9 +25,11 @@ def heedful_arm(*, checkpointing: bool, chunk: int) -> Iterator[Lap]:
 
     from heedful import BertConfig, BertForSequenceClassification
     from heedful.sources import resolve
-    from heedful.training.device import keep_big_buffers
+    from heedful.training.device import keep_big_buffers, return_big_buffers
 
-    if not checkpointing:  # as the command line does
+    if checkpointing:  # as the command line does
+        return_big_buffers()
+    else:
         keep_big_buffers()
     config = BertConfig.read(resolve("minilm") / "config.json")
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

@@ -44,7 +44,12 @@ from heedful.settings import (
 )
 from heedful.tasks import pretrain as task
 from heedful.tokens import BertTokenizer
-from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+from heedful.training.device import (
+    choose_device,
+    choose_precision,
+    keep_big_buffers,
+    return_big_buffers,
+)
 from heedful.training.fit import Outcome, open_run
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
@@ -88,7 +93,9 @@ def pretrain(
     metric = chosen_metric(training.metric, task.metrics(goal))
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
-    if not training.gradient_checkpointing:  # which says that memory is dearer than time
+    if training.gradient_checkpointing:  # which says that memory is dearer than time
+        return_big_buffers()
+    else:
         keep_big_buffers()
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)

@@ -46,6 +46,7 @@ from heedful.training.device import (
     choose_device,
     choose_precision,
     keep_big_buffers,
+    return_big_buffers,
 )
 from heedful.training.fit import Job, Outcome, discarded_unless_prepared, fit, open_run
 from heedful.training.loop import Work
@@ -88,7 +89,9 @@ def train(
     task = task_named(task_name)
     device = choose_device(training.device)
     precision = choose_precision(training.precision, device)
-    if not training.gradient_checkpointing:  # which says that memory is dearer than time
+    if training.gradient_checkpointing:  # which says that memory is dearer than time
+        return_big_buffers()
+    else:
         keep_big_buffers()
     read = partial(read_files, task, columns=columns, labelled=True)
     goal = task.goal_of(read(data.train), columns, own)

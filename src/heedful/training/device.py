@@ -11,11 +11,12 @@ from heedful.settings import Precision as PrecisionName
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
-# <malloc.h>: how much free memory at the top of the heap is given back to the system, and how many
-# blocks may have a mapping of their own. (The threshold for such mappings cannot be raised above
-# 32 MiB, which the gradient of a vocabulary exceeds.)
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-_KEPT_BYTES = 2**31 - 1
+# <malloc.h>: how much free memory at the top of the heap is given back to the system, from which
+# size a block has a mapping of its own, and how many may have one. (That size cannot be raised
+# above 32 MiB, which the gradient of a vocabulary exceeds.)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
+_KEPT_BYTES, _RETURNED_BYTES = 2**31 - 1, 2**21
+_MAPPINGS = 2**16  # as many as by itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,10 +96,30 @@ def keep_big_buffers() -> bool:
     every step pays a page fault for each 4 KiB of its activations and gradients. Returns whether
     the allocator took the hint.
     """
+    return _tell_allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: _KEPT_BYTES})
+
+
+def return_big_buffers() -> bool:
+    """Ask the C allocator to hand freed memory back at once, however often that happens.
+
+    By itself glibc learns to keep blocks of up to 32 MiB on its heaps, whose holes then come to
+    more than what training with gradient checkpointing has in use. Returns whether the allocator
+    took the hint.
+    """
+    return _tell_allocator(
+        {
+            _M_MMAP_MAX: _MAPPINGS,
+            _M_MMAP_THRESHOLD: _RETURNED_BYTES,
+            _M_TRIM_THRESHOLD: _RETURNED_BYTES,
+        }
+    )
+
+
+def _tell_allocator(options: dict[int, int]) -> bool:
     if not sys.platform.startswith("linux"):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return False
-    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES))
+    return all(mallopt(option, value) for option, value in options.items())
