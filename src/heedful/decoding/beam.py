@@ -6,7 +6,8 @@ far, R ranked candidates of an item.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -77,6 +78,7 @@ def beam_search(
         log_probabilities=nothing,
     )
     found: list[list[Hypothesis]] = [[] for _ in range(count)]
+    margins = np.full(count, np.inf)
     tokens = first
     for length in range(1, options.max_new_tokens + 1):
         scores, state = step(tokens, state)
@@ -86,7 +88,9 @@ def beam_search(
         ranked = _rank(going, top, options)
         coverage = _coverage(state, len(going.items), options)
         goes = _take_endings(ranked, going, coverage, found, options)
-        keep = goes & ~_settled(ranked, goes, found, length, options)[:, None]
+        lead = _lead(ranked, goes, found, length, options)
+        margins[ranked.items] = np.minimum(margins[ranked.items], _margins(ranked, lead, options))
+        keep = goes & ~(lead >= 0)[:, None]
         if length == options.max_new_tokens:
             _close(ranked, goes, going, coverage, found, options)
             break
@@ -103,10 +107,7 @@ def beam_search(
             log_probabilities=ranked.log_probabilities[keep],
         )
         tokens = torch.from_numpy(words).to(first.device)
-    return [
-        sorted(texts, key=lambda text: -text.score)[: options.num_return_sequences]
-        for texts in found
-    ]
+    return [_best(texts, margin, options) for texts, margin in zip(found, margins, strict=True)]
 
 
 def _rank(going: _Partial, top: Candidates, options: Search) -> _Ranked:
@@ -119,8 +120,9 @@ def _rank(going: _Partial, top: Candidates, options: Search) -> _Ranked:
     rows = np.where(there, rows, 0)
     totals = going.totals[:, None] + top.values  # (N, M)
     grid = np.where(there[..., None], totals[rows], -np.inf).reshape(len(items), -1)
-    # Each hypothesis can end once, so no more than these go on or end inside the beam.
-    order = np.argsort(-grid, axis=1, kind="stable")[:, : 2 * options.num_beams]  # (A, R)
+    # Each hypothesis can end once, so no more than these go on or end inside the beam; and one that
+    # just does not.
+    order = np.argsort(-grid, axis=1, kind="stable")[:, : 2 * options.num_beams + 1]  # (A, R)
     parents = np.take_along_axis(rows, order // each, 1)
     places = order % each
     return _Ranked(
@@ -205,14 +207,14 @@ def _close(
             )
 
 
-def _settled(
+def _lead(
     ranked: _Ranked,
     goes: NDArray[np.bool_],
     found: Sequence[list[Hypothesis]],
     length: int,
     options: Search,
-) -> NDArray[np.bool_]:
-    """Tell which items need no further search.
+) -> NDArray[np.float64]:
+    """Tell how far each item's search is beyond what can change it; below 0 it must go on.
 
     Shape:
         (A,).
@@ -220,15 +222,16 @@ def _settled(
     best = np.where(goes, ranked.totals, -np.inf).max(1)  # (A,)
     return np.array(
         [
-            len(found[item]) >= options.num_beams
-            or _is_beaten(found[item], float(total), length, options)
+            np.inf
+            if len(found[item]) >= options.num_beams
+            else _lead_of_found(found[item], float(total), length, options)
             for item, total in zip(ranked.items, best, strict=True)
         ]
     )
 
 
-def _is_beaten(found: Sequence[Hypothesis], best: float, length: int, options: Search) -> bool:
-    """Whether what was found is better than whatever those that go on can become.
+def _lead_of_found(found: Sequence[Hypothesis], best: float, length: int, options: Search) -> float:
+    """Tell by how much what was found is better than whatever those that go on can become.
 
     Every further token adds a log-probability times a number above 0, so a total only falls. The
     length penalty is kindest to the longest, or, where its power is below 0, to the shortest. The
@@ -240,12 +243,54 @@ def _is_beaten(found: Sequence[Hypothesis], best: float, length: int, options: S
         best: the greatest total of those that go on.
         length: how many tokens these have.
         options: how to look.
+
+    Returns:
+        The lead as a difference of totals; -inf where too few have ended.
     """
     if len(found) < options.num_return_sequences:
-        return False
-    worst = sorted(text.score for text in found)[-options.num_return_sequences]
-    kindest = options.max_new_tokens if options.length_penalty > 0 else length + 1
-    return worst >= best / math.pow(kindest, options.length_penalty)
+        return -math.inf
+    worst = sorted(found, key=lambda text: text.score)[-options.num_return_sequences]
+    longest = options.length_penalty > 0
+    kindest = math.pow(options.max_new_tokens if longest else length + 1, options.length_penalty)
+    # As a difference of totals it is the smaller, the less a score divides its total by.
+    return (worst.score - best / kindest) * min(kindest, _divisor(worst, options))
+
+
+def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDArray[np.float64]:
+    """Return the difference by which the closest decision on each item fell as it did.
+
+    That is, which candidates stand inside the beam, which of those that do not end are kept, and
+    whether nothing can change the result.
+
+    Shape:
+        (A,).
+    """
+    width = options.num_beams
+    whole = ranked.totals
+    lasting = -np.sort(-np.where(ranked.words == options.eos_token_id, -np.inf, whole), axis=1)
+    margins = np.where(lead >= 0, lead, np.inf)
+    for totals in (whole, lasting):
+        if totals.shape[1] > width:
+            inside, outside = totals[:, width - 1], totals[:, width]
+            there = outside > -np.inf
+            gap = np.subtract(inside, outside, out=np.full(len(whole), np.inf), where=there)
+            margins = np.minimum(margins, gap)
+    return margins
+
+
+def _best(found: Sequence[Hypothesis], margin: float, options: Search) -> list[Hypothesis]:
+    """Return the best of what was found, best first, with the smallest margin there was."""
+    ranked = sorted(found, key=lambda text: -text.score)
+    wanted = options.num_return_sequences
+    for better, worse in pairwise(ranked[: wanted + 1]):
+        divisor = min(_divisor(better, options), _divisor(worse, options))
+        margin = min(margin, (better.score - worse.score) * divisor)
+    return [replace(text, margin=float(margin)) for text in ranked[:wanted]]
+
+
+def _divisor(text: Hypothesis, options: Search) -> float:
+    """Return what the total of a text is divided by; the ending token counts in its length."""
+    return math.pow(max(len(text.tokens) + text.ended, 1), options.length_penalty)
 
 
 def _hypothesis(
@@ -257,14 +302,14 @@ def _hypothesis(
     ended: bool,
     options: Search,
 ) -> Hypothesis:
-    """Build what was found; the ending token counts in its length."""
-    length = max(len(tokens) + ended, 1)
-    return Hypothesis(
+    """Build what was found."""
+    text = Hypothesis(
         tokens=tuple(tokens.tolist()),
         ended=ended,
         log_probability=float(log_probability),
-        score=float(total) / math.pow(length, options.length_penalty) + float(coverage),
+        score=0.0,
     )
+    return replace(text, score=float(total) / _divisor(text, options) + float(coverage))
 
 
 def _coverage(state: object, count: int, options: Search) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ Shapes: N hypotheses of all items that go on, E source length, V vocabulary.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Tensor
@@ -141,3 +141,6 @@ class Hypothesis:
     """Of its tokens, and of the ending one if it came."""
     score: float
     """What the hypotheses of an item are ranked by: the same after all penalties."""
+    margin: float = field(default=math.inf, compare=False)
+    """How clear the search for its item was: the smallest difference of log-probabilities by which
+    one hypothesis was kept and another was not. Not measured for samples: inf."""

@@ -15,6 +15,10 @@ from heedful.layers.cache import Cache
 from heedful.models.config import BertConfig
 from heedful.models.outputs import LanguageModelOutput
 
+ROUNDING = 2e-4
+"""What the rounding of float32 may add up to in the log-probability of a text: ten times what was
+seen of a Transformer of the paper's base size."""
+
 Decoder = Callable[..., LanguageModelOutput]
 
 
@@ -107,6 +111,49 @@ def generate(
         texts = search(step, state, prompts[rows, length - 1], options, draws)
         found |= dict(zip(places, texts, strict=True))
     return [found[number] for number in range(len(prompts))]
+
+
+def settle_alone(
+    found: list[list[Hypothesis]],
+    generate: Callable[..., list[list[Hypothesis]]],
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    options: Search,
+    numbers: Sequence[int] | None,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> list[list[Hypothesis]]:
+    """Give each item the texts that it gets alone.
+
+    Beside others an item is computed in other shapes, which round differently. That changes its
+    texts only where its search was decided by no more than rounding, and such items are written
+    again, alone.
+
+    Args:
+        found: the texts of each item.
+        generate: the model's method.
+        input_ids: what was read. Shape (B, E).
+        attention_mask: shape (B, E).
+        options: how to look.
+        numbers: see the model's method.
+        prefixes: see the model's method.
+    """
+    there = None if attention_mask is None else attention_mask.bool()
+    if len(found) == 1 and (there is None or bool(there.all())):
+        return found
+
+    def alone(item: int) -> list[Hypothesis]:
+        ids = input_ids[item] if there is None else input_ids[item, there[item]]
+        return generate(
+            ids[None],
+            search=options,
+            numbers=[item if numbers is None else numbers[item]],
+            prefixes=None if prefixes is None else [prefixes[item]],
+        )[0]
+
+    return [
+        alone(item) if min(text.margin for text in texts) < ROUNDING else texts
+        for item, texts in enumerate(found)
+    ]
 
 
 def _call(decoder: Decoder, ids: Tensor, state: Decoded) -> LanguageModelOutput:

@@ -29,7 +29,7 @@ from heedful.layers.recurrent import (
     Readout,
 )
 from heedful.models import pretrained
-from heedful.models.generation import lengths_of
+from heedful.models.generation import lengths_of, settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids
 from heedful.models.outputs import TranslationOutput
@@ -256,7 +256,10 @@ class RnnSearch(nn.Module):
         )
         first = torch.full_like(items, config.decoder_start_token_id)
         options = replace(search, never=(*search.never, config.pad_token_id))
-        return find(self._step, state, first, options, numbers, prefixes)
+        found = find(self._step, state, first, options, numbers, prefixes)
+        return settle_alone(
+            found, self.generate, input_ids, attention_mask, search, numbers, prefixes
+        )
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:

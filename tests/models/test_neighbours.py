@@ -1,0 +1,119 @@
+"""A translation does not depend on its neighbours: the promise of ``generate``, in float32."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from heedful import RnnConfig, RnnSearch, Search, Transformer, TransformerConfig
+from heedful.decoding.search import Hypothesis
+from heedful.models import generation
+
+PIECES, PAD, END = 60, 59, 0
+Texts = list[list[Hypothesis]]
+
+
+def transformer() -> Transformer:
+    torch.manual_seed(1)
+    config = TransformerConfig(
+        vocab_size=PIECES,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+    )
+    model = Transformer(config)
+    _liven(model)
+    return model.eval()
+
+
+def recurrent() -> RnnSearch:
+    torch.manual_seed(1)
+    model = RnnSearch(RnnConfig(vocab_size=PIECES, embedding_width=16, hidden_width=16))
+    _liven(model)
+    return model.eval()
+
+
+def _liven(model: torch.nn.Module) -> None:
+    """Make what is written depend on what was read."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight *= 2
+
+
+def sentences(count: int) -> list[list[int]]:
+    draw = random.Random(0)
+    return [[*draw.choices(range(1, PAD), k=draw.randrange(1, 7)), END] for _ in range(count)]
+
+
+def in_batches(
+    model: Transformer | RnnSearch,
+    texts: Sequence[list[int]],
+    order: list[int],
+    size: int,
+    beam: int,
+) -> Texts:
+    search = Search(eos_token_id=END, max_new_tokens=4, num_beams=beam, num_return_sequences=beam)
+    found: dict[int, list[Hypothesis]] = {}
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        rows = [torch.tensor(texts[number]) for number in batch]
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        mask = ids != PAD
+        written = model.generate(ids, None if mask.all() else mask, search=search)
+        found |= dict(zip(batch, written, strict=True))
+    return [found[number] for number in range(len(texts))]
+
+
+@pytest.mark.parametrize(
+    ("model", "beam"),
+    [(transformer(), 3), (recurrent(), 2)],
+    ids=["transformer", "recurrent"],
+)
+def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None:
+    texts = sentences(1000)
+    order = list(range(1000))
+    alone = in_batches(model, texts, order, 1, beam)
+    shuffled = random.Random(1).sample(order, 1000)
+    for places, size in ((order, 7), (shuffled, 64)):
+        beside = in_batches(model, texts, places, size, beam)
+        for one, other in zip(alone, beside, strict=True):
+            assert [(text.tokens, text.ended) for text in one] == [
+                (text.tokens, text.ended) for text in other
+            ]
+            for text, same in zip(one, other, strict=True):
+                assert text.score == pytest.approx(same.score, abs=generation.ROUNDING)
+    assert len({texts[0].tokens for texts in alone}) > 100
+
+
+@pytest.mark.parametrize("model", [transformer(), recurrent()], ids=["transformer", "recurrent"])
+def test_what_rounding_may_decide_is_written_alone(
+    model: Transformer | RnnSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, order = sentences(40), list(range(40))
+    alone = in_batches(model, texts, order, 1, 3)
+    monkeypatch.setattr(generation, "ROUNDING", 0.05)
+    beside = in_batches(model, texts, order, 20, 3)
+    close = [item for item in order if beside[item][0].margin < 0.05]
+    assert 5 < len(close) < 35
+    # Bit for bit what they are alone; of the others the scores need not be.
+    assert all(beside[item] == alone[item] for item in close)
+    assert beside != alone
+
+
+def test_prefixes_and_options_reach_what_is_written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = transformer()
+    ids = torch.tensor([[5, 6, 7, END], [8, END, PAD, PAD]])
+    search = Search(eos_token_id=END, max_new_tokens=5, num_beams=2, num_return_sequences=2)
+    prefixes = [[3], [4, 9]]
+    plain = model.generate(ids, ids != PAD, search=search, prefixes=prefixes)
+    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    again = model.generate(ids, ids != PAD, search=search, prefixes=prefixes)
+    for one, other, prefix in zip(plain, again, prefixes, strict=True):
+        assert [text.tokens for text in one] == [text.tokens for text in other]
+        assert all(list(text.tokens[: len(prefix)]) == prefix for text in other)
