@@ -20,14 +20,23 @@ from typing import Any
 import torch
 
 import heedful.commands.train
+import heedful.commands.translate
 from heedful.files import sha256
 from heedful.metrics import ClassificationScores
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    DataSettings,
+    ParallelSettings,
+    TrainSettings,
+    TranslateSettings,
+    TranslateTrainSettings,
+)
 
 PACKAGE = str(Path(heedful.__file__).parent)
 
 
-def train(model: str, data: Path, out: Path) -> None:
+def classify(model: str, data: Path, out: Path) -> None:
     heedful.commands.train.train(
         "classify",
         DataSettings(train=[data], dev=[data], model=model, long_text="window"),
@@ -45,6 +54,20 @@ def train(model: str, data: Path, out: Path) -> None:
             keep_checkpoints=2,
             average=2,
             ema=0.5,
+        ),
+        out,
+        resume=True,
+    )
+
+
+def translate(model: str, data: Path, out: Path) -> None:
+    """Learn from a file and the translations beside it; the model starts from scratch."""
+    heedful.commands.translate.translate(
+        ParallelSettings(train=[data, data.with_suffix(".en")]),
+        TranslateSettings(arch="transformer", preset="tiny", vocab_size=400),
+        ColumnSettings(),
+        TranslateTrainSettings(
+            epochs=2, batch_size=9, batch_tokens=80, precision="fp32", checkpoint_every=2
         ),
         out,
         resume=True,
@@ -108,6 +131,7 @@ def counted(work: Callable[[], None], kill_at: int | None, report: Path) -> None
 
 def main() -> None:
     model, data, folder, count = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+    train = {"classify": classify, "translate": translate}[sys.argv[5]]
     ClassificationScores(["a", "b"])  # imports its library, slowly, before the forks do
     whole = folder / "whole"
     report = folder / "calls"

@@ -19,7 +19,7 @@ DRIVER = Path(__file__).with_name("kill_driver.py")
 
 
 def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Path) -> None:
-    command = [sys.executable, DRIVER, tiny_model, colours, tmp_path, "24"]
+    command = [sys.executable, DRIVER, tiny_model, colours, tmp_path, "24", "classify"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
@@ -34,6 +34,25 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
     assert places == {"between micro-batches": 8, "in a checkpoint": 8, "elsewhere": 8}
     assert any(not result["steps"] for result in results)
     assert any(result["steps"] for result in results)
+
+
+def test_kill_nine_of_a_translator(tiny_model: Path, tmp_path: Path) -> None:
+    """Its vocabulary is learnt first, and must be the same when the run goes on."""
+    source, target = tmp_path / "train.de", tmp_path / "train.en"
+    words = [("Hund", "dog"), ("Mann", "man"), ("Fisch", "fish")]
+    pairs = [
+        (f"Der {noun} {'sehr ' * (number % 5)}klein.", f"The {word} {'very ' * (number % 4)}small.")
+        for number in range(12)
+        for noun, word in words
+    ]
+    source.write_text("".join(f"{text}\n" for text, _ in pairs))
+    target.write_text("".join(f"{text}\n" for _, text in pairs))
+    command = [sys.executable, DRIVER, tiny_model, source, tmp_path, "6", "translate"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert [(result["killed"], result["same"]) for result in results] == [(True, True)] * 6
+    assert all(result["logged"] == list(range(1, 9)) for result in results)
 
 
 def run(
