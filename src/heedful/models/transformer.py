@@ -373,8 +373,8 @@ class Transformer(nn.Module):
         weight = weight.to(hidden.dtype)
         if self.lm_head is None and torch.is_grad_enabled():
             # As a score it would be trained, and what starts a text would be zeros no more.
-            padding = torch.tensor(self.config.pad_token_id, device=weight.device)
-            weight = weight.index_fill(0, padding, 0.0)
+            padding = torch.tensor([self.config.pad_token_id], device=weight.device)
+            weight = weight.index_copy(0, padding, weight.detach()[padding])
         bias = self.final_logits_bias[0].to(hidden.dtype)
         # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
         return F.linear(hidden, weight, bias if bias.any() else None)
