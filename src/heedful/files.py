@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,8 +167,12 @@ def write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, {"files": files})
 
 
-def check_manifest(folder: Path) -> None:
-    """Check every file of a folder against its manifest.
+def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
+    """Check the files of a folder against its manifest.
+
+    Args:
+        folder: the folder.
+        only: names of those to check; all if None.
 
     Raises:
         UserError: the manifest or a file is missing, or a size or a hash differs.
@@ -177,6 +181,8 @@ def check_manifest(folder: Path) -> None:
     if not isinstance(files, dict):
         raise UserError(f"{folder / MANIFEST}: no 'files' in it")
     for name, expected in files.items():
+        if only is not None and name not in only:
+            continue
         path = folder / name
         if not path.is_file():
             raise UserError(f"{path}: missing")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import UserError
+from heedful.files import write_manifest
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.learning import learn_translation
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
@@ -51,6 +52,32 @@ def test_other_folders_are_none_of_a_translation(tmp_path: Path, tiny_model: Pat
     (tmp_path / "vocab.json").write_text(json.dumps(ONE.ids))
     assert not is_translation_folder(tmp_path)
     with pytest.raises(UserError, match=r"source\.spm: no such file"):
+        TranslationTokenizer.from_pretrained(tmp_path)
+
+
+def test_the_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
+    TranslationTokenizer(ONE, ONE).save_pretrained(tmp_path)
+    right = {"vocab_size": 261, "decoder_vocab_size": 300, "pad_token_id": 260, "eos_token_id": 0}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(right))
+    TranslationTokenizer.from_pretrained(tmp_path)
+    for key, value in (("vocab_size", 260), ("decoder_vocab_size", 8), ("pad_token_id", 259)):
+        path.write_text(json.dumps({**right, key: value}))
+        with pytest.raises(
+            UserError, match=rf"config\.json: {key} is {value}; .* that of another model"
+        ):
+            TranslationTokenizer.from_pretrained(tmp_path)
+
+
+def test_the_vocabulary_of_another_run_is_refused(tmp_path: Path) -> None:
+    TranslationTokenizer(ONE, ONE).save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_text("weights")
+    write_manifest(tmp_path)
+    (tmp_path / "model.safetensors").write_text("which are not looked at here")
+    TranslationTokenizer.from_pretrained(tmp_path)
+    other = TextTokenizer([EOS, UNKNOWN, *BYTES, "▁", "b", PAD])
+    TranslationTokenizer(other, other).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"vocab\.json: damaged \(its SHA-256 is not the one"):
         TranslationTokenizer.from_pretrained(tmp_path)
 
 

@@ -6,13 +6,14 @@ their ids, ``target_vocab.json`` where the side that is written has its own, and
 needed; the folders of others are read with theirs.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from heedful.errors import UserError
-from heedful.files import read_json, write_json
+from heedful.files import MANIFEST, check_manifest, read_json, write_json
 from heedful.sources import resolve
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, read_side
 from heedful.tokens.text import EOS, PAD, UNKNOWN, TextTokenizer
@@ -21,7 +22,7 @@ Side = TextTokenizer | MarianText
 """What turns the texts of one side into ids, and back."""
 
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
-CONFIG = "tokenizer_config.json"
+CONFIG, MODEL_CONFIG = "tokenizer_config.json", "config.json"
 FILES = frozenset({VOCABULARY, TARGET_VOCABULARY, CONFIG, SOURCE_MODEL, TARGET_MODEL})
 """What `TranslationTokenizer.save_pretrained` writes at most."""
 _SEGMENTATION, _LONGEST = "segmentation", "longest-match"
@@ -87,19 +88,25 @@ class TranslationTokenizer:
         """Read the tokenizers of a run, a folder or a hub name.
 
         Raises:
-            UserError: a file is missing, damaged, or of a tokenizer of another kind.
+            UserError: a file is missing, damaged, of a tokenizer of another kind, or not the one
+                that the model beside it learnt with.
         """
         folder = resolve(name, revision)
+        if (folder / MANIFEST).is_file():
+            check_manifest(folder, only=FILES)
         config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
         source = read_ids(folder / VOCABULARY)
         separate = config.get("separate_vocabs", False)
         target = read_ids(folder / TARGET_VOCABULARY) if separate else source
         if config.get(_SEGMENTATION) == _LONGEST:
             read = _side(source, folder / VOCABULARY)
-            return cls(read, _side(target, folder / TARGET_VOCABULARY) if separate else read)
-        return cls(
-            read_side(folder / SOURCE_MODEL, source), read_side(folder / TARGET_MODEL, target)
-        )
+            both = cls(read, _side(target, folder / TARGET_VOCABULARY) if separate else read)
+        else:
+            both = cls(
+                read_side(folder / SOURCE_MODEL, source), read_side(folder / TARGET_MODEL, target)
+            )
+        _check_beside(both, folder / MODEL_CONFIG)
+        return both
 
 
 def is_translation_folder(folder: Path) -> bool:
@@ -108,6 +115,24 @@ def is_translation_folder(folder: Path) -> bool:
         (folder / SOURCE_MODEL).is_file()
         or ((folder / CONFIG).is_file() and _SEGMENTATION in read_json(folder / CONFIG))
     )
+
+
+def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
+    """Check pieces against the model that stands beside them, if one does."""
+    config = read_json(path) if path.is_file() else {}
+    source, target = tokenizer.source, tokenizer.target
+    right = {
+        "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),
+        "pad_token_id": config.get("pad_token_id") in (None, source.pad_token_id),
+        "vocab_size": (config.get("vocab_size") or math.inf) >= source.vocab_size,
+        "decoder_vocab_size": (config.get("decoder_vocab_size") or math.inf) >= target.vocab_size,
+    }
+    for key, fits in right.items():
+        if not fits:
+            raise UserError(
+                f"{path}: {key} is {config[key]!r}; the vocabulary beside it is that of another "
+                f"model, with {source.vocab_size} pieces to read and {target.vocab_size} to write"
+            )
 
 
 def _side(ids: dict[str, int], path: Path) -> TextTokenizer:
