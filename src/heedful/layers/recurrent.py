@@ -129,7 +129,7 @@ class AttentiveDecoder(nn.Module):
     A step reads the last word and what the last step attended to (input feeding, Luong et al. 2015,
     section 3.3, of the context), and its new state asks the additive attention what to look at. In
     Bahdanau et al. 2015 (appendix A.2.2) the state before that asks, which has not seen the last
-    word yet; else the two are the same.
+    word yet.
 
     Args:
         input_width: I, of a word's vector.
