@@ -210,6 +210,10 @@ def check_options(task: Task, settings: PredictSettings) -> None:
             raise UserError(f"{option} decides how words are drawn: give --sample too")
         if field.name in ("beam", "length_penalty") and settings.sample:
             raise UserError(f"{option} searches and --sample draws: give one of them")
+    if "beam" in task.answer_options and not settings.sample:
+        top, beam = settings.top, settings.beam
+        if top != _DEFAULT.top and top > beam:
+            raise UserError(f"--top {top}: a search keeps --beam {beam} texts; give a wider beam")
 
 
 def check_max_length(max_length: int, positions: int) -> int:

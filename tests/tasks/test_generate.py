@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import heedful
 from heedful.cli import run
 from heedful.commands.evaluate import evaluate
 from heedful.settings import ColumnSettings, PredictSettings
+from heedful.tasks.written import read_line
+from heedful.tokens import BertTokenizer, Vocabulary
 
 Out = pytest.CaptureFixture[str]
 RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--precision", "fp32"]
@@ -58,6 +61,11 @@ def test_a_text_for_a_text(tiny_model: Path, pairs: Path, tmp_path: Path, capsys
     row = json.loads(capsys.readouterr().out)
     assert row["text"] == "apple is red, very red!"
     assert row["tokens_total"] == row["tokens_used"] == 4
+    words = ["predict", str(out), "the red apple.", "--all-scores", "--sample", "--top", "3"]
+    assert run(words) == 0
+    assert len(json.loads(capsys.readouterr().out)["n_best"]) == 3
+    assert run(["predict", str(out), "the red apple.", "--beam", "2", "--top", "3"]) == 2
+    assert "--top 3: a search keeps --beam 2 texts" in capsys.readouterr().err
 
 
 def test_a_long_text_is_read_in_windows_that_are_joined(
@@ -143,3 +151,11 @@ def test_a_killed_run_goes_on_exactly(tiny_model: Path, pairs: Path, tmp_path: P
     assert train(tiny_model, pairs, tmp_path / "twice", *options, "--resume") == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice")]
     assert weights[0] == weights[1]
+
+
+def test_what_goes_on_inside_a_word_has_no_mark() -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "be", "##low", "##s"]
+    tokenizer = BertTokenizer(Vocabulary(tokens, source="here"))
+    written = read_line(torch.tensor([-1.0, 1.0, 6.0, 7.0, -1.0]), tokenizer)
+    assert written is not None
+    assert written.text == "lows"

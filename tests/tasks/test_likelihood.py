@@ -153,7 +153,7 @@ def test_texts_of_a_file_are_scored(
     assert [token for token, _ in first["log_probabilities"]] == ["the", "sky", "is", "blue", "."]
     total = sum(value for _, value in first["log_probabilities"])
     assert first["log_likelihood"] == pytest.approx(total, abs=1e-4)
-    assert second["tokens"] == 1
+    assert second["tokens_total"] == second["tokens_used"] == 1
 
 
 def test_only_a_pre_trained_run_scores(

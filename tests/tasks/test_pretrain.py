@@ -88,7 +88,7 @@ def test_train_evaluate_predict_and_score(
     assert run(["score", str(out), "the sky is blue.", "red red red red."]) == 0
     right, wrong = map(json.loads, capsys.readouterr().out.splitlines())
     assert right["log_likelihood"] > wrong["log_likelihood"] + 1
-    assert right["tokens"] == wrong["tokens"] == 5
+    assert right["tokens_total"] == wrong["tokens_used"] == 5
 
 
 def test_going_on_from_a_model_with_masked_words_alone(

@@ -20,6 +20,8 @@ of a book), the end of a file, or the end of a line."""
 MAX_CHARACTERS = 2**26
 """The longest document: 64 million characters, as much as some hundred novels."""
 
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+
 _BLANK_LINES = {"line": 0, "blank-line": 1, "gap": 2, "file": math.inf}
 """Blank lines that end a document."""
 
@@ -45,13 +47,15 @@ def read_documents(paths: Sequence[Path], layout: Layout = "blank-line") -> Iter
         layout: where documents end.
 
     Raises:
-        UserError: at once for a missing file; during iteration for one that holds no text, is no
-            text, or has a document above `MAX_CHARACTERS`, with its line.
+        UserError: at once for a missing file or a table; during iteration for one that holds no
+            text, is no text, or has a document above `MAX_CHARACTERS`, with its line.
     """
     if not paths:
         raise UserError("no text file given")
     for path in paths:
         check_file(path)
+        if path.name.lower().removesuffix(".gz").endswith(_TABLES):
+            raise UserError(f"{path}: a table, by its name; running text is read from plain text")
     return _documents(paths, layout)
 
 

@@ -39,7 +39,8 @@ def line_of(likelihood: Likelihood, *, everything: bool) -> str:
     row: dict[str, object] = {
         "log_likelihood": round(likelihood.total, 6),
         "perplexity": round(likelihood.perplexity, 6),
-        "tokens": len(likelihood.tokens),
+        "tokens_total": len(likelihood.tokens),
+        "tokens_used": len(likelihood.tokens),  # each is masked in a window that has it
     }
     if everything:
         values = [round(value, 6) for value in likelihood.log_probabilities]

@@ -273,7 +273,8 @@ def carry_out(
     )
     say(task.card(goal))
     say(
-        f"{feed.items:,} examples, {total_steps:,} steps of {training.batch_size}, "
+        f"{feed.items:,} examples, {total_steps:,} step{'s'[: total_steps != 1]} of "
+        f"{training.batch_size}, "
         f"{str(precision.dtype).removeprefix('torch.')} on {trainee.device} ({precision.reason})"
     )
     return fit(job, training, out)

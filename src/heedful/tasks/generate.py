@@ -302,7 +302,7 @@ def _write(
         eos_token_id=end,
         max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, room),
         num_beams=1 if settings.sample else settings.beam,
-        num_return_sequences=1 if settings.sample else min(settings.top, settings.beam),
+        num_return_sequences=settings.top if settings.sample else min(settings.top, settings.beam),
         length_penalty=settings.length_penalty,
         do_sample=settings.sample,
         temperature=settings.temperature,

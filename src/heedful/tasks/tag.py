@@ -310,7 +310,8 @@ class Scores:
 
 def card(goal: Goal) -> str:
     """Say what the run finds."""
-    return f"Finds entities of {len(goal.types)} types: {', '.join(goal.types)}."
+    types = len(goal.types)
+    return f"Finds entities of {types} type{'s'[: types != 1]}: {', '.join(goal.types)}."
 
 
 TASK = Task(

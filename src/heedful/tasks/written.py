@@ -71,7 +71,8 @@ def read_line(line: Tensor, tokenizer: BertTokenizer) -> Written | None:
         return None
     ids = [int(token) for token in tokens if token >= 0]
     text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-    return Written(text=text, score=score, ended=bool(ended))
+    # What goes on inside a word begins with the mark of that.
+    return Written(text=text.removeprefix("##"), score=score, ended=bool(ended))
 
 
 def row(answer: Generation, everything: bool) -> dict[str, Any]:
