@@ -1,5 +1,7 @@
+import gzip
 import json
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from heedful.errors import UserError
 from heedful.files import write_manifest
 from heedful.tokens import TextTokenizer, TranslationTokenizer
-from heedful.tokens.learning import learn_translation
+from heedful.tokens.learning import count_spaced, learn_translation
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
 from heedful.tokens.translation import is_translation_folder
 
@@ -91,3 +93,18 @@ def test_a_damaged_vocabulary_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps({**ONE.ids, "b c": len(ONE.ids)}))
     with pytest.raises(UserError, match=r"vocab\.json: 'b c' is no piece of text"):
         TranslationTokenizer.from_pretrained(tmp_path)
+
+
+def test_real_texts_come_back_and_are_cut_into_few_pieces(data_folder: Path) -> None:
+    sides = []
+    for name in ("train.de.gz", "train.en.gz"):
+        with gzip.open(data_folder / "multi30k" / name, "rt", encoding="utf-8") as stream:
+            sides.append([line.rstrip("\n") for line in islice(stream, 4000)])
+    pair = learn_translation(*map(count_spaced, sides), size=4000)
+    assert pair.source.vocab_size == 4000
+    for texts in sides:
+        ids = pair.source.encode_batch(texts)
+        assert [pair.source.decode(row) for row in ids] == texts
+        words = sum(len(text.split()) for text in texts)
+        assert words < sum(map(len, ids)) < 1.6 * words
+        assert not {*BYTES} & {piece for row in ids for piece in pair.source.pieces(row)}
