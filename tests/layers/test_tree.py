@@ -1,0 +1,61 @@
+"""The trees of a search equal a cache of each hypothesis's own."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.layers.cache import KeyValue
+from heedful.layers.tree import Places, Tree
+
+BLOCKS, HEADS, WIDTH = 2, 3, 4
+
+
+def _past(tree: Tree, memory: KeyValue) -> list[Tensor]:
+    """Return the keys that each hypothesis attends to, in order of their first number."""
+    keys = memory.key[tree.places.items][:, 0, :, 0]  # (N, M), of the first head
+    return [row[seen].sort().values for row, seen in zip(keys, tree.seen, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_course_of_a_search(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    tree = Tree.start(
+        5, blocks=BLOCKS, heads=HEADS, head_width=WIDTH, like=torch.empty((), dtype=torch.float64)
+    )
+    pasts: list[list[int]] = [[] for _ in range(5)]
+    widest, token = 0, 0
+    for _ in range(25):
+        tree = tree.grow()
+        names = torch.arange(token, token + len(pasts))
+        token += len(pasts)
+        pasts = [[*past, name] for past, name in zip(pasts, names.tolist(), strict=True)]
+        grid = tree.places.spread(names.double())  # (B, W)
+        new = grid[:, None, :, None].expand(-1, HEADS, -1, WIDTH)
+        for block in range(BLOCKS):
+            memory = tree.remember(block, KeyValue(new * (block + 1), -new))
+            assert memory.value.equal(-memory.key / (block + 1))
+            found = [row.tolist() for row in _past(tree, memory)]
+            assert found == [[name * (block + 1) for name in past] for past in pasts]
+        assert tree.mask.shape == (*grid.shape[:1], 1, grid.shape[1], tree.seen.shape[1])
+        assert tree.places.collect(tree.mask[:, 0]).equal(tree.seen)
+        widest = max(widest, tree.seen.shape[1])
+        # Any of them go on, some twice, and some items are left by all of theirs.
+        most = min(9, 2 * len(pasts))
+        rows = torch.randint(len(pasts), (most,), generator=generator)
+        before = tree.places.items[rows]
+        tree, left = tree.select(rows)
+        assert left.equal(before.unique())
+        assert left[tree.places.items].equal(before)
+        pasts = [pasts[row] for row in rows.tolist()]
+    assert widest < 25 + 9  # what no hypothesis is made of makes room
+
+
+def test_places() -> None:
+    plain = Places.of(torch.tensor([0, 0, 1, 1]))
+    assert plain.cells is None
+    assert plain.spread(torch.arange(4)).tolist() == [[0, 1], [2, 3]]
+    places = Places.of(torch.tensor([2, 0, 2, 1, 2]))
+    assert (places.batch, places.width) == (3, 3)
+    rows = torch.arange(1, 6)
+    assert places.spread(rows).tolist() == [[2, 0, 0], [4, 0, 0], [1, 3, 5]]
+    assert places.collect(places.spread(rows)).equal(rows)
