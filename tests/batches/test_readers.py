@@ -578,3 +578,10 @@ def test_memory_of_arrow_does_not_grow_with_the_file(
             peak = max(peak, pool.bytes_allocated() - before)
         peaks.append(peak)
     assert peaks[1] < 2 * peaks[0]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_no_header_is_for_tables_that_can_have_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"text": "a"}')
+    with pytest.raises(UserError, match="--no-header is for CSV and TSV"):
+        read_records([tmp_path / name], Columns(label=None, header=False))

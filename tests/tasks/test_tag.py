@@ -13,7 +13,7 @@ from heedful.batches import Rule
 from heedful.batches.conll import join_words
 from heedful.batches.tagging import Entity, TaggedText
 from heedful.cli import run
-from heedful.settings import PredictSettings
+from heedful.settings import ColumnSettings, PredictSettings
 from heedful.tasks import Fit, tag
 from heedful.tasks.entities import Tagging
 from heedful.tokens import BertTokenizer
@@ -416,3 +416,8 @@ def test_one_type_is_enough(tiny_model: Path, tmp_path: Path, capsys: Out) -> No
     data.write_text("sky B-thing\nis O\n\n" * 6)
     assert train(tiny_model, data, tmp_path / "run") == 0, capsys.readouterr().err
     assert found(heedful.load(tmp_path / "run")("sky is")) == [("thing", "sky")]
+
+
+def test_columns_of_conll_have_no_header(colours: Path) -> None:
+    with pytest.raises(heedful.UserError, match="--no-header is for CSV and TSV"):
+        tag.read([colours], ColumnSettings(header=False), True)

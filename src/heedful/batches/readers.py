@@ -161,6 +161,8 @@ def _format_of(path: Path, format: str | None, columns: Columns) -> str:
             f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
             "say its format: csv, tsv, jsonl or parquet"
         )
+    if found in ("jsonl", "parquet") and not columns.header:
+        raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {found} has names")
     if found == "parquet" and (path == STDIN or plain != path):
         raise UserError(f"{source_name(path)}: Parquet is read from plain files only")
     return found

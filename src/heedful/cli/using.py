@@ -70,7 +70,8 @@ def predict(
     run
         Run folder.
     texts
-        Texts to answer for; without any, --input or standard input is read.
+        Texts to answer for; without any, --input or standard input is read: one text a line, and
+        JSON lines for a run of answer.
     input
         A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
     context

@@ -91,6 +91,8 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
     name = path.name.lower().removesuffix(".gz")
     ending = name[name.rfind(".") :]
     kind = columns.format or _FORMATS.get(ending) or ("conll" if labelled else None)
+    if not columns.header and (kind == "conll" or (labelled and kind == "jsonl")):
+        raise UserError(f"{path}: --no-header is for CSV and TSV; this is read as {kind}")
     if kind == "conll":
         word, tag = (
             text if text != default.text else None,
