@@ -7,15 +7,20 @@ Shapes: B batch, C classes or outputs, D width of a vector, ... any dimensions.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from heedful.errors import UserError
 
 IGNORED = -100
 """The label that counts for nothing, as in torch."""
+
+_CACHED = 2**18
+"""Logits that are worked on at once: what a core's own cache holds."""
 
 
 def cross_entropy(
@@ -44,20 +49,52 @@ def cross_entropy(
         raise UserError(f"label_smoothing is {label_smoothing}; it must be from 0 to 1")
     if label_smoothing and class_weights is not None:
         raise UserError("label_smoothing does not go with class_weights; give one of them")
-    scores, labels = _wide(logits).flatten(0, -2), labels.flatten().long()  # (N, C), (N,)
-    weights = None if class_weights is None else class_weights.to(scores)
-    total = F.cross_entropy(
-        scores,
-        labels,
-        weights,
-        ignore_index=IGNORED,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
+    scores, labels = logits.flatten(0, -2), labels.flatten().long()  # (N, C), (N,)
     counted = labels != IGNORED
-    if weights is None:
+    if class_weights is None:
+        total: Tensor = _CrossEntropy.apply(scores, labels, label_smoothing)  # type: ignore[no-untyped-call]
         return total, counted.sum()
+    scores = _wide(scores)
+    weights = class_weights.to(scores)
+    total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
     return total, (weights[labels.clamp(min=0)] * counted).sum()
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Cross entropy whose gradient is made with it, some rows at a time that stay in the cache.
+
+    With p the softmax, y the right class and e the smoothing, the loss of a row is
+    -(1 - e) log p_y - e/C sum(log p), and its gradient p - e/C, less 1 - e at y. So nothing as
+    large as the logits is kept but a gradient of their type.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+        classes = logits.shape[1]
+        rows = len(logits) if logits.is_cuda else _CACHED // classes
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
+        total = _wide(logits.new_zeros(()))
+        for start in range(0, len(logits), max(rows, 1)):
+            part = slice(start, start + max(rows, 1))
+            counted = (labels[part] != IGNORED)[:, None]
+            right = labels[part, None].clamp(min=0)
+            values = _wide(logits[part]).log_softmax(-1)
+            losses = (smoothing - 1) * values.gather(1, right)
+            if smoothing:
+                losses -= smoothing / classes * values.sum(1, keepdim=True)
+            total += losses.masked_fill(~counted, 0.0).sum()
+            if gradient is not None:
+                values.exp_().sub_(smoothing / classes)
+                values.scatter_add_(1, right, values.new_full(right.shape, smoothing - 1))
+                gradient[part] = values.masked_fill_(~counted, 0.0)
+        ctx.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad.to(gradient.dtype), None, None
 
 
 def mse(predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
