@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -253,19 +254,33 @@ def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: O
     assert "test.de, line 4: the translation is empty" in capsys.readouterr().err
 
 
-def test_a_run_that_is_damaged(trained: Path, tmp_path: Path, capsys: Out) -> None:
-    import shutil
+def test_a_vocabulary_that_is_missing_or_of_another_run(
+    trained: Path, tmp_path: Path, capsys: Out
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    ids = json.loads((folder / "vocab.json").read_text())
+    text = (folder / "vocab.json").read_text()  # as many pieces, of which two have swapped ids
+    dog, man = (f'"▁{word}": {ids[f"▁{word}"]}' for word in ("dog", "man"))
+    swapped = f'"▁man": {ids["▁dog"]}', f'"▁dog": {ids["▁man"]}'
+    (folder / "vocab.json").write_text(text.replace(dog, swapped[0]).replace(man, swapped[1]))
+    assert run(["predict", str(folder), "Der Hund."]) == 2
+    assert "vocab.json: damaged" in capsys.readouterr().err
+    (folder / "vocab.json").unlink()
+    assert run(["predict", str(folder), "Der Hund."]) == 2
+    assert "vocab.json: missing" in capsys.readouterr().err
 
-    run_folder = tmp_path / "run"
-    shutil.copytree(trained, run_folder)
-    (run_folder / "vocab.json").unlink()
-    assert run(["predict", str(run_folder), "Der Hund."]) == 2
-    assert "vocab.json" in capsys.readouterr().err
-    other = json.loads((trained / "vocab.json").read_text())
-    del other["▁"]  # a vocabulary of another run has other pieces, or another number of them
-    (run_folder / "vocab.json").write_text(json.dumps({k: at for at, k in enumerate(other)}))
-    assert run(["predict", str(run_folder), "Der Hund."]) == 2
-    assert "vocab.json" in capsys.readouterr().err
+
+def test_prefixes_from_a_table(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "in.tsv"
+    path.write_text("de\tstart\nDer Hund läuft.\tThe fish\nDer Mann singt.\t\n")
+    columns = ["--input", path, "--text", "de", "--text-pair", "start", "--plain"]
+    assert run([str(word) for word in ["predict", trained, *columns]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("The fish")
+    assert lines[1] == "The man sings."
+    assert run([str(word) for word in ["predict", trained, *columns, "--prefix", "A"]]) == 2
+    assert "not both" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("option", "value"), [("--beam", "0"), ("--repetition-penalty", "0.5")])
