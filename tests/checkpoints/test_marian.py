@@ -23,10 +23,7 @@ from heedful.tokens import TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
 
 pytest.importorskip("sentencepiece", reason="needs the extra [marian]")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Recommended"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended")
 
 LONGEST = 36
 PAIRS = {
