@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer, UserError
+from heedful.batches import Record
 from heedful.batches.windows import window_starts
 from heedful.cli import run
+from heedful.commands.score import texts_of
 from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings
 from heedful.tasks import pretrain
 from heedful.tasks.likelihood import Likelihood, likelihoods
@@ -165,3 +167,14 @@ def test_only_a_pre_trained_run_scores(
     capsys.readouterr()
     assert run(["score", str(out), "a"]) == 2
     assert "this run learnt to classify; texts are scored by one of" in capsys.readouterr().err
+
+
+def test_a_blank_line_of_a_file_is_named() -> None:
+    records = [
+        Record(text=text, text_pair=None, labels=None, source="a.txt", line=line)
+        for line, text in enumerate(["a b", " "], start=1)
+    ]
+    texts = texts_of(records)
+    assert next(texts) == "a b"
+    with pytest.raises(UserError, match=r"^a\.txt, line 2: empty; there is nothing to score$"):
+        next(texts)

@@ -162,7 +162,7 @@ def score(
             print(line)
         return
     records = predict.records_of(predictor.task, texts, input, columns)
-    for found in score.score_texts(predictor, (record.text for record in records)):
+    for found in score.score_texts(predictor, score.texts_of(records)):
         print(score.line_of(found, everything=all_scores), flush=not texts)
 
 

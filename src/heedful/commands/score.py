@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from pathlib import Path
 
+from heedful.batches import Record
 from heedful.batches.hypotheses import HypothesisList, read_hypotheses
 from heedful.errors import UserError
 from heedful.predictor import Predictor
@@ -32,6 +33,20 @@ def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likeliho
         settings=predictor.settings,
         device=predictor.device,
     )
+
+
+def texts_of(records: Iterable[Record]) -> Iterator[str]:
+    """Yield the texts of records.
+
+    Raises:
+        UserError: one is blank, with its file and line.
+    """
+    for record in records:
+        if not record.text.strip():
+            raise UserError(
+                f"{record.source}, line {record.line}: empty; there is nothing to score"
+            )
+        yield record.text
 
 
 def line_of(likelihood: Likelihood, *, everything: bool) -> str:
