@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.system.test_rnn_learns import EOS, LONGEST, PAD, PIECES, sequences
 from torch import nn
 
 from heedful.decoding.search import Search
 from heedful.models import Transformer, TransformerConfig
-from tests.system.test_rnn_learns import EOS, LONGEST, PAD, PIECES, sequences
 
 
 @pytest.mark.parametrize(
