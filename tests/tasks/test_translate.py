@@ -12,6 +12,11 @@ import pytest
 import heedful
 from heedful.cli import run
 from heedful.settings import PredictSettings
+from heedful.tasks import Fit
+from heedful.tasks.texts import from_texts
+from heedful.tasks.translate import Goal, encode
+from heedful.tokens import TextTokenizer, TranslationTokenizer
+from heedful.tokens.text import BYTES
 
 Out = pytest.CaptureFixture[str]
 
@@ -116,6 +121,28 @@ def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: O
     assert "1 texts were too long and were not read whole" in captured.err
 
 
+def parts(text: str, room: int) -> list[str]:
+    """Cut a text as a run that reads so many tokens does; a word is one, and so is a mark."""
+    words = ["▁A", "▁b", "▁c", "▁", "?", "x"]
+    side = TextTokenizer(["</s>", "<unk>", *BYTES, *words, "<pad>"])
+    tokenizer, fit = TranslationTokenizer(side, side), Fit(max_length=room + 1, rule="window")
+    (fitted,) = encode(from_texts([text]), Goal(longest=9), tokenizer, fit, False)
+    assert fitted.tokens_used == fitted.tokens_total == len(side.encode_batch([text])[0])
+    assert all(piece.ids[-1] == side.eos_token_id for piece in fitted.pieces)
+    assert all(1 < len(piece.ids) <= room + 1 for piece in fitted.pieces)
+    return [side.decode(piece.ids[:-1].tolist()) for piece in fitted.pieces]
+
+
+def test_a_long_text_is_cut_at_the_ends_of_sentences_and_of_words() -> None:
+    text = "A b? A c? A b c b c? A?"
+    assert parts(text, 14) == [text]
+    assert parts(text, 13) == ["A b? A c? A b c b c?", "A?"]  # as many sentences as fit
+    assert parts(text, 6) == ["A b? A c?", "A b c b c?", "A?"]
+    assert parts(text, 4) == ["A b?", "A c?", "A b c b", "c?", "A?"]
+    assert parts("A bxxxxx c", 3) == ["A", "bxx", "xxx", "c"]  # a word alone that does not fit
+    assert parts("", 3) == parts("  ", 3) == []
+
+
 def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     (row,) = answers(capsys, "predict", trained, "Der Hund läuft.", "--prefix", "The fish")
     assert row["text"].startswith("The fish")
@@ -137,14 +164,14 @@ def test_words_are_linked(trained: Path, capsys: Out) -> None:
     assert [target for _, target in row["alignments"]] == [0, 1, 2, 3, 4]
     assert all(0 <= source < 5 for source, _ in row["alignments"])
     # The words of a part are linked to that part's, and places count from the start of the whole.
-    long = " ".join(text for text, _ in PAIRS)
+    long = " ".join(text for text, _ in PAIRS[:1] * 3 + PAIRS)
     links = heedful.load(trained, PredictSettings(alignments=True))(long).links
     assert links is not None
     ends = [number for number, (start, _) in enumerate(links.source_words) if long[start] == "."]
     sentence = [sum(end < number for end in ends) for number in range(len(links.source_words))]
     linked = [sentence[source] for source, _ in links.links]
     assert linked == sorted(linked)
-    assert linked[-1] == len(PAIRS) - 1
+    assert linked[-1] == len(PAIRS) + 2
 
 
 def test_swapped_files_are_noticed(trained: Path, tmp_path: Path, capsys: Out) -> None:
