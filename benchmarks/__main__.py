@@ -6,7 +6,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import answer, embed, finetune, memory, predict, pretrain, tag, tokenizer
+from benchmarks import answer, embed, finetune, memory, predict, pretrain, tag, tokenizer, translate
 
 BENCHMARKS = {
     "tokenizer": tokenizer.run,
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "answer": answer.run,
     "pretrain": pretrain.run,
     "memory": memory.run,
+    "translate": translate.run,
 }
 
 
