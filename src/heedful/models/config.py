@@ -1,6 +1,5 @@
 """What a BERT is made of, under the reference's key names."""
 
-import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.values import check_bool, check_number
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
@@ -125,19 +125,18 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for name in _SIZES:
-            self._require(name, int, low=1)
+            check_number(name, getattr(self, name), int, low=1)
         for name in ("num_labels", "chunk_size_feed_forward"):
-            self._require(name, int, low=0)
+            check_number(name, getattr(self, name), int)
         for name in ("is_decoder", "add_cross_attention", "tie_word_embeddings"):
-            if not isinstance(getattr(self, name), bool):
-                raise UserError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+            check_bool(name, getattr(self, name))
         for name in ("initializer_range", "layer_norm_eps"):
-            self._require(name, float, low=0)
+            check_number(name, getattr(self, name), float)
         for name in _PROBABILITIES:
             if name != "classifier_dropout" or self.classifier_dropout is not None:
-                self._require(name, float, low=0, below=1)
+                check_number(name, getattr(self, name), float, below=1)
         if self.pad_token_id is not None:
-            self._require("pad_token_id", int, low=0, below=self.vocab_size)
+            check_number("pad_token_id", self.pad_token_id, int, below=self.vocab_size)
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "
@@ -154,14 +153,6 @@ class BertConfig:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         self._check_pruned_heads()
         self._complete_labels()
-
-    def _require(self, name: str, kind: type, *, low: float, below: float = math.inf) -> None:
-        value = getattr(self, name)
-        right = isinstance(value, int if kind is int else int | float)
-        if not right or isinstance(value, bool) or not low <= value < below:
-            what = "an integer" if kind is int else "a number"
-            limit = "" if below == math.inf else f" and below {below}"
-            raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
 
     def _check_pruned_heads(self) -> None:
         for block, heads in self.pruned_heads.items():
