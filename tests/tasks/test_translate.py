@@ -143,6 +143,15 @@ def test_a_long_text_is_cut_at_the_ends_of_sentences_and_of_words() -> None:
     assert parts("", 3) == parts("  ", 3) == []
 
 
+def test_as_many_samples_as_asked(trained: Path, capsys: Out) -> None:
+    words = ["predict", trained, "Der Hund läuft.", "--all-scores", "--sample"]
+    (row,) = answers(capsys, *words, "--top", "3", "--temperature", "3")
+    assert len(row["n_best"]) == 3
+    assert len({one["text"] for one in row["n_best"]}) > 1  # each is drawn by itself
+    (row,) = answers(capsys, *words, "--top", "1")
+    assert len(row["n_best"]) == 1
+
+
 def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     (row,) = answers(capsys, "predict", trained, "Der Hund läuft.", "--prefix", "The fish")
     assert row["text"].startswith("The fish")

@@ -117,7 +117,7 @@ def _search(
         max_new_tokens=min(most, config.max_position_embeddings),
         min_new_tokens=settings.min_new_tokens,
         num_beams=1 if settings.sample else settings.beam,
-        num_return_sequences=1 if settings.sample else min(settings.top, settings.beam),
+        num_return_sequences=settings.top if settings.sample else min(settings.top, settings.beam),
         length_penalty=settings.length_penalty,
         coverage_penalty=settings.coverage_penalty,
         repetition_penalty=settings.repetition_penalty,
