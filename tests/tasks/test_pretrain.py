@@ -381,7 +381,7 @@ def test_wrong_questions_are_named(
         (["predict", "the [mask]"], "'[mask]' is no mask; write [MASK]"),
         (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
         (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
-        (["score", ""], "text 1: empty; there is nothing to score"),
+        (["score", ""], "text, line 1: empty; there is nothing to score"),
         (["score", "a", "--n-best", "x.jsonl"], "--n-best is a file of lists"),
     ]:
         verb, *rest = map(str, arguments)
