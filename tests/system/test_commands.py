@@ -47,6 +47,10 @@ def test_train_evaluate_predict(trained: Path, colours: Path, capsys: Out) -> No
     assert scores["accuracy"] == 1.0
     assert scores == json.loads((trained / "metrics.json").read_text())
     assert [row["label"] for row in scores["per_class"]] == ["blue", "green", "red"]
+    assert scores["tokens_used"] == scores["tokens_total"] > 2 * scores["items"]
+    cut = ["--long-text", "head", "--max-length", "8"]
+    less = json.loads(command(capsys, "evaluate", trained, "--data", colours, *cut))
+    assert less["tokens_used"] < less["tokens_total"] == scores["tokens_total"]
 
     texts = ["the sky is blue", "the apple is very red"]
     answers = rows(command(capsys, "predict", trained, *texts, "--all-scores"))

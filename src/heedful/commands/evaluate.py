@@ -26,15 +26,22 @@ _TOGETHER = 1024
 def score_records(predictor: Predictor, records: Iterable[Any]) -> dict[str, Any]:
     """Score a predictor on records of its task, holding only some thousands at a time.
 
+    Returns:
+        The task's scores, and ``tokens_total`` and ``tokens_used``: of how many tokens of the texts
+        how many were read.
+
     Raises:
         UserError: there is no record, or one has a truth the model does not know.
     """
     scores = predictor.task.scores(predictor.goal)
     truths, copies = tee(records)
     answers = predictor.answers(copies, labelled=True)
+    total = used = 0
     while chunk := list(islice(answers, _TOGETHER)):
         scores.update(chunk, list(islice(truths, len(chunk))))
-    return scores.compute()
+        total += sum(answer.tokens_total for answer in chunk)
+        used += sum(answer.tokens_used for answer in chunk)
+    return scores.compute() | {"tokens_total": total, "tokens_used": used}
 
 
 def evaluate(
@@ -58,6 +65,8 @@ def evaluate(
         if "tokens" in found:  # what was written, and how fast
             found["tokens_per_second"] = found["tokens"] / (time.monotonic() - started)
             found["beam"] = predictor.settings.beam
+    if cut := found["tokens_total"] - found["tokens_used"]:
+        say(f"{cut:,} of {found['tokens_total']:,} tokens were not read; --long-text decides that")
     scores = {"data": [str(path) for path in data], **found}
     if (run / RECORD).is_file():  # another library's folder is left as it is
         files.write_json(run / METRICS, scores)

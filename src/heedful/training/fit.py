@@ -17,11 +17,15 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.settings import TrainSettings
 from heedful.training import optimize, random_state
-from heedful.training.device import Precision
+from heedful.training.device import Precision, return_free_memory
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
 from heedful.training.loop import Done, Position, Work, train
 from heedful.training.progress import training_bar
+
+_STEPS_OF_FREE_MEMORY = 64
+"""Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
+too seldom to cost a hundredth of the time."""
 
 # Settings that may differ when a run goes on: they do not change what is learnt.
 FREE_SETTINGS = frozenset(
@@ -174,6 +178,8 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
             if average:
                 average.update(step.step)
             tokens += step.tokens
+            if step.step % _STEPS_OF_FREE_MEMORY == 0:
+                return_free_memory()
             show(step)
             log(step.step, _step_row(step))
             last = step.step == job.total_steps
