@@ -113,7 +113,8 @@ def test_text_can_come_from_files_and_standard_input(
     trained: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = ["blue", "green", "red"]
-    texts = ["the sky is blue", "the grass is green", "the apple is red"]
+    # Texts that it learnt from: this is about files, not about what a tiny model makes of others.
+    texts = ["the sky is blue 0", "the grass is green 0", "the apple is red 0"]
     with gzip.open(tmp_path / "in.txt.gz", "wt") as stream:
         stream.write("\n".join(texts) + "\n")
     pq.write_table(pa.table({"message": texts}), tmp_path / "in.parquet")
