@@ -74,7 +74,7 @@ class RnnSizes(TypedDict):
 
 RNN_PRESETS: dict[str, RnnSizes] = {
     "tiny": {"embedding_width": 128, "hidden_width": 128},
-    "small": {"embedding_width": 256, "hidden_width": 512},
+    "small": {"embedding_width": 256, "hidden_width": 256},
     "base": {"embedding_width": 620, "hidden_width": 1000},
     "big": {"embedding_width": 1024, "hidden_width": 1024},
 }

@@ -32,7 +32,7 @@ class RnnConfig:
     """Number of pieces of the target vocabulary; 0 takes ``vocab_size``."""
     embedding_width: int = 256
     """Width of a piece's vector, and of what is compared with it to score it."""
-    hidden_width: int = 512
+    hidden_width: int = 256
     """Width of the decoder's state, of each direction of the encoder, and of the attention."""
     cell: str = "gru"
     """``"gru"`` or ``"lstm"``."""
