@@ -299,6 +299,7 @@ def error_of(capsys: Out) -> str:
         (["--mask-share", "0"], "--mask-share 0.0: must be from 0.001 to 1"),
         (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
+        (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),
         (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
         (["--metric", "accuracy", "--dev", "x"], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),

@@ -177,6 +177,8 @@ def _checked(data: DataSettings, own: PretrainSettings) -> tuple[DataSettings, t
     """Refuse settings that mean nothing here; give what is left to decide its value."""
     if data.prune is not None:
         raise UserError("--prune takes heads out of a run of the same task; prune when fine-tuning")
+    if data.fresh_pooler:
+        raise UserError("--fresh-pooler is for fine-tuning what was pre-trained; leave it out")
     if data.long_text is not None:
         raise UserError("--long-text: sequences are cut from a text without loss; leave it out")
     goal = task.goal_of((), ColumnSettings(), own)

@@ -30,7 +30,7 @@ from heedful.commands.prune import prune
 from heedful.doctor import versions
 from heedful.errors import UserError, unknown_name
 from heedful.models import BertModel
-from heedful.models.pretrained import save_pretrained
+from heedful.models.pretrained import initialise, save_pretrained
 from heedful.predictor import Predictor, check_max_length
 from heedful.settings import (
     HEAD_RATE,
@@ -103,6 +103,8 @@ def train(
     torch.manual_seed(training.seed)
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
     model = task.build(goal, data).to(device)
+    if data.fresh_pooler:
+        renew_pooler(model)
     positions = task.positions(model)
     max_length = check_max_length(data.max_length or positions, positions)
     record = RunRecord(
@@ -171,6 +173,18 @@ def train(
         )
     finally:
         shutil.rmtree(store_folder, ignore_errors=True)
+
+
+def renew_pooler(model: nn.Module) -> None:
+    """Draw the weights of a model's pooler anew.
+
+    Raises:
+        UserError: it has none.
+    """
+    for part in model.modules():
+        if isinstance(part, BertModel) and part.pooler is not None:
+            return initialise(part.pooler, part.config.initializer_range)
+    raise UserError("--fresh-pooler: the model of this task has no pooler; leave the option out")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -62,6 +62,9 @@ class DataSettings:
     """Dropout probability; default: the model's own."""
     prune: float | None = None
     """Share of heads to take out of --model, a run of this task: those that matter least."""
+    fresh_pooler: bool = False
+    """Start the pooler fresh: one that learnt on little text whether sentences follow each other
+    is a poor start for anything else."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
