@@ -6,7 +6,6 @@ that a model gives each token.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -38,13 +37,13 @@ def piece_words(text: str, tokenizer: BertTokenizer) -> tuple[list[int], Places]
         return [], np.empty((0, 2), dtype=np.int32)
     places = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
     number = np.array(pieces.words)
-    first = np.flatnonzero(np.diff(number, prepend=-1))  # (W,)
+    first = _changes(number)  # (W,)
     starts = np.minimum.reduceat(places[:, 0], first)
     ends = np.maximum.reduceat(places[:, 1], first)
     if not text.isascii():
         limits = [*starts[1:].tolist(), len(text)]
         ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
-    counts = np.diff(first, append=len(number))
+    counts = _ends(first, len(number)) - first
     return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
 
 
@@ -57,7 +56,22 @@ def _past_marks(text: str, end: int, limit: int) -> int:
 
 def first_pieces(places: Places) -> NDArray[np.int64]:
     """Return the number of each word's first piece. Shapes: (N, 2) to (W,)."""
-    return np.flatnonzero((np.diff(places, axis=0, prepend=-1) != 0).any(axis=1))
+    return _changes(places[:, 0])  # no two words start at one place
+
+
+def _changes(values: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the places of values that differ from the one before, the first among them."""
+    changed = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return np.flatnonzero(changed)
+
+
+def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Return where the words end that begin at some places. Shapes: (W,) to (W,)."""
+    ends = np.empty_like(first)
+    ends[:-1] = first[1:]
+    ends[-1:] = length
+    return ends
 
 
 def entities_in_words(record: TaggedText, words: Places) -> list[Entity]:
@@ -116,18 +130,29 @@ def word_values(
     best: dict[Word, tuple[int, NDArray[np.floating]]] = {}
     for example, given in zip(places, values, strict=True):
         inner = example[1:-1]
-        for begin, end in pairwise([*first_pieces(inner).tolist(), len(inner)]):
-            context = min(begin, len(inner) - end)
-            start, stop = inner[begin].tolist()
+        begins = first_pieces(inner)  # (W,)
+        ends = _ends(begins, len(inner))
+        contexts = np.minimum(begins, len(inner) - ends).tolist()
+        rows = _aggregated(given[1 : 1 + len(inner)], begins, ends, aggregation)
+        for (start, stop), context, row in zip(inner[begins].tolist(), contexts, rows, strict=True):
             # Where examples tie, the first has the word's first piece, and a later may not.
             if (start, stop) not in best or context > best[start, stop][0]:
-                best[start, stop] = context, given[1 + begin : 1 + end]
-    return {word: _aggregated(best[word][1], aggregation) for word in sorted(best)}
+                best[start, stop] = context, row
+    return {word: best[word][1] for word in sorted(best)}
 
 
-def _aggregated(rows: NDArray[np.floating], aggregation: Aggregation) -> NDArray[np.floating]:
+def _aggregated(
+    given: NDArray[np.floating],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    aggregation: Aggregation,
+) -> NDArray[np.floating]:
+    """Return what each word is given: of pieces, shape (N, L), to shape (W, L)."""
     if aggregation == "average":
-        mean: NDArray[np.floating] = rows.mean(axis=0)
+        mean: NDArray[np.floating] = np.add.reduceat(given, begins) / (ends - begins)[:, None]
         return mean
-    row: NDArray[np.floating] = rows[rows.max(axis=1).argmax() if aggregation == "max" else 0]
-    return row
+    if aggregation == "max":
+        tops = given.max(axis=1)
+        spans = zip(begins.tolist(), ends.tolist(), strict=True)
+        begins = np.array([begin + tops[begin:end].argmax() for begin, end in spans], np.int64)
+    return given[begins]

@@ -87,6 +87,7 @@ def tagging(
         UserError: a probability is not a number.
     """
     tags: dict[Word, str] = {}
+    scores: dict[Word, dict[str, float]] = {}
     entities: list[FoundEntity] = []
     for was_read, group in groupby(words, key=values.__contains__):
         if not was_read:  # and so no entity goes on behind it
@@ -96,9 +97,12 @@ def tagging(
         if not np.isfinite(rows).all():
             raise UserError("a predicted probability is not a number; the model is damaged")
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
-        sure = rows[np.arange(len(run)), best]
+        sure = rows[np.arange(len(run)), best].tolist()
         named = [labels[number] for number in best]
         tags |= zip(run, named, strict=True)
+        scores |= zip(
+            run, [dict(zip(labels, row, strict=True)) for row in rows.tolist()], strict=True
+        )
         for first, last, label in entities_of([parse_tag(tag) for tag in named]):
             start, end = run[first][0], run[last - 1][1]
             entities.append(
@@ -107,7 +111,7 @@ def tagging(
                     start=start,
                     end=end,
                     text=record.text[start:end],
-                    score=float(sure[first:last].mean()),
+                    score=sum(sure[first:last]) / (last - first),
                 )
             )
     return Tagging(
@@ -118,9 +122,7 @@ def tagging(
                 end=word[1],
                 text=record.text[word[0] : word[1]],
                 tag=tags.get(word, "O"),
-                scores=dict(zip(labels, values[word].tolist(), strict=True))
-                if word in values
-                else None,
+                scores=scores.get(word),
             )
             for word in (words if record.words is None else record.words)
         ),
