@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.data import FOLDER
 from benchmarks.race import Lap, race, run_laps, total
 
-LAPS, STEPS, BATCH = 5, 300, 32
+LAPS, STEPS, BATCH = 2, 300, 32
 TEST = FOLDER / "conll2003/test.bio.txt.gz"
 RUN = "HEEDFUL_BENCHMARK_TAG_RUN"
 

@@ -72,7 +72,7 @@ def test_a_plan_of_an_epoch(
 def test_a_plan_of_a_pass(lengths: list[int], tokens: int, max_items: int) -> None:
     plan = plan_pass(lengths, batch_tokens=tokens, max_items=max_items)
     assert sorted(map(int, chain.from_iterable(plan))) == list(range(len(lengths)))
-    check_bounds(plan, lengths, tokens, max_items, most_padding=128)
+    check_bounds(plan, lengths, tokens, max_items, most_padding=512)
 
 
 def plan_of(seed: int, epoch: int, lengths: object = None) -> list[list[int]]:

@@ -21,8 +21,9 @@ Step = list[Positions]
 _LEAST_POOLS = {1: 4, 2: 2}
 """By the number of sides: items that must be alike on both sides need a larger pool."""
 
-_PASS_PADDING = 128
-"""Tokens of padding that a batch of a pass may hold: about what one batch more costs to start."""
+_PASS_PADDING = 512
+"""Tokens of padding that a batch of a pass may hold: about what one batch more costs to start,
+whose shape is mostly one that nothing was computed in before."""
 
 
 def plan_epoch(
