@@ -26,6 +26,7 @@ from heedful.models.bert import BertModel
 from heedful.models.config import IGNORED, BertConfig
 from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
+from heedful.models.inputs import shift_right
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.weights import read_weights
 
@@ -338,6 +339,4 @@ class BertEncoderDecoder(nn.Module):
         """Return the tokens before each label, padding in the place of what has none."""
         if labels.ndim != 2:
             raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")
-        start = torch.full_like(labels[:, :1], self._start())
-        before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, self._pad())
-        return torch.cat([start, before], 1)
+        return shift_right(labels, start=self._start(), pad=self._pad())

@@ -7,6 +7,7 @@ output, H heads, L blocks, D model width.
 import torch
 from torch import Tensor
 
+from heedful import losses
 from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.blocks import Context
@@ -172,3 +173,30 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfi
                         f"{tuple(tensor.shape)}; it must be {shape}"
                     )
     return encoded
+
+
+def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
+    """Check that ids are sequences of at most so many tokens; return how many, and how long.
+
+    Raises:
+        UserError: they are not.
+    """
+    if ids.ndim != 2:
+        raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be (batch, length)")
+    batch, length = ids.shape
+    if not 1 <= length <= most:
+        raise UserError(f"{name} has {length} tokens; the model takes 1 to {most}")
+    return batch, length
+
+
+def shift_right(labels: Tensor, *, start: int, pad: int) -> Tensor:
+    """Return the token before each label, padding in the place of what has none.
+
+    Args:
+        labels: shape (B, S).
+        start: the token before the first.
+        pad: the token of the padding.
+    """
+    first = torch.full_like(labels[:, :1], start)
+    before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, pad)
+    return torch.cat([first, before], 1)

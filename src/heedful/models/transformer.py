@@ -29,7 +29,7 @@ from heedful.layers.tree import Tree
 from heedful.models import pretrained, transformer_weights
 from heedful.models.generation import settle_alone
 from heedful.models.heads.word_scores import labelled
-from heedful.models.inputs import check_ids
+from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.outputs import TranslationOutput
 from heedful.models.transformer_config import TransformerConfig
 from heedful.models.transformer_stacks import Body, StackOutput
@@ -382,20 +382,11 @@ class Transformer(nn.Module):
     def _shift(self, labels: Tensor) -> Tensor:
         """Return the token before each label, padding in the place of what has none."""
         self._check_shape("labels", labels)
-        start = torch.full_like(labels[:, :1], self.config.decoder_start_token_id)
-        before = labels[:, :-1]
-        before = before.masked_fill(before == losses.IGNORED, self.config.pad_token_id)
-        return torch.cat([start, before], 1)
+        config = self.config
+        return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
-        """Check that ids are sequences that are not too long; return how many, and how long."""
-        most = self.config.max_position_embeddings
-        if ids.ndim != 2:
-            raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be (batch, length)")
-        batch, length = ids.shape
-        if not 1 <= length <= most:
-            raise UserError(f"{name} has {length} tokens; the model takes 1 to {most}")
-        return batch, length
+        return check_sequences(name, ids, self.config.max_position_embeddings)
 
 
 def _uncovered(encoded: Tensor, mask: Tensor | None) -> Tensor:
