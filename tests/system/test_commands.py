@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import heedful
-from heedful.cli import run
+from heedful.cli import run, training
+from heedful.tasks import TASKS
 
 Out = pytest.CaptureFixture[str]
 
@@ -185,6 +186,12 @@ def test_class_weights_early_stopping_tensorboard_and_the_best_step(
     # What is kept is the best step, not the last one.
     scores = json.loads(command(capsys, "evaluate", out, "--data", colours))
     assert scores["macro_f1"] == pytest.approx(max(curve), abs=1e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_help_of_a_task_shows_that_task(task: str) -> None:
+    shown = getattr(training, f"train_{task}").__doc__
+    assert {line.split()[2] for line in shown.splitlines() if "heedful train" in line} == {task}
 
 
 def test_options_from_a_file(tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out) -> None:

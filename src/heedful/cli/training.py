@@ -170,18 +170,17 @@ def train_pretrain(
     training: Training = TRAINING,
     place: Place,
 ) -> None:
-    """Give texts vectors that are near each other where the texts mean the same.
+    """Learn from plain text alone: which words are masked, and which sentences follow others.
 
-    The file has pairs of texts that belong together, such as questions and
-    their answers:
+    From scratch, or on from another model to make it know your field:
 
-        heedful train embed --train faq.csv --text question --text-pair answer
-            --out runs/search
+        heedful train pretrain --train books/*.txt --documents gap
+            --preset mini --vocabulary words --learning-rate 1e-3 --out runs/mini
 
-    or, where --label names a column, pairs and a score of how alike they are:
+        heedful train pretrain --train reports.txt --objective mlm
+            --out runs/field
 
-        heedful train embed --train pairs.csv --text-pair other --label score
-            --out runs/alike
+    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
     """
     from heedful.commands.pretrain import pretrain
 
