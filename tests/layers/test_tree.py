@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from heedful.layers.cache import KeyValue
-from heedful.layers.tree import Places, Tree
+from heedful.layers.tree import Closing, Places, Tree
 
 BLOCKS, HEADS, WIDTH = 2, 3, 4
 
@@ -48,10 +48,24 @@ def test_any_course_of_a_search(seed: int) -> None:
         most = min(9, 2 * len(pasts))
         rows = torch.randint(len(pasts), (most,), generator=generator)
         before = tree.places.items[rows]
-        tree, left = tree.select(rows)
-        assert left.equal(before.unique())
-        assert left[tree.places.items].equal(before)
+        kept = torch.arange(tree.places.batch)
+        tree, closing = tree.select(rows)
+        assert (closing is None) == (len(before.unique()) == len(kept))
+        if closing is not None:
+            kept = closing.close(kept)
+        assert kept.sort().values.equal(before.unique())
+        assert kept[tree.places.items].equal(before)
         pasts = [pasts[row] for row in rows.tolist()]
+
+
+def test_those_that_are_left_stay_or_take_a_free_place() -> None:
+    assert Closing.of(torch.tensor([1, 0, 1, 2]), batch=3) is None
+    closing = Closing.of(torch.tensor([5, 1, 3, 3, 5]), batch=7)
+    assert closing is not None
+    whole = torch.arange(14).view(7, 2)
+    assert closing.close(whole).tolist() == [[6, 7], [2, 3], [10, 11]]
+    assert closing.numbers[torch.tensor([3, 1, 5])].tolist() == [0, 1, 2]
+    assert whole[3:].equal(torch.arange(6, 14).view(4, 2))  # none but the free ones was written
 
 
 def test_places() -> None:

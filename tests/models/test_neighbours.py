@@ -106,6 +106,17 @@ def test_what_rounding_may_decide_is_written_alone(
     assert beside != alone
 
 
+def test_the_mask_that_was_given_stays_as_it_was() -> None:
+    model = transformer()
+    texts = [torch.tensor(text) for text in sentences(20)]
+    ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD)
+    mask = ids != PAD
+    search = Search(eos_token_id=END, max_new_tokens=8, num_beams=2)
+    found = model.generate(ids, mask, search=search)
+    assert len({len(one.tokens) for (one,) in found}) > 2  # some items ended before others
+    assert mask.equal(ids != PAD)
+
+
 def test_prefixes_and_options_reach_what_is_written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model = transformer()
     ids = torch.tensor([[5, 6, 7, END], [8, END, PAD, PAD]])

@@ -58,6 +58,46 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Closing:
+    """How items close up when some are gone: the last of them take the places that are free.
+
+    All others stay where they are, so that little is copied however much is kept of an item.
+    """
+
+    free: Tensor
+    """The places that are taken. Shape (G,)."""
+    last: Tensor
+    """The items that take them. Shape (G,)."""
+    numbers: Tensor
+    """The new number of each item that is left. Shape (B,)."""
+    left: int
+    """How many there are."""
+
+    @classmethod
+    def of(cls, items: Tensor, batch: int) -> "Closing | None":
+        """Tell what is to be done when only some of 0 to ``batch`` - 1 are left; None if nothing.
+
+        Args:
+            items: those that are left, any of them several times. Shape (N,).
+            batch: how many there were.
+        """
+        here = items.bincount(minlength=batch) > 0  # (B,)
+        left = int(here.sum())
+        if left == batch:
+            return None
+        free = (~here[:left]).nonzero().squeeze(1)
+        last = here[left:].nonzero().squeeze(1) + left
+        numbers = torch.arange(batch, device=items.device)
+        numbers[last] = free
+        return cls(free=free, last=last, numbers=numbers, left=left)
+
+    def close(self, rows: Tensor) -> Tensor:
+        """Move what is kept of the items, shape (B, ...), in place; return what is left of it."""
+        rows[self.free] = rows[self.last]
+        return rows[: self.left]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tree:
     """The trees of all items. Only the newest may be used: a tree grows where older ones were."""
 
@@ -133,19 +173,25 @@ class Tree:
         used = nodes[:, : self.seen.shape[1]].permute(2, 0, 3, 1, 4)  # (2, B, H, M, K)
         return KeyValue(used[0], used[1])
 
-    def select(self, rows: Tensor) -> tuple["Tree", Tensor]:
-        """Return the trees of some hypotheses, and which of the items are left, shape (B,).
+    def select(self, rows: Tensor) -> tuple["Tree", "Closing | None"]:
+        """Return the trees of some hypotheses, and how the items that are left close up.
 
         Args:
             rows: numbers of hypotheses, in any order, any of them several times. Shape (N,).
+
+        Returns:
+            The second is None where no item is gone. What else is kept of items is to be given to
+            it, once.
         """
         items = self.places.items.index_select(0, rows)
-        left, items = torch.unique(items, return_inverse=True)
-        gone = len(left) < self.places.batch
+        nodes, closing = self.nodes, Closing.of(items, self.places.batch)
+        if closing is not None:
+            nodes = closing.close(nodes.transpose(0, 1)).transpose(0, 1)
+            items = closing.numbers[items]
         tree = Tree(
-            nodes=self.nodes.index_select(1, left) if gone else self.nodes,
+            nodes=nodes,
             seen=self.seen.index_select(0, rows),
             newest=self.newest[:0],
             places=Places.of(items),
         )
-        return tree, left
+        return tree, closing

@@ -38,7 +38,7 @@ from heedful.models.weights import read_weights
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformerState:
-    """What is kept of the hypotheses of a search."""
+    """What is kept of the hypotheses of a search. Only the newest may be used: see ``Tree``."""
 
     tree: Tree
     """The keys and values of their tokens."""
@@ -58,11 +58,11 @@ class TransformerState:
         Args:
             rows: numbers of rows. Shape (N,), int64.
         """
-        tree, left = self.tree.select(rows)
+        tree, closing = self.tree.select(rows)
         crosses, cross_mask = self.crosses, self.cross_mask
-        if len(left) < self.tree.places.batch:
-            crosses = [cross.select(left) for cross in crosses]
-            cross_mask = None if cross_mask is None else cross_mask.index_select(0, left)
+        if closing is not None:
+            crosses = [KeyValue(*map(closing.close, cross)) for cross in crosses]
+            cross_mask = None if cross_mask is None else closing.close(cross_mask)
         return TransformerState(
             tree=tree,
             crosses=crosses,
@@ -235,6 +235,7 @@ class Transformer(nn.Module):
         mask = None
         if attention_mask is not None:
             mask = masks.from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)
+            mask = mask.clone()  # items that are left close up in it, and it may be the user's own
         state = TransformerState(
             tree=Tree.start(
                 batch,
