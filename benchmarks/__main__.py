@@ -6,7 +6,18 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import answer, embed, finetune, memory, predict, pretrain, tag, tokenizer, translate
+from benchmarks import (
+    answer,
+    embed,
+    finetune,
+    memory,
+    predict,
+    pretrain,
+    tag,
+    tokenizer,
+    train_translator,
+    translate,
+)
 
 BENCHMARKS = {
     "tokenizer": tokenizer.run,
@@ -18,6 +29,7 @@ BENCHMARKS = {
     "pretrain": pretrain.run,
     "memory": memory.run,
     "translate": translate.run,
+    "train_translator": train_translator.run,
 }
 
 

@@ -13,11 +13,19 @@ from typing import Any
 Lap = dict[str, Any]
 
 
-def race(module: str, names: list[str]) -> dict[str, list[Lap]]:
-    """Run ``python -m MODULE NAME`` for each name and let them take laps in turn until all end."""
+def race(
+    module: str, names: list[str], pythons: Mapping[str, str] | None = None
+) -> dict[str, list[Lap]]:
+    """Run ``python -m MODULE NAME`` for each name and let them take laps in turn until all end.
+
+    Args:
+        module: calls `run_laps`.
+        names: the arms.
+        pythons: the interpreters of those that need an environment of their own.
+    """
     runners = {
         name: subprocess.Popen(
-            [sys.executable, "-m", module, name],
+            [(pythons or {}).get(name, sys.executable), "-m", module, name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -53,13 +61,15 @@ def _line(name: str, runner: "subprocess.Popen[str]") -> Lap | None:
 
 def run_laps(arms: Mapping[str, Callable[[], Iterator[Lap]]]) -> None:
     """Be a runner: set up, then take a lap for each line on standard input."""
-    laps = arms[sys.argv[1]]()
-    print(json.dumps(next(laps)), flush=True)  # ready
-    for _ in sys.stdin:
-        lap = next(laps, None)
-        if lap is None:
-            return
-        print(json.dumps({**lap, "peak": peak_memory()}), flush=True)
+    for lap in arms[sys.argv[1]]():  # the first is none, but says that all is ready
+        hand_in(lap)
+
+
+def hand_in(lap: Lap) -> None:
+    """Report a lap, and wait until the next may begin."""
+    print(json.dumps({**lap, "peak": peak_memory()}), flush=True)
+    if not sys.stdin.readline():
+        sys.exit("the race was called off")
 
 
 def peak_memory() -> int:
