@@ -112,6 +112,12 @@ def test_no_text_is_lost_between_sentences(text: str) -> None:
         assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
+def test_a_long_run_of_marks_is_read_once() -> None:
+    # Were each of them tried as the start of an end, this would take minutes.
+    for text in ("." * 200_000, "x" + "!" * 200_000 + "x", ".'" * 100_000):
+        assert split_sentences(text) == [text]
+
+
 def test_each_line_can_be_a_sentence() -> None:
     assert split_sentences("One. Two\n\n three \n", "line") == ["One. Two", "three"]
 

@@ -12,6 +12,7 @@ import pytest
 import heedful
 from heedful.cli import run
 from heedful.settings import PredictSettings
+from heedful.settings.ranges import LongText
 from heedful.tasks import Fit
 from heedful.tasks.texts import from_texts
 from heedful.tasks.translate import Goal, encode
@@ -141,6 +142,12 @@ def test_a_long_text_is_cut_at_the_ends_of_sentences_and_of_words() -> None:
     assert parts(text, 4) == ["A b?", "A c?", "A b c b", "c?", "A?"]
     assert parts("A bxxxxx c", 3) == ["A", "bxx", "xxx", "c"]  # a word alone that does not fit
     assert parts("", 3) == parts("  ", 3) == []
+
+
+@pytest.mark.parametrize("rule", ["window", "head", "head-tail", "refuse"])
+def test_nothing_of_a_blank_text_is_cut(trained: Path, rule: LongText) -> None:
+    answer = heedful.load(trained, PredictSettings(long_text=rule))("   ")
+    assert (answer.text, answer.tokens_used) == ("", answer.tokens_total)
 
 
 def test_as_many_samples_as_asked(trained: Path, capsys: Out) -> None:

@@ -17,9 +17,11 @@ from typing import Literal
 
 SentenceRule = Literal["punctuation", "line"]
 
-_CLOSING = r"""["'”’»›)\]}_*]*"""
+_MARKS = "[.!?…‽؟۔।॥။។៕]"
+_CLOSING = r"""["'”’»›)\]}_*]"""
 _END = re.compile(
-    rf"[.!?…‽؟۔।॥။។៕]+{_CLOSING}(?=\s)"  # followed by a space
+    # Followed by a space. Each run of marks is tried from its start alone: however long, but once.
+    rf"(?<!{_MARKS}){_MARKS}++{_CLOSING}*+(?=\s)"
     r"|[。｡！？．]+[」』”’）】》〉]*"  # not followed by one
 )
 _SHORT_WORD = re.compile(r"(?:^|[^\w])([^\W\d_]{1,3})\.$")

@@ -153,14 +153,16 @@ def encode(
             if labelled:
                 check(record, goal)
                 target = [*target[: goal.longest - 1], tokenizer.eos_token_id]
-            parts = [] if not record.text.strip() else _parts(record, source, tokenizer, fit)
+            blank = not record.text.strip()
+            parts = [] if blank else _parts(record, source, tokenizer, fit)
+            whole = blank or fit.rule == "window"
             yield Fitted(
                 pieces=[
                     _example(part, target if number == 0 else (), tokenizer)
                     for number, part in enumerate(parts)
                 ],
                 tokens_total=len(source),
-                tokens_used=len(source) if fit.rule == "window" else sum(map(len, parts)),
+                tokens_used=len(source) if whole else sum(map(len, parts)),
             )
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,18 +111,21 @@ def links_of(
     if source_pieces is None or target_pieces is None:
         return None
     source_words, target_words = _words(text), _words(translation)
-    weights = np.zeros((len(target_words), len(source_words)))
-    for ours, theirs, rows in zip(target_pieces, source_pieces, attention, strict=True):
-        sources = list(_owners(theirs, source_words))
-        for target, line in zip(_owners(ours, target_words), rows, strict=True):
-            for source, weight in zip(sources, line, strict=False):  # without end and padding
+    sources, targets = _owners(source_pieces, source_words), _owners(target_pieces, target_words)
+    # Of each word of the translation alone what it attended to: of a long text that is little.
+    weights: list[defaultdict[int, float]] = [defaultdict(float) for _ in target_words]
+    for ours, theirs, rows in zip(targets, sources, attention, strict=True):
+        for target, line in zip(ours, rows, strict=True):
+            for source, weight in zip(theirs, line, strict=False):  # without end and padding
                 if target is not None and source is not None:
-                    weights[target, source] += weight
+                    weights[target][source] += float(weight)
     return Links(
         source_words=tuple(source_words),
         target_words=tuple(target_words),
         links=tuple(
-            (int(line.argmax()), number) for number, line in enumerate(weights) if line.any()
+            (max(line, key=line.__getitem__), number)
+            for number, line in enumerate(weights)
+            if any(line.values())
         ),
     )
 
@@ -144,14 +148,17 @@ def _places(text: str, parts: Sequence[Sequence[int]], side: Any) -> list[list[S
     return found
 
 
-def _owners(pieces: Sequence[Slice], words: Sequence[Slice]) -> Iterator[int | None]:
-    """Yield the number of the word that each piece starts in, if it is in one."""
+def _owners(parts: Sequence[Sequence[Slice]], words: Sequence[Slice]) -> Iterator[list[int | None]]:
+    """Yield the number of the word that each piece of a part starts in, if it is in one."""
     number = 0
-    for begin, end in pieces:
-        while number < len(words) and words[number][1] <= begin:
-            number += 1
-        inside = number < len(words) and words[number][0] < end
-        yield number if inside else None
+    for pieces in parts:
+        owners: list[int | None] = []
+        for begin, end in pieces:
+            while number < len(words) and words[number][1] <= begin:
+                number += 1
+            inside = number < len(words) and words[number][0] < end
+            owners.append(number if inside else None)
+        yield owners
 
 
 class Scores:

@@ -1,0 +1,38 @@
+"""Links between the words of a translation and those of its text."""
+
+import tracemalloc
+
+import numpy as np
+
+from heedful.tasks.translations import links_of
+from heedful.tokens import TextTokenizer, TranslationTokenizer
+from heedful.tokens.text import BYTES
+
+SIDE = TextTokenizer(["</s>", "<unk>", *BYTES, "\u2581A", "\u2581b", "\u2581", "x", "<pad>"])
+TOKENIZER = TranslationTokenizer(SIDE, SIDE)
+
+
+def test_each_word_is_linked_to_what_its_pieces_attended_to_most() -> None:
+    read = SIDE.encode_batch(["A b Ax", "b"])
+    written = SIDE.encode_batch(["bx Ax", "A"])
+    first = np.array([[1, 0, 5, 2, 9], [1, 0, 2, 2, 9], [4, 3, 0, 0, 0], [0, 3, 0, 0, 0]])
+    attention = [first.astype(np.float32), np.array([[1, 7]], np.float32)]
+    links = links_of("A b Ax b", read, "bx Ax A", written, attention, TOKENIZER)
+    assert links is not None
+    assert links.source_words == ((0, 1), (2, 3), (4, 6), (7, 8))
+    assert links.target_words == ((0, 2), (3, 5), (6, 7))
+    assert links.links == ((2, 0), (1, 1), (3, 2))  # what follows a part's pieces does not count
+
+
+def test_links_of_a_long_text_take_little_memory() -> None:
+    count = 3000
+    text, read = " ".join(["A b"] * count), SIDE.encode_batch(["A b"] * count)
+    written = SIDE.encode_batch(["b"] * count)
+    attention = [np.ones((1, 3), np.float32)] * count
+    tracemalloc.start()
+    links = links_of(text, read, " ".join(["b"] * count), written, attention, TOKENIZER)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert links is not None
+    assert links.links == tuple((2 * number, number) for number in range(count))
+    assert peak < count * 2000  # every word with every other: 48,000 bytes a word
