@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ from heedful.training.progress import training_bar
 _STEPS_OF_FREE_MEMORY = 64
 """Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
 too seldom to cost a hundredth of the time."""
+
+_Log = Callable[[int, dict[str, Any]], None]
+"""Keeps what is to be said of a step."""
+
 
 # Settings that may differ when a run goes on: they do not change what is learnt.
 FREE_SETTINGS = frozenset(
@@ -145,6 +149,17 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         raise UserError(f"{run} was started on other training data: its files have changed")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Course:
+    """What stays the same from a run's first step to its last."""
+
+    job: Job
+    settings: TrainSettings
+    run: Path
+    scaler: torch.amp.GradScaler | None
+    average: MovingAverage | None
+
+
 def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
     """Train to the end, from the newest whole checkpoint of the run if there is one.
 
@@ -153,54 +168,32 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
         Stopped: the user asked to stop; a checkpoint is saved.
     """
     started, tokens, stopped = time.monotonic(), 0, None
-    model = job.work.model
-    scaler = torch.amp.GradScaler() if job.precision.dtype is torch.float16 else None
-    average = None if settings.ema is None else MovingAverage(model, settings.ema)
-    state = _restore(job, run, scaler, average)
-    position = Position(step=state.step, epoch=state.epoch, index=state.index)
+    deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.evaluate_every or job.steps_per_epoch
     scores: dict[str, Any] = {}
-    with ExitStack() as stack:
-        show = stack.enter_context(training_bar(job.total_steps, position.step))
-        request = stack.enter_context(stop_on_signal())
-        log = stack.enter_context(_metrics_log(run, settings.tensorboard))
-        loop = train(
-            job.work,
-            position,
-            total_steps=job.total_steps,
-            precision=job.precision,
-            scaler=scaler,
-            clip=settings.clip,
-        )
+    course, state = _begin(job, settings, run)
+    position = Position(step=state.step, epoch=state.epoch, index=state.index)
+    with (
+        training_bar(job.total_steps, position.step) as show,
+        stop_on_signal() as request,
+        _metrics_log(run, settings.tensorboard) as log,
+    ):
         # A run killed after early stopping, before its end was written, has nothing left to train.
-        exhausted = settings.patience and state.evaluations_without_gain >= settings.patience
-        for step in [] if exhausted else _named_errors(loop, run):
-            if average:
-                average.update(step.step)
+        for step in [] if _out_of_patience(course, state) else _steps(course, position):
             tokens += step.tokens
-            if step.step % _STEPS_OF_FREE_MEMORY == 0:
-                return_free_memory()
             show(step)
             log(step.step, _step_row(step))
             last = step.step == job.total_steps
-            late = settings.max_minutes and time.monotonic() - started > settings.max_minutes * 60
-            if late and not last:
+            if not last and time.monotonic() > deadline:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
-            among_best = False
-            if job.score and (step.step % evaluate_every == 0 or last):
-                with average.in_place() if average else nullcontext():
-                    scores = job.score()
-                state = _track(state, scores[job.metric], step.step, settings.average)
-                among_best = any(best == step.step for _, best in state.best)
-                log(step.step, {"dev": {k: v for k, v in scores.items() if _is_number(v)}})
-                if settings.patience and state.evaluations_without_gain >= settings.patience:
+            if job.score and (last or step.step % evaluate_every == 0):
+                scores, state = _evaluate(course, state, step.step, log)
+                if _out_of_patience(course, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
             wanted = request.signal_name is not None and not last
-            if among_best or last or wanted or step.step % settings.checkpoint_every == 0:
-                _save(job, run, state, scaler, average)
-                needed = _steps_to_keep(run, state, settings)
-                steps.prune(run, keep=settings.keep_checkpoints, needed=needed)
+            if last or wanted or _is_worth_keeping(course, state):
+                _save(course, state)
             if wanted:
                 raise Stopped(
                     f"{request.signal_name}: stopped after step {step.step} of {job.total_steps}; "
@@ -208,16 +201,7 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
                 )
             if last:
                 break
-    final = _steps_to_keep(run, state, settings)
-    if average or final != [state.step]:
-        model.load_state_dict(averaged_weights([steps.folder_of(run, step) for step in final]))
-    if len(final) > 1:
-        job.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
-        scores = job.score() if job.score else scores
-    with runs.finished(run) as folder:
-        job.save(folder)
-        runs.write_record(folder, job.record)
-    steps.prune(run, keep=1)
+    scores = _finish(course, state, scores)
     return Outcome(
         step=state.step,
         best_step=state.best_step,
@@ -228,34 +212,20 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
     )
 
 
-def _steps_to_keep(run: Path, state: steps.TrainingState, settings: TrainSettings) -> list[int]:
-    """Return the steps whose checkpoints the final weights come from, as far as is known.
-
-    The best ones, best first; without evaluations the last ones, newest first. Of these only those
-    that any run writes: one more, at which a run was stopped, must not change the result.
-    """
-    if state.best:
-        return [step for _, step in state.best]
-    regular = [
-        step
-        for step in steps.steps(run)
-        if step == state.step or step % settings.checkpoint_every == 0
-    ]
-    return regular[::-1][: settings.average]
-
-
-def _restore(
-    job: Job, run: Path, scaler: torch.amp.GradScaler | None, average: MovingAverage | None
-) -> steps.TrainingState:
+def _begin(job: Job, settings: TrainSettings, run: Path) -> tuple[_Course, steps.TrainingState]:
     """Load the newest whole checkpoint into the job, or give the state of a fresh run."""
+    model = job.work.model
+    scaler = torch.amp.GradScaler() if job.precision.dtype is torch.float16 else None
+    average = None if settings.ema is None else MovingAverage(model, settings.ema)
+    course = _Course(job=job, settings=settings, run=run, scaler=scaler, average=average)
     found, skipped = steps.newest(run)
     for line in skipped:
         job.say(line)
     # What comes after the step we go on from is damaged, and will be written again.
     steps.drop_after(run, found.state.step if found else 0)
+    runs.cut_metrics(run, found.state.step if found else 0)
     if found is None:
-        runs.cut_metrics(run, 0)
-        return steps.TrainingState(
+        return course, steps.TrainingState(
             step=0,
             epoch=0,
             index=0,
@@ -265,47 +235,56 @@ def _restore(
             loss_scale_streak=0,
         )
     if average and found.average is not None:
-        job.work.model.load_state_dict(found.average)
+        model.load_state_dict(found.average)
         average.restart()
-    job.work.model.load_state_dict(found.model)
-    optimize.load_optimizer_tensors(job.work.model, job.work.optimizer, found.optimizer)
+    model.load_state_dict(found.model)
+    optimize.load_optimizer_tensors(model, job.work.optimizer, found.optimizer)
     random_state.load_random_tensors(found.random)
     if scaler and found.state.loss_scale is not None:
         scaler.load_state_dict(
             scaler.state_dict()
             | {"scale": found.state.loss_scale, "_growth_tracker": found.state.loss_scale_streak}
         )
-    runs.cut_metrics(run, found.state.step)
     job.say(f"going on from {found.folder}")
-    return found.state
+    return course, found.state
 
 
-def _save(
-    job: Job,
-    run: Path,
-    state: steps.TrainingState,
-    scaler: torch.amp.GradScaler | None,
-    average: MovingAverage | None,
-) -> None:
-    """Write a checkpoint of the state as it is."""
-    model = job.work.model
-    if scaler:
-        scaling = scaler.state_dict()
-        state = replace(
-            state, loss_scale=scaling["scale"], loss_scale_streak=scaling["_growth_tracker"]
-        )
-    averaged = None
-    if average:
-        with average.in_place():
-            averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    steps.save(
-        run,
-        state,
-        model=model.state_dict(),
-        average=averaged,
-        optimizer=optimize.optimizer_tensors(model, job.work.optimizer),
-        random=random_state.random_tensors(),
-    )
+def _steps(course: _Course, position: Position) -> Iterator[Done]:
+    """Train from a position on, averaging the weights and bounding the memory.
+
+    Raises:
+        UserError: a loss or a gradient is not finite; it says which checkpoint is left.
+    """
+    try:
+        for step in train(
+            course.job.work,
+            position,
+            total_steps=course.job.total_steps,
+            precision=course.job.precision,
+            scaler=course.scaler,
+            clip=course.settings.clip,
+        ):
+            if course.average:
+                course.average.update(step.step)
+            if step.step % _STEPS_OF_FREE_MEMORY == 0:
+                return_free_memory()
+            yield step
+    except UserError as error:
+        kept = "no checkpoint had been written"
+        if done := steps.steps(course.run):
+            kept = f"the last checkpoint is {steps.folder_of(course.run, done[-1])}"
+        raise UserError(f"{error}; {kept}") from None
+
+
+def _evaluate(
+    course: _Course, state: steps.TrainingState, step: int, log: _Log
+) -> tuple[dict[str, Any], steps.TrainingState]:
+    """Score the model as it is after a step, and compare it with the best ones so far."""
+    assert course.job.score is not None
+    with course.average.in_place() if course.average else nullcontext():
+        scores = course.job.score()
+    log(step, {"dev": {name: value for name, value in scores.items() if _is_number(value)}})
+    return scores, _track(state, scores[course.job.metric], step, course.settings.average)
 
 
 def _track(state: steps.TrainingState, value: float, step: int, count: int) -> steps.TrainingState:
@@ -319,18 +298,72 @@ def _track(state: steps.TrainingState, value: float, step: int, count: int) -> s
     return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without)
 
 
-def _named_errors(loop: Iterator[Done], run: Path) -> Iterator[Done]:
-    """Add to the loop's errors which checkpoint is left."""
-    try:
-        yield from loop
-    except UserError as error:
-        done = steps.steps(run)
-        kept = (
-            f"the last checkpoint is {steps.folder_of(run, done[-1])}"
-            if done
-            else ("no checkpoint had been written")
+def _out_of_patience(course: _Course, state: steps.TrainingState) -> bool:
+    patience = course.settings.patience
+    return patience is not None and state.evaluations_without_gain >= patience
+
+
+def _is_worth_keeping(course: _Course, state: steps.TrainingState) -> bool:
+    """Tell whether a step is one of the best, or one at which any run writes a checkpoint."""
+    among_best = any(step == state.step for _, step in state.best)
+    return among_best or state.step % course.settings.checkpoint_every == 0
+
+
+def _save(course: _Course, state: steps.TrainingState) -> None:
+    """Write a checkpoint of the state as it is, and delete those that it makes needless."""
+    model = course.job.work.model
+    if course.scaler:
+        scaling = course.scaler.state_dict()
+        state = replace(
+            state, loss_scale=scaling["scale"], loss_scale_streak=scaling["_growth_tracker"]
         )
-        raise UserError(f"{error}; {kept}") from None
+    averaged = None
+    if course.average:
+        with course.average.in_place():
+            averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    steps.save(
+        course.run,
+        state,
+        model=model.state_dict(),
+        average=averaged,
+        optimizer=optimize.optimizer_tensors(model, course.job.work.optimizer),
+        random=random_state.random_tensors(),
+    )
+    needed = _final_steps(course, state)
+    steps.prune(course.run, keep=course.settings.keep_checkpoints, needed=needed)
+
+
+def _final_steps(course: _Course, state: steps.TrainingState) -> list[int]:
+    """Return the steps whose checkpoints the final weights come from, as far as is known.
+
+    The best ones, best first; without evaluations the last ones, newest first. Of these only those
+    that any run writes: one more, at which a run was stopped, must not change the result.
+    """
+    if state.best:
+        return [step for _, step in state.best]
+    regular = [
+        step
+        for step in steps.steps(course.run)
+        if step == state.step or step % course.settings.checkpoint_every == 0
+    ]
+    return regular[::-1][: course.settings.average]
+
+
+def _finish(course: _Course, state: steps.TrainingState, scores: dict[str, Any]) -> dict[str, Any]:
+    """Write the finished run with its final weights; return their scores."""
+    job, run = course.job, course.run
+    final = _final_steps(course, state)
+    if course.average or final != [state.step]:
+        folders = [steps.folder_of(run, step) for step in final]
+        job.work.model.load_state_dict(averaged_weights(folders))
+    if len(final) > 1:
+        job.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
+        scores = job.score() if job.score else scores
+    with runs.finished(run) as folder:
+        job.save(folder)
+        runs.write_record(folder, job.record)
+    steps.prune(run, keep=1)
+    return scores
 
 
 def _is_number(value: object) -> bool:
@@ -349,7 +382,7 @@ def _step_row(step: Done) -> dict[str, object]:
 
 
 @contextmanager
-def _metrics_log(run: Path, tensorboard: bool) -> Iterator[Callable[[int, dict[str, Any]], None]]:
+def _metrics_log(run: Path, tensorboard: bool) -> Iterator[_Log]:
     """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
     writer = None
     if tensorboard:
