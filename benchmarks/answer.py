@@ -120,7 +120,13 @@ ARMS = {"heedful": heedful_arm, "reference": reference_arm}
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
     from heedful.commands.train import train
-    from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, TrainSettings
+    from heedful.settings import (
+        AnswerSettings,
+        ColumnSettings,
+        DataSettings,
+        RunSettings,
+        TrainSettings,
+    )
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -130,7 +136,7 @@ def run() -> list[dict[str, object]]:
             AnswerSettings(),
             ColumnSettings(),
             TrainSettings(steps=STEPS, batch_size=16, learning_rate=1e-4),
-            out,
+            RunSettings(out=out),
         )
         os.environ[RUN] = str(out)
         laps = race("benchmarks.answer", list(ARMS))

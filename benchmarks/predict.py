@@ -59,7 +59,13 @@ ARMS = {"heedful": heedful_arm, "pipeline": pipeline_arm}
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
     from heedful.commands.train import train
-    from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
+    from heedful.settings import (
+        ClassifySettings,
+        ColumnSettings,
+        DataSettings,
+        RunSettings,
+        TrainSettings,
+    )
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -69,7 +75,7 @@ def run() -> list[dict[str, object]]:
             ClassifySettings(),
             ColumnSettings(text="2", label="1", header=False),
             TrainSettings(steps=500, batch_size=8),
-            out,
+            RunSettings(out=out),
         )
         os.environ["HEEDFUL_BENCHMARK_RUN"] = str(out)
         laps = race("benchmarks.predict", list(ARMS))

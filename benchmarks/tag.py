@@ -112,7 +112,13 @@ ARMS = {"heedful": heedful_arm, "reference": reference_arm}
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
     from heedful.commands.train import train
-    from heedful.settings import ColumnSettings, DataSettings, TagSettings, TrainSettings
+    from heedful.settings import (
+        ColumnSettings,
+        DataSettings,
+        RunSettings,
+        TagSettings,
+        TrainSettings,
+    )
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -122,7 +128,7 @@ def run() -> list[dict[str, object]]:
             TagSettings(),
             ColumnSettings(format="conll"),
             TrainSettings(steps=STEPS, learning_rate=1e-4),
-            out,
+            RunSettings(out=out),
         )
         os.environ[RUN] = str(out)
         laps = race("benchmarks.tag", list(ARMS))

@@ -11,7 +11,13 @@ from heedful.checkpoints import steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.commands.train import train
 from heedful.errors import UserError
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    DataSettings,
+    RunSettings,
+    TrainSettings,
+)
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ class Run:
                 average=average,
                 ema=ema,
             ),
-            self.out,
+            RunSettings(out=self.out),
         )
 
     def weights(self, step: int | None = None, name: str = "model") -> dict[str, np.ndarray]:

@@ -8,7 +8,13 @@ import pytest
 from heedful.commands.evaluate import evaluate
 from heedful.commands.train import train
 from heedful.predictor import Predictor
-from heedful.settings import ColumnSettings, DataSettings, RegressSettings, TrainSettings
+from heedful.settings import (
+    ColumnSettings,
+    DataSettings,
+    RegressSettings,
+    RunSettings,
+    TrainSettings,
+)
 from heedful.tasks import TASKS
 
 PAGE = Path(__file__).parents[2] / "docs" / "new-task.md"
@@ -29,7 +35,7 @@ def test_the_documented_task_works(
     training = TrainSettings(epochs=40, batch_size=4, precision="fp32", **rates)
     start = DataSettings(train=[data], model=str(tiny_model), dropout=0.0)
     run = tmp_path / "run"
-    train("stars", start, RegressSettings(), ColumnSettings(), training, run)
+    train("stars", start, RegressSettings(), ColumnSettings(), training, RunSettings(out=run))
 
     predictor = Predictor.load(run)
     answers = predictor(["a blue apple", "a red apple", "a green apple"])

@@ -28,6 +28,7 @@ from heedful.settings import (
     ColumnSettings,
     DataSettings,
     ParallelSettings,
+    RunSettings,
     TrainSettings,
     TranslateSettings,
     TranslateTrainSettings,
@@ -55,8 +56,7 @@ def classify(model: str, data: Path, out: Path) -> None:
             average=2,
             ema=0.5,
         ),
-        out,
-        resume=True,
+        RunSettings(out=out, resume=True),
     )
 
 
@@ -69,8 +69,7 @@ def translate(model: str, data: Path, out: Path) -> None:
         TranslateTrainSettings(
             epochs=2, batch_size=9, batch_tokens=80, precision="fp32", checkpoint_every=2
         ),
-        out,
-        resume=True,
+        RunSettings(out=out, resume=True),
     )
 
 

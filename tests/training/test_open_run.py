@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from heedful.checkpoints.opening import open_run
 from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.errors import UserError
-from heedful.training.fit import open_run
+from heedful.settings import RunSettings
 
 
 def record(task: str) -> RunRecord:
@@ -18,10 +19,10 @@ def record(task: str) -> RunRecord:
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert open_run(run, record("regress"), resume=False, overwrite=False)
-    assert open_run(run, record("regress"), resume=True, overwrite=False)
+    assert open_run(RunSettings(out=run), record("regress"))
+    assert open_run(RunSettings(out=run, resume=True), record("regress"))
     with pytest.raises(UserError, match="is a run of train regress, not of train generate"):
-        open_run(run, record("generate"), resume=True, overwrite=False)
+        open_run(RunSettings(out=run, resume=True), record("generate"))
 
 
 @pytest.mark.parametrize(("key", "value"), [("task", 3), ("goal", []), ("max_length", "8")])

@@ -12,7 +12,13 @@ from heedful.checkpoints import steps
 from heedful.commands.train import train
 from heedful.errors import UserError
 from heedful.files import sha256
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    DataSettings,
+    RunSettings,
+    TrainSettings,
+)
 from heedful.training.fit import Stopped
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -73,8 +79,7 @@ def run(
             keep_checkpoints=3,
             average=average,
         ),
-        out,
-        resume=resume,
+        RunSettings(out=out, resume=resume),
     )
     return sha256(out / "model.safetensors")
 

@@ -184,10 +184,7 @@ def train_pretrain(
     """
     from heedful.commands.pretrain import pretrain
 
-    outcome = pretrain(
-        data, own, training, place.out, resume=place.resume, overwrite=place.overwrite, say=say
-    )
-    _report("pretrain", outcome, place.out)
+    _report("pretrain", pretrain(data, own, training, place, say=say), place.out)
 
 
 @train.command(name="generate")
@@ -227,17 +224,7 @@ def train_translate(
     """
     from heedful.commands.translate import translate
 
-    outcome = translate(
-        data,
-        own,
-        columns,
-        training,
-        place.out,
-        resume=place.resume,
-        overwrite=place.overwrite,
-        say=say,
-    )
-    _report("translate", outcome, place.out)
+    _report("translate", translate(data, own, columns, training, place, say=say), place.out)
 
 
 def _train(
@@ -250,18 +237,7 @@ def _train(
 ) -> None:
     from heedful.commands.train import train
 
-    outcome = train(
-        task,
-        data,
-        own,
-        columns,
-        training,
-        place.out,
-        resume=place.resume,
-        overwrite=place.overwrite,
-        say=say,
-    )
-    _report(task, outcome, place.out)
+    _report(task, train(task, data, own, columns, training, place, say=say), place.out)
 
 
 def _report(task: str, outcome: "Outcome | None", out: Path) -> None:

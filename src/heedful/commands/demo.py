@@ -11,7 +11,13 @@ from heedful.errors import UserError
 from heedful.explain.attention import save_attention_picture
 from heedful.metrics import confusion_table, scores_table
 from heedful.predictor import Predictor
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, TrainSettings
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    DataSettings,
+    RunSettings,
+    TrainSettings,
+)
 
 NEW_TICKETS = [
     "Hi, I was charged twice for October, could you send one payment back?",
@@ -41,7 +47,8 @@ def run_demo(
     started = time.monotonic()
     settings = DataSettings(train=[data / "train.csv"])
     own = ClassifySettings()
-    train("classify", settings, own, columns, TRAINING, out, overwrite=out.exists(), say=say)
+    place = RunSettings(out=out, overwrite=out.exists())
+    train("classify", settings, own, columns, TRAINING, place, say=say)
     say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
 
     say(f"2. Scores on {data / 'test.csv'}, which it has not seen")

@@ -1,19 +1,18 @@
 """``--prune``: take out the attention heads that matter least, before training goes on."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import files
 from heedful.batches import Batch
+from heedful.commands.feed import Feed
+from heedful.commands.trainee import Trainee
 from heedful.errors import UserError
 from heedful.models import BertModel
 from heedful.models.pruning import head_importance, least_important
-from heedful.tasks import Task
 from heedful.training.progress import counted
 
 CHOSEN = "pruned_heads.json"
@@ -23,26 +22,14 @@ EXAMPLES = 512
 """Items that importance is measured on, each in a batch of its own as in the paper."""
 
 
-def prune(
-    model: nn.Module,
-    share: float,
-    run: Path,
-    *,
-    task: Task,
-    goal: Any,
-    items: int,
-    fetch: Callable[[int], Batch],
-) -> str:
+def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
     """Take heads out of a model by their importance for its loss (Michel et al. 2019).
 
     Args:
-        model: trained for the task; it is changed.
+        trainee: the model, trained for its task; it is changed.
+        feed: what importance is measured on.
         share: of all heads, at least 0 and below 1.
         run: the run folder, which remembers the choice.
-        task: the model's.
-        goal: the model's.
-        items: how many items there are to measure on.
-        fetch: one item to a batch.
 
     Returns:
         What was done, for the user.
@@ -50,7 +37,7 @@ def prune(
     Raises:
         UserError: so many heads cannot be spared, or the model is made of two.
     """
-    body, *others = (part for part in model.modules() if isinstance(part, BertModel))
+    body, *others = (part for part in trainee.model.modules() if isinstance(part, BertModel))
     if others:
         raise UserError("--prune is for models of one BERT; one reads here, and another writes")
     config = body.config
@@ -58,14 +45,7 @@ def prune(
     if (run / CHOSEN).is_file():
         chosen = {int(block): heads for block, heads in files.read_json(run / CHOSEN).items()}
     else:
-
-        def loss(batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor | float]:
-            return task.loss(partial(model, head_mask=mask), batch, goal)
-
-        # Spread over the data, which may be in the order of its labels.
-        chosen_items = torch.linspace(0, items - 1, min(items, EXAMPLES)).long().tolist()
-        batches = (fetch(item) for item in counted(iter(chosen_items), "items weighed"))
-        importance = head_importance(model, batches, loss)
+        importance = _importance(trainee, feed)
         chosen = least_important(importance, round(share * every), config)
         files.write_json(run / CHOSEN, {str(block): heads for block, heads in chosen.items()})
     try:
@@ -75,3 +55,17 @@ def prune(
     gone = sum(map(len, chosen.values()))
     which = "; ".join(f"block {n}: {', '.join(map(str, heads))}" for n, heads in chosen.items())
     return f"pruned {gone} of {every} heads that matter least to the loss ({which})"
+
+
+def _importance(trainee: Trainee, feed: Feed) -> Tensor:
+    """Measure how much each head matters. Shape (L, H)."""
+    model, task, goal = trainee.model, trainee.task, trainee.goal
+    device = next(model.parameters()).device
+
+    def loss(batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor | float]:
+        return task.loss(partial(model, head_mask=mask), batch, goal)
+
+    # Spread over the data, which may be in the order of its labels.
+    chosen = torch.linspace(0, feed.items - 1, min(feed.items, EXAMPLES)).long()
+    items = counted(chosen[:, None].numpy(), "items weighed")
+    return head_importance(model, (feed.fetch(item, 0).to(device) for item in items), loss)

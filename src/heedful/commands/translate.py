@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from functools import partial
 from itertools import islice
@@ -10,25 +10,26 @@ from pathlib import Path
 
 import torch
 
-from heedful.batches import Example, Record, Store, fingerprint, write_store
+from heedful.batches import Example, Record, Store, write_store
 from heedful.batches.parallel import Cleaning
-from heedful.checkpoints.runs import RunRecord
-from heedful.commands.evaluate import SAMPLE, score_records
-from heedful.commands.train import (
-    StoreFeed,
+from heedful.checkpoints.opening import data_folder, discarded_unless_prepared
+from heedful.commands.evaluate import SAMPLE
+from heedful.commands.feed import StoreFeed
+from heedful.commands.trainee import (
+    Say,
     Trainee,
     carry_out,
     check_evaluations,
-    chosen_metric,
+    open_training,
     plain_values,
 )
-from heedful.doctor import versions
 from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.predictor import check_max_length
 from heedful.settings import (
     ColumnSettings,
     ParallelSettings,
+    RunSettings,
     TranslateSettings,
     TranslateTrainSettings,
 )
@@ -36,8 +37,8 @@ from heedful.tasks import read_files, translator
 from heedful.tasks import translate as task
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
-from heedful.training.device import choose_device, choose_precision, keep_big_buffers
-from heedful.training.fit import Outcome, discarded_unless_prepared, open_run
+from heedful.training.device import prepare_device
+from heedful.training.fit import Outcome
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 
@@ -51,11 +52,9 @@ def translate(
     own: TranslateSettings,
     columns: ColumnSettings,
     training: TranslateTrainSettings,
-    out: Path,
+    place: RunSettings,
     *,
-    resume: bool = False,
-    overwrite: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
 ) -> Outcome | None:
     """Train a translator on pairs of texts, from scratch or on from a run, and leave a run folder.
 
@@ -64,98 +63,59 @@ def translate(
         own: what a model from scratch looks like, and which pairs are learnt from.
         columns: where texts and translations stand in the files, where those are tables.
         training: how to train.
-        out: the run folder.
-        resume: go on with the run in ``out``.
-        overwrite: replace the run in ``out``.
+        place: the run folder.
         say: takes each line meant for the user.
 
     Returns:
-        How it ended; None where ``resume`` found the run finished.
+        How it ended; None where the run is to go on but is finished.
 
     Raises:
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
-    check_evaluations(training, data.dev)
     _check_options(data, own, training)
-    device = choose_device(training.device)
-    precision = choose_precision(training.precision, device)
-    keep_big_buffers()
+    device = prepare_device(training)
     read = partial(read_files, task.TASK, columns=columns, labelled=True)
     goal = task.goal_of(counted(read(data.train), "pairs read"), columns, own)
-    metric = chosen_metric(training.metric, task.metrics(goal))
+    check_evaluations(training, data.dev, task.metrics(goal))
     if data.dev is not None:
         _check_dev(read(data.dev), goal, say)
-    record = RunRecord(
-        task=task.TASK.name,
-        goal=plain_values(asdict(goal)),
-        max_length=data.max_length,
-        settings=plain_values(asdict(data) | asdict(own) | asdict(columns) | asdict(training)),
-        data=[asdict(print_) for print_ in fingerprint(data.train)],
-        versions=versions(),
-    )
-    if not open_run(out, record, resume=resume, overwrite=overwrite):
-        say(f"{out} is finished; nothing to do")
+    settings = (own, columns, training)
+    record = open_training(task.TASK, goal, data.max_length, data, settings, place, say)
+    if record is None:
         return None
 
-    folder = out / ".data.partial"
-    try:
-        with discarded_unless_prepared(out):
-            folder.mkdir()
-            tokenizer = _tokenizer(data, own, read, out / _VOCABULARY)
+    with data_folder(place.out) as folder:
+        with discarded_unless_prepared(place.out):
+            tokenizer = _tokenizer(data, own, read, place.out / _VOCABULARY)
             torch.manual_seed(training.seed)
             model = (
                 translator.new_model(own, tokenizer, dropout=data.dropout)
                 if data.model is None
                 else task.build(goal, data)
             ).to(device)
-            cleaning = Cleaning(
-                max_tokens=check_max_length(data.max_length, translator.positions(model)) - 1,
-                max_ratio=own.max_ratio,
-            )
+            most = check_max_length(data.max_length, translator.positions(model))
+            cleaning = Cleaning(max_tokens=most - 1, max_ratio=own.max_ratio)
             pairs = task.learnable(counted(read(data.train), "pairs tokenized"), tokenizer)
-            write_store(folder / "train.arrow", _clean(pairs, cleaning))
-            store = Store(folder / "train.arrow")
-            if report := cleaning.report():
-                say(report)
-            if not len(store):
-                raise UserError("no pair is left to learn from")
+            store = _stored(folder / "train.arrow", pairs, cleaning, say)
         # What a run has seen decides what it is given at once, and how much it may write.
         goal = replace(goal, longest=int(store.label_lengths.max()) * 3 // 2)
+        longest = max(int(store.lengths.max()), 8)
+        record = replace(record, goal=plain_values(asdict(goal)), max_length=longest)
         trainee = Trainee(
-            task=task.TASK,
-            goal=goal,
-            model=model,
-            tokenizer=tokenizer,
-            record=replace(
-                record,
-                goal=plain_values(asdict(goal)),
-                max_length=max(int(store.lengths.max()), 8),
-            ),
-            device=device,
-            precision=precision,
+            task=task.TASK, goal=goal, model=model, tokenizer=tokenizer, record=record
         )
-        dev = data.dev
-        outcome = carry_out(
-            trainee,
-            StoreFeed(task.TASK, goal, tokenizer, store, training, two_sided=True),
-            training,
-            out,
-            optimizer=adamw(
-                model,
-                learning_rate=training.learning_rate,
-                weight_decay=training.weight_decay,
-                # Vaswani et al. 2017, section 5.3.
-                betas=(0.9, 0.98),
-                epsilon=1e-9,
-            ),
-            score=None if dev is None else lambda predictor: score_records(predictor, read(dev)),
-            metric=metric,
-            say=say,
-            beam=1,
+        feed = StoreFeed(task.TASK, goal, tokenizer, store, training, two_sided=True)
+        optimizer = adamw(
+            model,
+            learning_rate=training.learning_rate,
+            weight_decay=training.weight_decay,
+            # Vaswani et al. 2017, section 5.3.
+            betas=(0.9, 0.98),
+            epsilon=1e-9,
         )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(out / _VOCABULARY, ignore_errors=True)
+        dev = partial(read, data.dev) if data.dev else None
+        outcome = carry_out(trainee, feed, training, place.out, optimizer, dev, say, beam=1)
+    shutil.rmtree(place.out / _VOCABULARY, ignore_errors=True)
     return outcome
 
 
@@ -181,7 +141,7 @@ def _check_options(
             raise UserError(f"{option} is for a model from scratch: leave it out, or --model")
 
 
-def _check_dev(records: Iterator[Record], goal: task.Goal, say: Callable[[str], None]) -> None:
+def _check_dev(records: Iterator[Record], goal: task.Goal, say: Say) -> None:
     sample = list(islice(records, SAMPLE))
     if line := task.doubt(sample, goal):
         say(f"--dev: {line}")
@@ -213,7 +173,25 @@ def _tokenizer(
     return TranslationTokenizer.from_pretrained(kept)
 
 
-def _clean(pairs: Iterable[tuple[Record, Example]], cleaning: Cleaning) -> Iterator[Example]:
-    for record, example in pairs:
-        if cleaning.keeps(record, len(example.ids) - 1, len(example.labels) - 1):
-            yield example
+def _stored(
+    path: Path, pairs: Iterator[tuple[Record, Example]], cleaning: Cleaning, say: Say
+) -> Store:
+    """Write a file of the pairs that are worth learning from, and say what is left out.
+
+    Raises:
+        UserError: all of them are.
+    """
+    write_store(
+        path,
+        (
+            example
+            for record, example in pairs
+            if cleaning.keeps(record, len(example.ids) - 1, len(example.labels) - 1)
+        ),
+    )
+    if report := cleaning.report():
+        say(report)
+    store = Store(path)
+    if not len(store):
+        raise UserError("no pair is left to learn from")
+    return store

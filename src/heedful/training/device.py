@@ -9,6 +9,7 @@ import torch
 
 from heedful.errors import UserError, unknown_name
 from heedful.settings import Precision as PrecisionName
+from heedful.settings import TrainSettings
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -88,6 +89,21 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
     if name == "bf16":
         raise UserError(f"precision bf16 refused: {why}; give --precision fp32 or auto")
     return Precision(dtype=torch.float32, reason=why)
+
+
+def prepare_device(settings: TrainSettings) -> torch.device:
+    """Pick the device to train on, and tell the allocator whether time or memory is dearer.
+
+    Raises:
+        UserError: see `choose_device` and `choose_precision`.
+    """
+    device = choose_device(settings.device)
+    choose_precision(settings.precision, device)  # so that one that cannot be had is refused now
+    if settings.gradient_checkpointing:  # which says that memory is dearer than time
+        return_big_buffers()
+    else:
+        keep_big_buffers()
+    return device
 
 
 def keep_big_buffers() -> bool:

@@ -1,7 +1,6 @@
 """A whole run: the loop with evaluation, the best step, checkpoints, resuming and stopping."""
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -29,21 +28,6 @@ too seldom to cost a hundredth of the time."""
 
 _Log = Callable[[int, dict[str, Any]], None]
 """Keeps what is to be said of a step."""
-
-
-# Settings that may differ when a run goes on: they do not change what is learnt.
-FREE_SETTINGS = frozenset(
-    {
-        "max_minutes",
-        "checkpoint_every",
-        "keep_checkpoints",
-        "tensorboard",
-        "resume",
-        "overwrite",
-        "workers",
-        "corpus",
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,73 +64,6 @@ class Outcome:
 
 class Stopped(KeyboardInterrupt):
     """The user stopped the run; its checkpoint is saved and the message says how to go on."""
-
-
-def open_run(run: Path, record: RunRecord, *, resume: bool, overwrite: bool) -> bool:
-    """Make a run folder ready to train in.
-
-    Returns:
-        False where ``resume`` finds the run finished, so that there is nothing to do.
-
-    Raises:
-        UserError: something stands in the folder and neither flag says what to do with it, or the
-            run there was started with other settings or data.
-    """
-    if resume and overwrite:
-        raise UserError("--resume goes on with a run and --overwrite starts anew: give one of them")
-    if run.is_file():
-        raise UserError(f"--out {run} is a file; give a folder")
-    is_run = (run / runs.RECORD).is_file()
-    if overwrite and is_run:
-        shutil.rmtree(run)
-    elif run.is_dir() and any(run.iterdir()):
-        if not is_run:
-            raise UserError(f"--out {run} holds other files; choose another folder")
-        if not resume:
-            state = "a finished" if runs.is_finished(run) else "an unfinished"
-            raise UserError(
-                f"--out {run} holds {state} run; give --resume to go on with it, "
-                "--overwrite to start anew, or another folder"
-            )
-        _same_run(run, runs.read_record(run), record)
-        if runs.is_finished(run):
-            return False
-    run.mkdir(parents=True, exist_ok=True)
-    runs.clear_partial(run)
-    steps.clear_partial(run)
-    if not (run / runs.RECORD).is_file():
-        runs.write_record(run, record)
-    return True
-
-
-@contextmanager
-def discarded_unless_prepared(run: Path) -> Iterator[None]:
-    """Delete a run folder again where its data turns out wrong before anything was learnt.
-
-    A mended file then trains with the same command. A run that has checkpoints is left alone.
-    """
-    try:
-        yield
-    except BaseException:
-        if not steps.steps(run):
-            shutil.rmtree(run, ignore_errors=True)
-        raise
-
-
-def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
-    """Refuse to go on with a run under other settings or data: the result would be neither's."""
-    if old.task != new.task:
-        raise UserError(f"{run} is a run of train {old.task}, not of train {new.task}")
-    free = FREE_SETTINGS
-    if new.settings.get("average", 1) > 1:  # the last checkpoints then are what is learnt
-        free -= {"checkpoint_every"}
-    for key in sorted(old.settings.keys() | new.settings.keys()):
-        before, now = old.settings.get(key), new.settings.get(key)
-        if key not in free and before != now:
-            option = "--" + key.replace("_", "-")
-            raise UserError(f"{run} was started with {option} {before}, now it is {now}")
-    if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
-        raise UserError(f"{run} was started on other training data: its files have changed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
