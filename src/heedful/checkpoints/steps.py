@@ -23,21 +23,21 @@ _STEP_FOLDER = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingState:
-    """Everything but tensors that decides how a run goes on."""
+    """Everything but tensors that decides how a run goes on; by itself that of a fresh run."""
 
-    step: int
+    step: int = 0
     """Optimizer steps done; with the plan of batches it is the position in the data."""
-    epoch: int
+    epoch: int = 0
     """Epoch of the next step, from 0."""
-    index: int
+    index: int = 0
     """Index of the next step in its epoch."""
-    best: tuple[tuple[float, int], ...]
+    best: tuple[tuple[float, int], ...] = ()
     """The best values of the tracked metric so far, best first, and the steps that gave them."""
-    evaluations_without_gain: int
+    evaluations_without_gain: int = 0
     """Evaluations since then: the counter of early stopping."""
-    loss_scale: float | None
+    loss_scale: float | None = None
     """Scale of fp16 losses, where there is one."""
-    loss_scale_streak: int
+    loss_scale_streak: int = 0
     """Steps since that scale last changed."""
 
     @property

@@ -142,15 +142,7 @@ def _begin(job: Job, settings: TrainSettings, run: Path) -> tuple[_Course, steps
     steps.drop_after(run, found.state.step if found else 0)
     runs.cut_metrics(run, found.state.step if found else 0)
     if found is None:
-        return course, steps.TrainingState(
-            step=0,
-            epoch=0,
-            index=0,
-            best=(),
-            evaluations_without_gain=0,
-            loss_scale=None,
-            loss_scale_streak=0,
-        )
+        return course, steps.TrainingState()
     if average and found.average is not None:
         model.load_state_dict(found.average)
         average.restart()
