@@ -7,7 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.values import check_bool, check_number
+from heedful.models.values import check_numbers, check_switches
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
@@ -63,7 +63,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+_PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,19 +124,15 @@ class BertConfig:
     """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the type of the labels."""
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            check_number(name, getattr(self, name), int, low=1)
-        for name in ("num_labels", "chunk_size_feed_forward"):
-            check_number(name, getattr(self, name), int)
-        for name in ("is_decoder", "add_cross_attention", "tie_word_embeddings"):
-            check_bool(name, getattr(self, name))
-        for name in ("initializer_range", "layer_norm_eps"):
-            check_number(name, getattr(self, name), float)
-        for name in _PROBABILITIES:
-            if name != "classifier_dropout" or self.classifier_dropout is not None:
-                check_number(name, getattr(self, name), float, below=1)
+        check_numbers(self, _SIZES, int, low=1)
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_switches(self, ("is_decoder", "add_cross_attention", "tie_word_embeddings"))
+        check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
+        check_numbers(self, _PROBABILITIES, float, below=1)
+        if self.classifier_dropout is not None:
+            check_numbers(self, ("classifier_dropout",), float, below=1)
         if self.pad_token_id is not None:
-            check_number("pad_token_id", self.pad_token_id, int, below=self.vocab_size)
+            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
         if self.hidden_size % self.num_attention_heads:
             raise UserError(
                 f"hidden_size {self.hidden_size} is not a multiple of "

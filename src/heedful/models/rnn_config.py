@@ -7,15 +7,10 @@ from typing import Any, Self
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
-from heedful.models.values import check_bool, check_number
+from heedful.models.values import check_numbers, complete_pieces
 
 MODEL_TYPE = "heedful-rnn"
 """What ``model_type`` is in a ``config.json``."""
-
-_SIZES = (
-    *("vocab_size", "decoder_vocab_size", "embedding_width", "hidden_width"),
-    "max_position_embeddings",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,31 +50,12 @@ class RnnConfig:
     """Id of the piece that a text to write starts after; -1 takes the padding piece."""
 
     def __post_init__(self) -> None:
-        # The last steps of construction: these values are there from here on.
-        if self.decoder_vocab_size == 0:
-            object.__setattr__(self, "decoder_vocab_size", self.vocab_size)
-        for name in _SIZES:
-            check_number(name, getattr(self, name), int, low=1)
-        pieces = min(self.vocab_size, self.decoder_vocab_size)
-        if self.pad_token_id == -1:
-            object.__setattr__(self, "pad_token_id", pieces - 1)
-        if self.decoder_start_token_id == -1:
-            object.__setattr__(self, "decoder_start_token_id", self.pad_token_id)
-        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
-            check_number(name, getattr(self, name), int, below=pieces)
-        for name in ("dropout", "label_smoothing"):
-            check_number(name, getattr(self, name), float, below=1)
-        for name in ("share_encoder_decoder_embeddings", "tie_word_embeddings"):
-            check_bool(name, getattr(self, name))
+        complete_pieces(self)
+        sizes = ("embedding_width", "hidden_width", "max_position_embeddings")
+        check_numbers(self, sizes, int, low=1)
+        check_numbers(self, ("dropout", "label_smoothing"), float, below=1)
         if self.cell not in CELLS:
             raise unknown_name("cell", str(self.cell), CELLS)
-        if self.share_encoder_decoder_embeddings and self.vocab_size != self.decoder_vocab_size:
-            raise UserError(
-                f"vocab_size is {self.vocab_size} and decoder_vocab_size {self.decoder_vocab_size};"
-                " with share_encoder_decoder_embeddings they must be the same"
-            )
-        if self.pad_token_id == self.eos_token_id:
-            raise UserError(f"pad_token_id and eos_token_id are both {self.pad_token_id}")
 
     @classmethod
     def read(cls, path: Path) -> Self:

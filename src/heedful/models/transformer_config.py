@@ -8,7 +8,7 @@ from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.config import IGNORED
-from heedful.models.values import check_bool, check_number
+from heedful.models.values import check_numbers, check_switches, complete_pieces
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
 """The reference's name for what ``normalize_before`` decides: but for that, both are one model."""
@@ -39,15 +39,11 @@ _IGNORED = {
 """Keys that do not change what the model computes, besides those that are ours."""
 
 _SIZES = (
-    *("vocab_size", "decoder_vocab_size", "d_model", "max_position_embeddings"),
+    *("d_model", "max_position_embeddings"),
     *("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
     *("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"),
 )
 _PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
-_SWITCHES = (
-    *("scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings"),
-    "normalize_before",
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,41 +103,18 @@ class TransformerConfig:
     """Id of the piece that a text to write starts after; -1 takes the padding piece."""
 
     def __post_init__(self) -> None:
-        # The last steps of construction: these values are there from here on.
-        if self.decoder_vocab_size == 0:
-            object.__setattr__(self, "decoder_vocab_size", self.vocab_size)
-        for name in _SIZES:
-            check_number(name, getattr(self, name), int, low=1)
-        pieces = min(self.vocab_size, self.decoder_vocab_size)
-        if self.pad_token_id == -1:
-            object.__setattr__(self, "pad_token_id", pieces - 1)
-        if self.decoder_start_token_id == -1:
-            object.__setattr__(self, "decoder_start_token_id", self.pad_token_id)
-        for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
-            check_number(name, getattr(self, name), int, below=pieces)
-        for name in _PROBABILITIES:
-            check_number(name, getattr(self, name), float, below=1)
-        for name in _SWITCHES:
-            check_bool(name, getattr(self, name))
+        complete_pieces(self)
+        check_numbers(self, _SIZES, int, low=1)
+        check_numbers(self, _PROBABILITIES, float, below=1)
+        check_switches(self, ("scale_embedding", "normalize_before"))
         if self.activation_function not in ACTIVATIONS:
             raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
-        self._check_together()
-
-    def _check_together(self) -> None:
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
             if self.d_model % getattr(self, name):
                 heads = getattr(self, name)
                 raise UserError(f"d_model {self.d_model} is not a multiple of {name} {heads}")
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even: half of it are sines")
-        if self.share_encoder_decoder_embeddings and self.vocab_size != self.decoder_vocab_size:
-            raise UserError(
-                f"vocab_size is {self.vocab_size} and decoder_vocab_size "
-                f"{self.decoder_vocab_size}; with share_encoder_decoder_embeddings they must be "
-                "the same"
-            )
-        if self.pad_token_id == self.eos_token_id:
-            raise UserError(f"pad_token_id and eos_token_id are both {self.pad_token_id}")
 
     @classmethod
     def read(cls, path: Path) -> Self:
