@@ -66,19 +66,15 @@ class PredictSettings:
             UserError: naming the option, the value and what is allowed.
         """
         count = "a whole number of at least 1"
-        for name in ("batch_size", "batch_tokens", "top", "beam"):
+        for name in ("batch_size", "batch_tokens", "top", "beam", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
-        if self.max_new_tokens is not None:
-            in_range("max_new_tokens", self.max_new_tokens, 1, math.inf, what=count)
-        for name in ("min_new_tokens", "no_repeat_ngram"):
+        for name in ("min_new_tokens", "no_repeat_ngram", "top_k"):
             in_range(name, getattr(self, name), 0, math.inf, what="0 or a whole number above")
         in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="0 or above")
         in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="1 or above")
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
         some = "a number above 0"
         in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)
-        in_range("top_k", self.top_k, 0, math.inf, what="0 or a whole number above")
         in_range("top_p", self.top_p, math.ulp(0.0), 1, what="above 0 and at most 1")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
-        if self.no_answer_threshold is not None:
-            in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")
+        in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")

@@ -72,10 +72,8 @@ class DataSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
-        if self.prune is not None:
-            in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
-        if self.dropout is not None:
-            in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
+        in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
+        in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,5 +101,4 @@ class ParallelSettings:
             UserError: naming the option, the value and what is allowed.
         """
         in_range("max_length", self.max_length, 8, 1024, what="from 8 to 1,024")
-        if self.dropout is not None:
-            in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
+        in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")

@@ -8,8 +8,8 @@ LongText = Literal["window", "head", "head-tail", "refuse"]
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
-def in_range(name: str, value: float, low: float, high: float, *, what: str) -> None:
-    """Refuse a number outside ``[low, high]``, naming its option."""
-    if not low <= value <= high:  # also false for NaN
+def in_range(name: str, value: float | None, low: float, high: float, *, what: str) -> None:
+    """Refuse a number outside ``[low, high]``, naming its option; None stands for no number."""
+    if value is not None and not low <= value <= high:  # also false for NaN
         option = "--" + name.replace("_", "-")
         raise UserError(f"{option} {value}: must be {what}")

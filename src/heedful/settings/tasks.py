@@ -117,8 +117,7 @@ class PretrainSettings:
         """
         in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
         for name in ("positions", "max_predictions", "workers"):
-            if (value := getattr(self, name)) is not None:
-                in_range(name, value, 1, 10**6, what="a whole number of at least 1")
+            in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
         if (self.preset is None) != (self.vocabulary is None):
             raise UserError(
                 "--preset starts a model from scratch with the words of --vocabulary: give both, "

@@ -82,16 +82,13 @@ class TrainSettings:
         """
         count, some = "a whole number of at least 1", "a number above 0"
         tiny = math.ulp(0.0)
-        for name in ("epochs", "batch_size", "batch_tokens", "checkpoint_every"):
+        for name in ("epochs", "steps", "batch_size", "batch_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
-        for name in ("steps", "evaluate_every", "patience"):
-            if (value := getattr(self, name)) is not None:
-                in_range(name, value, 1, math.inf, what=count)
-        if self.max_minutes is not None:
-            in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
+        for name in ("checkpoint_every", "evaluate_every", "patience"):
+            in_range(name, getattr(self, name), 1, math.inf, what=count)
+        in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
         in_range("learning_rate", self.learning_rate, tiny, 10, what="above 0 and at most 10")
-        if self.head_learning_rate is not None:
-            in_range("head_learning_rate", self.head_learning_rate, tiny, 10, what=some)
+        in_range("head_learning_rate", self.head_learning_rate, tiny, 10, what=some)
         shares = "a share from 0 to below 1, or a whole number of steps"
         in_range("warmup", self.warmup, 0, 1e12, what=shares)
         if self.warmup > 1 and not float(self.warmup).is_integer():
@@ -100,8 +97,7 @@ class TrainSettings:
         in_range("clip", self.clip, 0, 1e12, what="0 or above")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
         in_range("average", self.average, 1, 10**6, what=count)
-        if self.ema is not None:
-            in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
+        in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
 
 
