@@ -27,7 +27,7 @@ from heedful.errors import UserError
 from heedful.models import BertForQuestionAnswering
 from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.tasks.candidates import Answer, plain, row, weigh
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tokens import BertTokenizer
 
 CANDIDATES = 20
@@ -202,10 +202,7 @@ def build(goal: Goal, data: DataSettings) -> BertForQuestionAnswering:
     model: BertForQuestionAnswering = BertForQuestionAnswering.from_pretrained(
         data.model,
         num_labels=2,
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
-        revision=data.revision,
+        **encoder_options(data),
     )
     return model
 

@@ -22,7 +22,8 @@ from heedful.files import read_json
 from heedful.models import BertForMultipleChoice
 from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
+from heedful.tasks.texts import numbered
 from heedful.tokens import BertTokenizer
 
 
@@ -131,15 +132,7 @@ def encode(
             check(record, goal)
         own = list(islice(fitted, len(record.choices)))
         right = () if record.answer is None else (float(record.answer),)
-        yield Fitted(
-            pieces=[
-                replace(piece, labels=(float(number), *right))
-                for number, parts in enumerate(own)
-                for piece in parts.pieces
-            ],
-            tokens_total=sum(parts.tokens_total for parts in own),
-            tokens_used=sum(parts.tokens_used for parts in own),
-        )
+        yield numbered(own, right)
 
 
 def build(goal: Goal, data: DataSettings) -> nn.Module:
@@ -155,12 +148,9 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     config = read_json(resolve(data.model, data.revision) / "config.json")
     model: nn.Module = BertForMultipleChoice.from_pretrained(
         data.model,
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,
-        revision=data.revision,
         fresh_head=config.get("architectures") != [BertForMultipleChoice.__name__],
+        **encoder_options(data),
     )
     return model
 

@@ -16,7 +16,7 @@ from heedful.errors import UserError, did_you_mean
 from heedful.models import BertConfig, BertForSequenceClassification
 from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import encode_texts, from_texts, read
 from heedful.tokens import BertTokenizer
 
@@ -187,13 +187,10 @@ def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
         data.model,
         id2label=dict(enumerate(goal.labels)),
         problem_type=problem,
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,
-        revision=data.revision,
         # A run's classifier for other labels, or for these in another order, would mislead.
         fresh_head=tuple(BertConfig.read(folder / "config.json").id2label.values()) != goal.labels,
+        **encoder_options(data),
     )
 
 

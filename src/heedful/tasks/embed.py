@@ -24,8 +24,8 @@ from heedful.settings import ColumnSettings, DataSettings, EmbedSettings, Predic
 from heedful.tasks import sentence_folder
 from heedful.tasks.regress import target
 from heedful.tasks.sentence_folder import Layout, Pooling
-from heedful.tasks.task import Fit, Forward, Task
-from heedful.tasks.texts import from_texts
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
+from heedful.tasks.texts import from_texts, numbered
 from heedful.tasks.texts import read as read_table
 from heedful.tokens import BertTokenizer
 
@@ -143,15 +143,7 @@ def encode(
         cosine: tuple[float, ...] = ()
         if labelled and goal.scored and record.labels is not None:
             cosine = ((target(record) - goal.lowest) / (goal.highest - goal.lowest),)
-        yield Fitted(
-            pieces=[
-                replace(piece, labels=(float(number), *cosine))
-                for number, parts in enumerate(own)
-                for piece in parts.pieces
-            ],
-            tokens_total=sum(parts.tokens_total for parts in own),
-            tokens_used=sum(parts.tokens_used for parts in own),
-        )
+        yield numbered(own, cosine)
 
 
 def _texts(record: Record) -> tuple[str, ...]:
@@ -168,10 +160,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         raise UserError("--long-text window: texts are compared as wholes; give head or head-tail")
     model: BertModel = BertModel.from_pretrained(
         data.model,
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
-        revision=data.revision,
+        **encoder_options(data),
     )
     if model.pooler is not None:
         model.pooler.requires_grad_(False)

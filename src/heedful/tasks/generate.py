@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
 from pathlib import Path
-from zlib import crc32
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful.batches import Batch, Draw, Example, Fitted, Record, Text, collate
 from heedful.batches.windows import apart, fit_text
-from heedful.decoding.search import Hypothesis, Search
+from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.losses import IGNORED
@@ -31,11 +31,13 @@ from heedful.tasks.texts import read as read_table
 from heedful.tasks.written import (
     Generation,
     Scores,
-    Written,
+    draw_number,
+    joined,
     log_likelihoods,
     plain,
     read_line,
     row,
+    search_options,
 )
 from heedful.tokens import BertTokenizer
 
@@ -175,33 +177,20 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
     folder = resolve(data.model, data.revision)
     tokenizer = BertTokenizer.from_pretrained(folder)
+    dropout: dict[str, Any] = {
+        "hidden_dropout_prob": data.dropout,
+        "attention_probs_dropout_prob": data.dropout,
+    }
     if not goal.pairs:
-        model: nn.Module = BertLMHeadModel.from_pretrained(
-            folder,
-            is_decoder=True,
-            hidden_dropout_prob=data.dropout,
-            attention_probs_dropout_prob=data.dropout,
-        )
+        model: nn.Module = BertLMHeadModel.from_pretrained(folder, is_decoder=True, **dropout)
         return model
     if is_encoder_decoder(folder):
-        both = BertEncoderDecoder.from_pretrained(
-            folder,
-            hidden_dropout_prob=data.dropout,
-            attention_probs_dropout_prob=data.dropout,
-        )
+        both = BertEncoderDecoder.from_pretrained(folder, **dropout)
     else:
         both = BertEncoderDecoder(
-            BertModel.from_pretrained(
-                folder,
-                hidden_dropout_prob=data.dropout,
-                attention_probs_dropout_prob=data.dropout,
-            ),
+            BertModel.from_pretrained(folder, **dropout),
             BertLMHeadModel.from_pretrained(
-                folder,
-                is_decoder=True,
-                add_cross_attention=True,
-                hidden_dropout_prob=data.dropout,
-                attention_probs_dropout_prob=data.dropout,
+                folder, is_decoder=True, add_cross_attention=True, **dropout
             ),
             decoder_start_token_id=tokenizer.cls_token_id,
         )
@@ -298,24 +287,10 @@ def _write(
     positions = writer.config.max_position_embeddings
     # Not by the longest text of the batch, on which the others must not depend.
     room = positions if goal.pairs else positions // 2
-    options = Search(
-        eos_token_id=end,
-        max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, room),
-        num_beams=1 if settings.sample else settings.beam,
-        num_return_sequences=settings.top if settings.sample else min(settings.top, settings.beam),
-        length_penalty=settings.length_penalty,
-        do_sample=settings.sample,
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        seed=settings.seed,
-        never=(start,),
-    )
-    # What is drawn for a text depends on the text, not on where it stands in which batch.
-    sizes = lengths.tolist()
-    numbers = [
-        crc32(repr(row[:size]).encode()) for row, size in zip(ids.tolist(), sizes, strict=True)
-    ]
+    most = min(settings.max_new_tokens or MAX_NEW_TOKENS, room)
+    options = search_options(settings, eos_token_id=end, max_new_tokens=most, never=start)
+    rows = zip(ids.tolist(), lengths.tolist(), strict=True)
+    numbers = [draw_number(row[:size]) for row, size in rows]
     if isinstance(model, BertEncoderDecoder):
         return model.generate(ids, mask, search=options, numbers=numbers)
     places = torch.arange(ids.shape[1] - 1, device=ids.device)
@@ -335,18 +310,8 @@ def decode(
     windows = [
         [one for line in rows[1:] if (one := read_line(line, tokenizer))] for rows in outputs
     ]
-    texts = windows[0]
-    if texts and len(windows) > 1:
-        best = [window[0] for window in windows]
-        texts = [
-            Written(
-                text=" ".join(one.text for one in best),
-                score=sum(one.score for one in best),
-                ended=all(one.ended for one in best),
-            )
-        ]
     return Generation(
-        n_best=tuple(texts),
+        n_best=tuple(joined(windows)) if windows[0] else (),
         log_likelihood=sum(float(rows[0, 0]) for rows in outputs),
         tokens_written=sum(int(rows[0, 1]) for rows in outputs),
         tokens_total=fitted.tokens_total,

@@ -32,7 +32,7 @@ from heedful.models.presets import PRESETS
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, PretrainSettings
 from heedful.tasks import blanks
 from heedful.tasks.blanks import Filled, plain, row
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import from_texts, read
 from heedful.tokens import BertTokenizer
 
@@ -121,10 +121,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     if goal.preset is None:
         model: nn.Module = kind.from_pretrained(
             data.model,
-            is_decoder=False,  # a run of generate, which could not look ahead, now can
-            hidden_dropout_prob=data.dropout,
-            attention_probs_dropout_prob=data.dropout,
-            revision=data.revision,
+            **encoder_options(data),
         )
         return model
     tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)

@@ -14,7 +14,7 @@ from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
 from heedful.errors import UserError
 from heedful.models import BertForSequenceClassification
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import encode_texts, from_texts, read
 from heedful.tokens import BertTokenizer
 
@@ -113,12 +113,9 @@ def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
         data.model,
         num_labels=1,
         problem_type="regression",
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,
-        revision=data.revision,
         fresh_head=True,
+        **encoder_options(data),
     )
     nn.init.constant_(model.classifier.bias, goal.mean)
     return model

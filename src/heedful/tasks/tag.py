@@ -32,7 +32,7 @@ from heedful.models import BertConfig, BertForTokenClassification
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.tasks.entities import Tagging, plain, row, tagging
-from heedful.tasks.task import Fit, Forward, Task
+from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tokens import BertTokenizer
 
 _FORMATS = {
@@ -213,12 +213,9 @@ def build(goal: Goal, data: DataSettings) -> BertForTokenClassification:
     return BertForTokenClassification.from_pretrained(
         data.model,
         id2label=dict(enumerate(goal.labels)),
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
-        hidden_dropout_prob=data.dropout,
-        attention_probs_dropout_prob=data.dropout,
         classifier_dropout=data.dropout,
-        revision=data.revision,
         fresh_head=tuple(config.id2label.values()) != goal.labels,
+        **encoder_options(data),
     )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text
 from heedful.models import BertModel
-from heedful.settings import ColumnSettings, PredictSettings
+from heedful.settings import ColumnSettings, DataSettings, PredictSettings
 from heedful.tokens import BertTokenizer
 
 # Types that each task has of its own; see the fields of ``Task``.
@@ -44,6 +44,16 @@ def bert_positions(model: nn.Module) -> int:
     """Return how many tokens the BERT that reads has positions for; of two, the encoder."""
     bert = next(part for part in model.modules() if isinstance(part, BertModel))
     return bert.config.max_position_embeddings
+
+
+def encoder_options(data: DataSettings) -> dict[str, Any]:
+    """Return what a model whose encoder reads texts is loaded with, whatever is put on it."""
+    return {
+        "is_decoder": False,  # a run of generate, which could not look ahead, now can
+        "hidden_dropout_prob": data.dropout,
+        "attention_probs_dropout_prob": data.dropout,
+        "revision": data.revision,
+    }
 
 
 class Scores(Protocol):

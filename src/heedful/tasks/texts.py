@@ -69,6 +69,24 @@ def encode_texts(
             yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])
 
 
+def numbered(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
+    """Put several texts of a record together, each example labelled with its text's number first.
+
+    Args:
+        texts: the examples of each.
+        labels: further labels of every example.
+    """
+    return Fitted(
+        pieces=[
+            replace(piece, labels=(float(number), *labels))
+            for number, text in enumerate(texts)
+            for piece in text.pieces
+        ],
+        tokens_total=sum(text.tokens_total for text in texts),
+        tokens_used=sum(text.tokens_used for text in texts),
+    )
+
+
 def _text(record: Record, pairs: bool) -> Text:
     if (record.text_pair is not None) != pairs:
         wanted = (

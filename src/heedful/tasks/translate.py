@@ -27,7 +27,7 @@ from heedful.tasks import translator
 from heedful.tasks.task import Fit, Forward, Task
 from heedful.tasks.texts import from_texts
 from heedful.tasks.translations import Scores, Translation, links_of, plain, row
-from heedful.tasks.written import Written
+from heedful.tasks.written import Written, joined
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.text import SPACE
 
@@ -273,16 +273,7 @@ def decode(
         ]
         for found in outputs
     ]
-    texts = parts[0] if parts else [Written(text="", score=0.0, ended=True)]
-    if len(parts) > 1:
-        best = [part[0] for part in parts]
-        texts = [
-            Written(
-                text=" ".join(one.text for one in best),
-                score=sum(one.score for one in best),
-                ended=all(one.ended for one in best),
-            )
-        ]
+    texts = joined(parts)
     links = None
     if settings.alignments:
         read = [example.ids[:-1].tolist() for example in fitted.pieces]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from heedful.batches import Batch
-from heedful.decoding.search import Hypothesis, Search
+from heedful.decoding.search import Hypothesis
 from heedful.files import read_json
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
@@ -23,7 +22,7 @@ from heedful.models.presets import RNN_PRESETS, TRANSFORMER_PRESETS
 from heedful.models.pretrained import CONFIG
 from heedful.models.rnn_config import MODEL_TYPE as RNN
 from heedful.settings import PredictSettings, TranslateSettings
-from heedful.tasks.written import log_likelihoods
+from heedful.tasks.written import draw_number, log_likelihoods, search_options
 from heedful.tokens import TranslationTokenizer
 
 Translator = Transformer | RnnSearch
@@ -111,29 +110,14 @@ def _search(
     model: Translator, batch: Batch, settings: PredictSettings, longest: int
 ) -> list[list[Hypothesis]]:
     config = model.config
-    most = settings.max_new_tokens or longest
-    options = Search(
+    options = search_options(
+        settings,
         eos_token_id=config.eos_token_id,
-        max_new_tokens=min(most, config.max_position_embeddings),
-        min_new_tokens=settings.min_new_tokens,
-        num_beams=1 if settings.sample else settings.beam,
-        num_return_sequences=settings.top if settings.sample else min(settings.top, settings.beam),
-        length_penalty=settings.length_penalty,
-        coverage_penalty=settings.coverage_penalty,
-        repetition_penalty=settings.repetition_penalty,
-        no_repeat_ngram=settings.no_repeat_ngram,
-        do_sample=settings.sample,
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        seed=settings.seed,
-        never=(config.pad_token_id,),
+        max_new_tokens=min(settings.max_new_tokens or longest, config.max_position_embeddings),
+        never=config.pad_token_id,
     )
-    # What is drawn for a text depends on the text, not on where it stands in which batch.
     rows = batch.input_ids.tolist()
-    numbers = [
-        crc32(repr([at for at in row if at != config.pad_token_id]).encode()) for row in rows
-    ]
+    numbers = [draw_number([at for at in row if at != config.pad_token_id]) for row in rows]
     return model.generate(
         batch.input_ids,
         batch.attention_mask,

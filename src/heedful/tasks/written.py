@@ -1,16 +1,19 @@
-"""Texts that a model wrote: as answers, and their scores."""
+"""Texts that a model writes: how they are looked for, as answers, and their scores."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import torch
 from torch import Tensor
 
 from heedful.batches import Record
+from heedful.decoding.search import Search
 from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
+from heedful.settings import PredictSettings
 from heedful.tokens import BertTokenizer
 
 
@@ -44,6 +47,55 @@ class Generation:
     def text(self) -> str:
         """The first of the texts, or nothing where only the right text was scored."""
         return self.n_best[0].text if self.n_best else ""
+
+
+def search_options(
+    settings: PredictSettings, *, eos_token_id: int, max_new_tokens: int, never: int
+) -> Search:
+    """Return how a text is looked for.
+
+    Args:
+        settings: what the user asks for.
+        eos_token_id: the token that ends a text.
+        max_new_tokens: the most tokens.
+        never: a token that is not written.
+    """
+    return Search(
+        eos_token_id=eos_token_id,
+        max_new_tokens=max_new_tokens,
+        min_new_tokens=settings.min_new_tokens,
+        num_beams=1 if settings.sample else settings.beam,
+        num_return_sequences=settings.top if settings.sample else min(settings.top, settings.beam),
+        length_penalty=settings.length_penalty,
+        coverage_penalty=settings.coverage_penalty,
+        repetition_penalty=settings.repetition_penalty,
+        no_repeat_ngram=settings.no_repeat_ngram,
+        do_sample=settings.sample,
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        seed=settings.seed,
+        never=(never,),
+    )
+
+
+def draw_number(ids: list[int]) -> int:
+    """Return the number that decides what is drawn for a text: wherever it stands, the same."""
+    return crc32(repr(ids).encode())
+
+
+def joined(parts: Sequence[Sequence[Written]]) -> Sequence[Written]:
+    """Return what was written for a text in parts: of several the best of each, between spaces."""
+    if len(parts) == 1:
+        return parts[0]
+    best = [part[0] for part in parts]
+    return [
+        Written(
+            text=" ".join(one.text for one in best),
+            score=sum((one.score for one in best), 0.0),
+            ended=all(one.ended for one in best),
+        )
+    ]
 
 
 def log_likelihoods(logits: Tensor, positions: Tensor, labels: Tensor) -> Tensor:
