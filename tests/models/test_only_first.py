@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests import tiny
 
 from heedful import BertConfig, BertModel
 
@@ -10,17 +11,7 @@ from heedful import BertConfig, BertModel
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_only_first_equals_all(mask: str, checkpointing: bool) -> None:
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=30,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        intermediate_size=32,
-        max_position_embeddings=16,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = BertModel(config).double().train()
+    model = BertModel(BertConfig(**tiny.SIZES, **tiny.STILL)).double().train()
     model.gradient_checkpointing = checkpointing
     ids = torch.randint(1, 30, (3, 9))
     given = {
@@ -37,5 +28,5 @@ def test_only_first_equals_all(mask: str, checkpointing: bool) -> None:
         )
         gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
         results.append((out.last_hidden_state[:, :1], out.pooler_output, gradients))
-        assert out.last_hidden_state.shape == (3, 1 if only_first else 9, 16)
+        assert out.last_hidden_state.shape == (3, 1 if only_first else 9, 24)
     torch.testing.assert_close(results[0], results[1], rtol=1e-10, atol=1e-12)

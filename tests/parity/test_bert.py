@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests import tiny
 from torch import Tensor, nn
 
 from heedful.layers.feedforward import ACTIVATIONS
@@ -16,17 +17,7 @@ from heedful.models import BertConfig, BertForSequenceClassification, BertModel
 from heedful.sources import PACKAGES, resolve
 
 B, S, D = 3, 7, 24
-SIZES: dict[str, Any] = {
-    "vocab_size": 50,
-    "hidden_size": D,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 12,
-    "type_vocab_size": 3,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+SIZES = {**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3}
 
 OPTIONS: dict[str, list[Any]] = {
     "head": [

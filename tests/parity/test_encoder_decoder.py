@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests import tiny
 from torch import Tensor, nn
 
 from heedful.decoding.search import Search
@@ -13,16 +14,7 @@ from heedful.files import read_tensors
 from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel
 
 B, E, S, V, START = 3, 6, 5, 50, 2
-SIZES: dict[str, Any] = {
-    "vocab_size": V,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 16,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+SIZES = {**tiny.SIZES, **tiny.STILL, "max_position_embeddings": 16}
 WRITES = {"is_decoder": True, "add_cross_attention": True}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests import tiny
 from torch import Tensor, nn
 
 from heedful import models
@@ -15,18 +16,7 @@ from heedful.files import read_json, read_tensors
 from heedful.models import BertConfig
 
 B, C, S, D, V = 3, 2, 7, 24, 50
-SIZES: dict[str, Any] = {
-    "vocab_size": V,
-    "hidden_size": D,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 40,
-    "max_position_embeddings": 12,
-    "type_vocab_size": 3,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+SIZES = {**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3, "hidden_act": "gelu_new"}
 WORDS = ("BertForMaskedLM", "BertLMHeadModel", "BertForPreTraining")
 HEADS = (
     *WORDS,

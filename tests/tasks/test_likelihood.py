@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import tiny
 
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer, UserError
 from heedful.batches import Record
@@ -19,14 +20,7 @@ from heedful.tokens.vocabulary import Vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefghij"]))
-CONFIG = BertConfig(
-    vocab_size=15,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-)
+CONFIG = BertConfig(**{**tiny.SIZES, "vocab_size": 15, "max_position_embeddings": 40})
 GOAL = pretrain.goal_of((), ColumnSettings(), PretrainSettings(objective="mlm"))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests import tiny
 
 import heedful
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer
@@ -158,14 +159,7 @@ def test_a_corpus_is_kept_for_the_next_run(
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
-SMALL = BertConfig(
-    vocab_size=100,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-)
+SMALL = BertConfig(**{**tiny.SIZES, "vocab_size": 100, "max_position_embeddings": 40})
 PAIRS = pretrain.goal_of((), heedful.settings.ColumnSettings(), PretrainSettings())
 ALONE = replace(PAIRS, objective="mlm")
 

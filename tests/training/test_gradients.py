@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests import tiny
 from torch import nn
 
 from heedful import BertConfig, BertForSequenceClassification
@@ -11,17 +12,7 @@ from heedful.training.gradients import NarrowWeights, TableGradients, gradient_v
 
 def model() -> BertForSequenceClassification:
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        num_labels=3,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    config = BertConfig(**tiny.SIZES, **tiny.STILL, num_labels=3)
     return BertForSequenceClassification(config).train()
 
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from tests import tiny
 from torch import nn
 
 from heedful import BertConfig, BertForSequenceClassification
@@ -23,16 +24,9 @@ FP32 = Precision(dtype=torch.float32, reason="test")
 
 def model(dropout: float = 0.0) -> BertForSequenceClassification:
     torch.manual_seed(0)
+    sizes = {**tiny.SIZES, "max_position_embeddings": 32}
     config = BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        num_labels=3,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
+        **sizes, num_labels=3, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
     )
     return BertForSequenceClassification(config)
 
