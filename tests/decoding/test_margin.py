@@ -62,6 +62,25 @@ def test_noise_below_the_margin_changes_nothing(penalty: float, width: int, want
     assert changed > 20
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"top_k": 3}, {"top_p": 0.8}, {"top_k": 4, "top_p": 0.9, "temperature": 3.0}]
+)
+def test_noise_below_the_margin_draws_the_same(options: dict[str, Any]) -> None:
+    options = {"do_sample": True, "num_return_sequences": 5, **options}
+    clean = list(itertools.chain(*run(0.0, 0, options)))
+    held, changed = 0, []
+    for noise, seed in itertools.product([0.0003, 0.003, 0.03, 0.3], [1, 2]):
+        found = itertools.chain(*run(noise, seed, options))
+        for before, after in zip(clean, found, strict=True):
+            if _tokens([before]) != _tokens([after]):
+                changed.append(before.margin / noise)
+            held += before.margin > 2 * noise
+    # Two log-probabilities move apart by no more than twice the noise, and often by about as much.
+    assert 1.0 < max(changed) <= 2.0
+    assert held > 800
+    assert len(changed) > 50
+
+
 def test_the_margin_is_not_far_too_small() -> None:
     options = {"num_beams": 2}
     clean = run(0.0, 0, options)

@@ -179,10 +179,10 @@ def test_samples_do_not_repeat() -> None:
 def test_samples_repeat_less_often_when_it_is_penalised() -> None:
     def again(penalty: float) -> int:
         options: dict[str, Any] = {"repetition_penalty": penalty, "min_new_tokens": 3}
-        (found,) = run([5], do_sample=True, num_return_sequences=400, **options)
+        (found,) = run([5], do_sample=True, num_return_sequences=2000, **options)
         return sum(_repeats(text.tokens, 1) for text in found)
 
-    assert again(1.0) > again(5.0) + 20
+    assert again(1.0) > again(5.0) + 60  # 125 on average
 
 
 @pytest.mark.parametrize(

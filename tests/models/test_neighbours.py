@@ -1,17 +1,28 @@
 """A translation does not depend on its neighbours: the promise of ``generate``, in float32."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
-from heedful import RnnConfig, RnnSearch, Search, Transformer, TransformerConfig
+from heedful import (
+    BertConfig,
+    BertEncoderDecoder,
+    BertLMHeadModel,
+    BertModel,
+    RnnConfig,
+    RnnSearch,
+    Search,
+    Transformer,
+    TransformerConfig,
+)
 from heedful.decoding.search import Hypothesis
 from heedful.models import generation
 
 PIECES, PAD, END = 60, 59, 0
 Texts = list[list[Hypothesis]]
+Model = Transformer | RnnSearch | BertEncoderDecoder | BertLMHeadModel
 
 
 def transformer() -> Transformer:
@@ -38,6 +49,30 @@ def recurrent() -> RnnSearch:
     return model.eval()
 
 
+def _bert(**changes: bool) -> BertConfig:
+    return BertConfig(
+        vocab_size=PIECES,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        initializer_range=0.6,
+        **changes,
+    )
+
+
+def reader_and_writer() -> BertEncoderDecoder:
+    torch.manual_seed(1)
+    writer = BertLMHeadModel(_bert(is_decoder=True, add_cross_attention=True))
+    return BertEncoderDecoder(BertModel(_bert()), writer, decoder_start_token_id=1).eval()
+
+
+def writer() -> BertLMHeadModel:
+    torch.manual_seed(1)
+    return BertLMHeadModel(_bert(is_decoder=True)).eval()
+
+
 def _liven(model: torch.nn.Module) -> None:
     """Make what is written depend on what was read."""
     with torch.no_grad():
@@ -52,20 +87,27 @@ def sentences(count: int) -> list[list[int]]:
 
 
 def in_batches(
-    model: Transformer | RnnSearch,
+    model: Model,
     texts: Sequence[list[int]],
     order: list[int],
     size: int,
     beam: int,
+    sample: bool = False,
 ) -> Texts:
-    search = Search(eos_token_id=END, max_new_tokens=4, num_beams=beam, num_return_sequences=beam)
+    search = Search(
+        eos_token_id=END,
+        max_new_tokens=4,
+        num_beams=1 if sample else beam,
+        num_return_sequences=beam,
+        do_sample=sample,
+    )
     found: dict[int, list[Hypothesis]] = {}
     for start in range(0, len(order), size):
         batch = order[start : start + size]
         rows = [torch.tensor(texts[number]) for number in batch]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
         mask = ids != PAD
-        written = model.generate(ids, None if mask.all() else mask, search=search)
+        written = model.generate(ids, None if mask.all() else mask, search=search, numbers=batch)
         found |= dict(zip(batch, written, strict=True))
     return [found[number] for number in range(len(texts))]
 
@@ -91,15 +133,16 @@ def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None
     assert len({texts[0].tokens for texts in alone}) > 100
 
 
-@pytest.mark.parametrize("model", [transformer(), recurrent()], ids=["transformer", "recurrent"])
+@pytest.mark.parametrize("sample", [False, True], ids=["beam", "sample"])
+@pytest.mark.parametrize("make", [transformer, recurrent, reader_and_writer, writer])
 def test_what_rounding_may_decide_is_written_alone(
-    model: Transformer | RnnSearch, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], Model], sample: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts, order = sentences(40), list(range(40))
-    alone = in_batches(model, texts, order, 1, 3)
+    model, texts, order = make(), sentences(40), list(range(40))
+    alone = in_batches(model, texts, order, 1, 3, sample)
     monkeypatch.setattr(generation, "ROUNDING", 0.05)
-    beside = in_batches(model, texts, order, 20, 3)
-    close = [item for item in order if beside[item][0].margin < 0.05]
+    beside = in_batches(model, texts, order, 20, 3, sample)
+    close = [item for item in order if min(text.margin for text in beside[item]) < 0.05]
     assert 5 < len(close) < 35
     # Bit for bit what they are alone; of the others the scores need not be.
     assert all(beside[item] == alone[item] for item in close)
@@ -128,3 +171,16 @@ def test_prefixes_and_options_reach_what_is_written_alone(monkeypatch: pytest.Mo
     for one, other, prefix in zip(plain, again, prefixes, strict=True):
         assert [text.tokens for text in one] == [text.tokens for text in other]
         assert all(list(text.tokens[: len(prefix)]) == prefix for text in other)
+
+
+def test_token_types_reach_what_is_written_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reader_and_writer()
+    ids, kinds = torch.tensor([[5, 6, 7, 8], [9, 4, PAD, PAD]]), torch.tensor([[0, 0, 1, 1]] * 2)
+    search = Search(eos_token_id=END, max_new_tokens=5)
+    plain = model.generate(ids, ids != PAD, kinds, search=search)
+    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    again = model.generate(ids, ids != PAD, kinds, search=search)
+    assert [texts[0].tokens for texts in again] == [texts[0].tokens for texts in plain]
+    other = model.generate(ids, ids != PAD, search=search)
+    assert other[0][0].tokens != again[0][0].tokens
+    assert other[1][0].tokens == again[1][0].tokens

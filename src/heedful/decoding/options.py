@@ -143,4 +143,5 @@ class Hypothesis:
     """What the hypotheses of an item are ranked by: the same after all penalties."""
     margin: float = field(default=math.inf, compare=False)
     """How clear the search for its item was: the smallest difference of log-probabilities by which
-    one hypothesis was kept and another was not. Not measured for samples: inf."""
+    one hypothesis was kept and another was not. Of a sample: by which one of its tokens was drawn
+    and not another."""

@@ -1,5 +1,9 @@
 """Drawing texts token by token.
 
+Each token has a random number added to its log-probability, and the greatest sum comes: so tokens
+come by their probability (Gumbel 1954; Maddison et al. 2014, section 2). What rounding does to the
+log-probabilities then changes a draw only where the two greatest sums are as close as that.
+
 Shapes: B items, N texts that go on, V vocabulary.
 """
 
@@ -8,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,13 +39,15 @@ def sample(
         numbers: of each item among all of the user's.
     """
     each, most = options.num_return_sequences, options.max_new_tokens
-    # Drawn up front, so that they do not depend on what else is in the batch.
-    draws = np.concatenate(
-        [np.random.default_rng((options.seed, number)).random((each, most)) for number in numbers]
-    )
+    # One of each text, so that its draws do not depend on what else is in the batch.
+    draws = [
+        np.random.default_rng((options.seed, number, copy))
+        for number in numbers
+        for copy in range(each)
+    ]
     owners = np.repeat(np.arange(len(first)), each)
     written = np.full((len(owners), most), -1)  # of all texts, those that have ended too
-    totals = np.zeros(len(owners))
+    totals, margins = np.zeros(len(owners)), np.full(len(owners), np.inf)
     sizes, ended = np.zeros(len(owners), dtype=np.int64), np.zeros(len(owners), dtype=bool)
     active = np.arange(len(owners))
     rows = owners
@@ -51,9 +58,9 @@ def sample(
             state, tokens = state.select(places), tokens[places]
         scores, state = step(tokens, state)
         must = forced[owners[active], min(length, forced.shape[1]) - 1]
-        words, values = _next(
-            scores, written[active, : length - 1], must, draws[active, length - 1], options
-        )
+        here = [draws[text] for text in active]
+        words, values, clear = _next(scores, written[active, : length - 1], must, here, options)
+        margins[active] = np.minimum(margins[active], clear)
         possible = values > -np.inf  # else every token is ruled out, and what there is must do
         totals[active] += np.where(possible, values, 0)
         ended[active] = possible & (words == options.eos_token_id)
@@ -71,6 +78,7 @@ def sample(
             log_probability=float(totals[number]),
             score=float(totals[number])
             / math.pow(max(sizes[number] + ended[number], 1), options.length_penalty),
+            margin=float(margins[number]),
         )
         for number in range(len(owners))
     ]
@@ -81,52 +89,91 @@ def _next(
     scores: Tensor,
     written: NDArray[np.int64],
     forced: NDArray[np.int64],
-    draws: NDArray[np.float64],
+    draws: Sequence[np.random.Generator],
     options: Search,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Draw the next token of each text; return it and its log-probability, -inf if there is none.
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Draw the next token of each text.
 
     Args:
         scores: of each next token, before or after the softmax. Shape (N, V).
         written: the tokens so far. Shape (N, T).
         forced: the token that must come, or -1. Shape (N,).
-        draws: numbers from 0 to below 1. Shape (N,).
+        draws: of each text.
         options: how to look.
 
     Returns:
-        Shapes (N,) and (N,).
+        The tokens; their log-probabilities, -inf where there is none; and by which difference of
+        log-probabilities it was drawn and not another. Each of shape (N,).
     """
     plain, ranked = candidates.weighed(scores, written, options)
-    chosen = _draw(ranked, torch.from_numpy(draws), options)[:, None]  # (N, 1)
+    noise = np.stack([draw.standard_exponential(scores.shape[1]) for draw in draws])  # (N, V)
+    chosen, clear = _draw(ranked, torch.from_numpy(noise).to(scores.device), options)
+    chosen = chosen[:, None]  # (N, 1)
     values = plain.gather(1, chosen).masked_fill(ranked.gather(1, chosen) == -math.inf, -math.inf)
     words = chosen.squeeze(1).cpu().numpy()
     log_probabilities = values.squeeze(1).double().cpu().numpy()
+    margins = clear.cpu().numpy()
     rows = np.flatnonzero(forced >= 0)
     if len(rows):
-        words[rows] = forced[rows]
+        words[rows], margins[rows] = forced[rows], np.inf
         log_probabilities[rows] = candidates.forced_log_probabilities(scores, rows, forced)
-    return words, log_probabilities
+    return words, log_probabilities, margins
 
 
-def _draw(scores: Tensor, draws: Tensor, options: Search) -> Tensor:
-    """Draw a token each: the one in whose share of the likeliest tokens' probability a draw falls.
+def _draw(scores: Tensor, noise: Tensor, options: Search) -> tuple[Tensor, Tensor]:
+    """Draw a token each among those that are likely enough.
 
     Args:
         scores: log-probabilities. Shape (N, V).
-        draws: numbers from 0 to below 1. Shape (N,), on the CPU.
+        noise: drawn from the exponential distribution; the negative of its logarithm is Gumbel's.
+            Shape (N, V).
         options: how to look.
 
     Returns:
-        Shape (N,), int64.
+        The tokens, and by which difference of log-probabilities each was drawn and not another.
+        Shapes (N,), int64, and (N,).
+    """
+    scores, clear = _likeliest(scores.double() / options.temperature, options)
+    values, words = (scores - noise.log()).topk(min(2, scores.shape[1]))
+    first = words[:, 0]
+    return first, clear.minimum(_lead(values, torch.zeros_like(first))) * options.temperature
+
+
+def _likeliest(scores: Tensor, options: Search) -> tuple[Tensor, Tensor]:
+    """Rule out all tokens but the likeliest that are to be drawn among.
+
+    Args:
+        scores: log-probabilities divided by the temperature. Shape (N, V).
+        options: how many, and how probable together.
+
+    Returns:
+        The scores, -inf for the others, and by which difference of scores those are in and the
+        others out. Shapes (N, V) and (N,).
     """
     kept = min(options.top_k or scores.shape[1], scores.shape[1])
-    values, words = (scores.double() / options.temperature).topk(kept)  # (N, top_k), falling
-    shares = values.softmax(-1)
-    before = shares.cumsum(-1) - shares  # (N, top_k)
-    shares = shares * (before < options.top_p)
-    ends = shares.cumsum(-1)
-    wanted = draws.to(ends)[:, None] * ends[:, -1:]
-    place = (ends <= wanted).sum(-1, keepdim=True)  # (N, 1)
-    # Rounding must not reach past the last token that has a share. If none has, any will do.
-    last = (shares > 0).sum(-1, keepdim=True).clamp(min=1) - 1
-    return words.gather(1, place.minimum(last)).squeeze(1)
+    if kept == scores.shape[1] and options.top_p == 1:
+        return scores, torch.full_like(scores[:, 0], math.inf)
+    values, words = scores.topk(min(kept + 1, scores.shape[1]))  # falling
+    shares = values[:, :kept].softmax(-1)
+    before = (shares.cumsum(-1) - shares).clamp(max=1)  # (N, top_k)
+    inside = before < options.top_p  # the first ones; none where every token is ruled out
+    clear = _lead(values, inside.sum(-1).clamp(min=1) - 1)
+    if options.top_p < 1:
+        # How near the bound is to the share of what stands before a token, as the difference of
+        # scores between all that does and all that does not.
+        bound = math.log(options.top_p / (1 - options.top_p))
+        clear = clear.minimum((before.logit() - bound).abs().amin(-1))
+    likeliest = values[:, :kept].masked_fill(~inside, -math.inf)
+    return torch.full_like(scores, -math.inf).scatter(1, words[:, :kept], likeliest), clear
+
+
+def _lead(values: Tensor, places: Tensor) -> Tensor:
+    """Return by how much the value at a place is above the next one; inf where none may come.
+
+    Args:
+        values: falling. Shape (N, M).
+        places: shape (N,).
+    """
+    values = F.pad(values, (0, 1), value=-math.inf)
+    first, second = (values.gather(1, place[:, None])[:, 0] for place in (places, places + 1))
+    return torch.where(second > -math.inf, first - second, math.inf)

@@ -315,8 +315,17 @@ class BertEncoderDecoder(nn.Module):
         hidden = self._bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
-        return generation.generate(
+        found = generation.generate(
             self.decoder, self.decoder.config, start, None, search, encoded, numbers
+        )
+        return generation.settle_alone(
+            found,
+            self.generate,
+            input_ids,
+            attention_mask,
+            search,
+            numbers,
+            token_type_ids=token_type_ids,
         )
 
     def _bridge(self, encoded: BertModelOutput) -> Tensor:

@@ -120,7 +120,8 @@ def settle_alone(
     attention_mask: Tensor | None,
     options: Search,
     numbers: Sequence[int] | None,
-    prefixes: Sequence[Sequence[int]] | None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    token_type_ids: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Give each item the texts that it gets alone.
 
@@ -135,19 +136,25 @@ def settle_alone(
         attention_mask: shape (B, E).
         options: how to look.
         numbers: see the model's method.
-        prefixes: see the model's method.
+        prefixes: see the model's method, if it takes any.
+        token_type_ids: the same. Shape (B, E).
     """
     there = None if attention_mask is None else attention_mask.bool()
     if len(found) == 1 and (there is None or bool(there.all())):
         return found
 
     def alone(item: int) -> list[Hypothesis]:
-        ids = input_ids[item] if there is None else input_ids[item, there[item]]
+        kept = slice(None) if there is None else there[item]
+        more: dict[str, object] = {}
+        if prefixes is not None:
+            more["prefixes"] = [prefixes[item]]
+        if token_type_ids is not None:
+            more["token_type_ids"] = token_type_ids[item, kept][None]
         return generate(
-            ids[None],
+            input_ids[item, kept][None],
             search=options,
             numbers=[item if numbers is None else numbers[item]],
-            prefixes=None if prefixes is None else [prefixes[item]],
+            **more,
         )[0]
 
     return [

@@ -195,8 +195,11 @@ class BertLMHeadModel(nn.Module):
             search: how to look.
             numbers: see ``generation.generate``.
         """
-        return generation.generate(
+        found = generation.generate(
             self, self.config, input_ids, attention_mask, search, numbers=numbers
+        )
+        return generation.settle_alone(
+            found, self.generate, input_ids, attention_mask, search, numbers
         )
 
 
