@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -158,6 +159,25 @@ def test_the_mask_that_was_given_stays_as_it_was() -> None:
     found = model.generate(ids, mask, search=search)
     assert len({len(one.tokens) for (one,) in found}) > 2  # some items ended before others
     assert mask.equal(ids != PAD)
+
+
+def test_half_precision_stays_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It rounds so coarsely that most items would be written twice, and still not the same.
+    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    alone: list[int] = []
+    whole = Transformer.generate
+
+    def generate(self: Transformer, ids: torch.Tensor, *rest: Any, **named: Any) -> Texts:
+        alone.append(len(ids))
+        return whole(self, ids, *rest, **named)
+
+    monkeypatch.setattr(Transformer, "generate", generate)
+    ids = torch.tensor([[3, 4, END], [5, 6, END]])
+    search = Search(eos_token_id=END, max_new_tokens=5)
+    for dtype, calls in ((torch.bfloat16, [2]), (torch.float32, [2, 1, 1])):
+        alone.clear()
+        transformer().to(dtype).generate(ids, search=search)
+        assert alone == calls
 
 
 def test_prefixes_and_options_reach_what_is_written_alone(monkeypatch: pytest.MonkeyPatch) -> None:

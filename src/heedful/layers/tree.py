@@ -102,11 +102,12 @@ class Tree:
     """The trees of all items. Only the newest may be used: a tree grows where older ones were."""
 
     nodes: Tensor
-    """Keys and values, of which the first M are in use. Shape (L, B, C, 2, H, K)."""
+    """Keys and values, of which the first M are in use; those of a head side by side, which is how
+    they are read. Shape (B, L, 2, H, C, K)."""
     seen: Tensor
     """Which nodes each hypothesis is made of. Shape (N, M), bool."""
     newest: Tensor
-    """The nodes of the newest tokens, counted over all items. Shape (B W,)."""
+    """The nodes of the newest tokens. Shape (B, W)."""
     places: Places
 
     @classmethod
@@ -122,9 +123,9 @@ class Tree:
         """
         items = torch.arange(batch, device=like.device)
         return cls(
-            nodes=like.new_zeros(blocks, batch, 0, 2, heads, head_width),
+            nodes=like.new_zeros(batch, blocks, 2, heads, 0, head_width),
             seen=torch.zeros(batch, 0, dtype=torch.bool, device=like.device),
-            newest=items[:0],
+            newest=items[:, None],
             places=Places.of(items),
         )
 
@@ -138,17 +139,15 @@ class Tree:
         needed = places.width + (int(alive.sum(1).max()) if alive.shape[1] else 0)
         if (more := needed - alive.shape[1]) > 0:
             alive, seen = F.pad(alive, (0, more)), F.pad(seen, (0, more))
-        if (more := needed - nodes.shape[2]) > 0:
+        if (more := needed - nodes.shape[4]) > 0:
             # Zeros, for what is not seen yet is multiplied by its weight of 0 all the same.
-            room = (more + needed // 2, *nodes.shape[3:])
-            nodes = torch.cat([nodes, nodes.new_zeros(*nodes.shape[:2], *room)], 2)
+            nodes = F.pad(nodes, (0, 0, 0, more + needed // 2))
         free = alive.byte().argsort(dim=1, stable=True)[:, : places.width]  # (B, W)
         own = seen.new_zeros(*free.shape, alive.shape[1]).scatter_(2, free[..., None], True)
-        firsts = torch.arange(places.batch, device=free.device) * nodes.shape[2]
         return Tree(
             nodes=nodes,
             seen=seen | places.collect(own),
-            newest=(free + firsts[:, None]).flatten(),
+            newest=free,
             places=places,
         )
 
@@ -167,11 +166,12 @@ class Tree:
         Returns:
             Shapes (B, H, M, K).
         """
-        nodes = self.nodes[block]  # (B, C, 2, H, K)
-        filled = torch.stack([new.key, new.value], 3).permute(0, 2, 3, 1, 4)  # (B, W, 2, H, K)
-        nodes.flatten(0, 1).index_copy_(0, self.newest, filled.flatten(0, 1))
-        used = nodes[:, : self.seen.shape[1]].permute(2, 0, 3, 1, 4)  # (2, B, H, M, K)
-        return KeyValue(used[0], used[1])
+        nodes = self.nodes[:, block]  # (B, 2, H, C, K)
+        items = torch.arange(len(nodes), device=nodes.device)[:, None]
+        for old, filled in zip(nodes.unbind(1), new, strict=True):
+            old.transpose(1, 2)[items, self.newest] = filled.transpose(1, 2)  # (B, W, H, K)
+        used = nodes[:, :, :, : self.seen.shape[1]]
+        return KeyValue(used[:, 0], used[:, 1])
 
     def select(self, rows: Tensor) -> tuple["Tree", "Closing | None"]:
         """Return the trees of some hypotheses, and how the items that are left close up.
@@ -186,12 +186,12 @@ class Tree:
         items = self.places.items.index_select(0, rows)
         nodes, closing = self.nodes, Closing.of(items, self.places.batch)
         if closing is not None:
-            nodes = closing.close(nodes.transpose(0, 1)).transpose(0, 1)
+            nodes = closing.close(nodes)
             items = closing.numbers[items]
         tree = Tree(
             nodes=nodes,
             seen=self.seen.index_select(0, rows),
-            newest=self.newest[:0],
+            newest=self.newest,
             places=Places.of(items),
         )
         return tree, closing

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.values import check_numbers, check_switches
+from heedful.models.values import check_numbers, check_switches, from_keys
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
@@ -210,23 +210,12 @@ class BertConfig:
             values: keys of this class, of ``FIXED``, or of ``IGNORED``.
             where: what an error calls the place that the values come from.
         """
-        known = {field.name for field in fields(cls)}
-        for key, value in values.items():
-            if key in FIXED and value != FIXED[key]:
-                raise UserError(f"{where}: {key} is {value!r}; only {FIXED[key]!r} is supported")
-            if key not in known and key not in FIXED and key not in IGNORED and key != "label2id":
-                near = did_you_mean(key, {*known, *FIXED})
-                raise UserError(
-                    f"{where}: unknown key {key!r}{near}; delete it there if it does not change "
-                    "what the model computes"
-                )
-        chosen = {key: value for key, value in values.items() if key in known}
-        chosen["id2label"] = _read_labels(values.get("id2label"), values.get("label2id"), where)
-        chosen["pruned_heads"] = _read_pruned_heads(values.get("pruned_heads"), where)
-        try:
-            return cls(**chosen)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
+        read = {
+            "id2label": _read_labels(values.get("id2label"), values.get("label2id"), where),
+            "pruned_heads": _read_pruned_heads(values.get("pruned_heads"), where),
+        }
+        ignored = {*IGNORED, "label2id"}
+        return from_keys(cls, {**values, **read}, where, fixed=FIXED, ignored=ignored)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""

@@ -320,7 +320,7 @@ class BertEncoderDecoder(nn.Module):
         )
         return generation.settle_alone(
             found,
-            self.generate,
+            self,
             input_ids,
             attention_mask,
             search,

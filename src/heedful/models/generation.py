@@ -3,11 +3,12 @@
 Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D model width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
@@ -20,6 +21,17 @@ ROUNDING = 5e-5
 the most that was seen of a Transformer of the paper's base size."""
 
 Decoder = Callable[..., LanguageModelOutput]
+
+
+class Writer(Protocol):
+    """A model that writes."""
+
+    @property
+    def generate(self) -> Callable[..., list[list[Hypothesis]]]:
+        """Write a text for each item."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return its weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +127,7 @@ def generate(
 
 def settle_alone(
     found: list[list[Hypothesis]],
-    generate: Callable[..., list[list[Hypothesis]]],
+    model: Writer,
     input_ids: Tensor,
     attention_mask: Tensor | None,
     options: Search,
@@ -127,11 +139,12 @@ def settle_alone(
 
     Beside others an item is computed in other shapes, which round differently. That changes its
     texts only where its search was decided by no more than rounding, and such items are written
-    again, alone.
+    again, alone. In half precision, which rounds so coarsely that this would be most of them, what
+    was found stays.
 
     Args:
         found: the texts of each item.
-        generate: the model's method.
+        model: what found them.
         input_ids: what was read. Shape (B, E).
         attention_mask: shape (B, E).
         options: how to look.
@@ -142,6 +155,8 @@ def settle_alone(
     there = None if attention_mask is None else attention_mask.bool()
     if len(found) == 1 and (there is None or bool(there.all())):
         return found
+    if next(model.parameters()).dtype.itemsize < torch.float32.itemsize:
+        return found
 
     def alone(item: int) -> list[Hypothesis]:
         kept = slice(None) if there is None else there[item]
@@ -150,7 +165,7 @@ def settle_alone(
             more["prefixes"] = [prefixes[item]]
         if token_type_ids is not None:
             more["token_type_ids"] = token_type_ids[item, kept][None]
-        return generate(
+        return model.generate(
             input_ids[item, kept][None],
             search=options,
             numbers=[item if numbers is None else numbers[item]],

@@ -257,9 +257,7 @@ class RnnSearch(nn.Module):
         first = torch.full_like(items, config.decoder_start_token_id)
         options = replace(search, never=(*search.never, config.pad_token_id))
         found = find(self._step, state, first, options, numbers, prefixes)
-        return settle_alone(
-            found, self.generate, input_ids, attention_mask, search, numbers, prefixes
-        )
+        return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:

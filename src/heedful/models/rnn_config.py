@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
-from heedful.models.values import check_numbers, complete_pieces
+from heedful.models.values import check_numbers, complete_pieces, from_keys
 
 MODEL_TYPE = "heedful-rnn"
 """What ``model_type`` is in a ``config.json``."""
@@ -66,18 +66,11 @@ class RnnConfig:
                 its value not supported.
         """
         values = read_json(path)
-        kind = values.pop("model_type", None)
+        kind = values.get("model_type")
         if kind != MODEL_TYPE:
             raise UserError(f"{path}: model_type is {kind!r}; expected {MODEL_TYPE!r}")
         values.pop("architectures", None)
-        known = {field.name for field in fields(cls)}
-        for key in values:
-            if key not in known:
-                raise UserError(f"{path}: unknown key {key!r}{did_you_mean(key, known)}")
-        try:
-            return cls(**values)
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
+        return from_keys(cls, values, str(path), fixed={"model_type": MODEL_TYPE})
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds."""

@@ -244,7 +244,11 @@ class Transformer(nn.Module):
                 head_width=config.d_model // config.decoder_attention_heads,
                 like=encoded,
             ),
-            crosses=self.model.decoder.keys_and_values(encoded),
+            # Those of a head side by side: they are read at every step.
+            crosses=[
+                KeyValue(cross.key.contiguous(), cross.value.contiguous())
+                for cross in self.model.decoder.keys_and_values(encoded)
+            ],
             cross_mask=mask,
             length=0,
             coverage=_uncovered(encoded, mask) if search.coverage_penalty else None,
@@ -252,9 +256,7 @@ class Transformer(nn.Module):
         first = torch.full((batch,), config.decoder_start_token_id, device=input_ids.device)
         options = replace(search, never=(*search.never, config.pad_token_id))
         found = find(self._step, state, first, options, numbers, prefixes)
-        return settle_alone(
-            found, self.generate, input_ids, attention_mask, search, numbers, prefixes
-        )
+        return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:

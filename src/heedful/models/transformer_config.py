@@ -4,11 +4,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.config import IGNORED
-from heedful.models.values import check_numbers, check_switches, complete_pieces
+from heedful.models.values import check_numbers, check_switches, complete_pieces, from_keys
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
 """The reference's name for what ``normalize_before`` decides: but for that, both are one model."""
@@ -137,21 +137,10 @@ class TransformerConfig:
         if kind not in MODEL_TYPES.values():
             raise UserError(f"{where}: model_type is {kind!r}; expected 'marian' or 'pegasus'")
         before = kind == MODEL_TYPES[True]
-        fixed = {**_FIXED, "normalize_before": before, "add_final_layer_norm": before}
-        for key, right in fixed.items():
-            if values.get(key, right) != right:
-                raise UserError(f"{where}: {key} is {values[key]!r}; only {right!r} is supported")
-        known = {field.name for field in fields(cls)}
-        for key in values.keys() - known - fixed.keys() - _IGNORED - {"model_type"}:
-            raise UserError(
-                f"{where}: unknown key {key!r}{did_you_mean(key, known)}; delete it there if it "
-                "does not change what the model computes"
-            )
-        chosen = {key: value for key, value in values.items() if key in known and value is not None}
-        try:
-            return cls(**{**chosen, "normalize_before": before})
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
+        own = {"model_type": kind, "normalize_before": before, "add_final_layer_norm": before}
+        left_open = {field.name for field in fields(cls) if values.get(field.name) is None}
+        given = {key: value for key, value in values.items() if key not in left_open}
+        return from_keys(cls, {**own, **given}, where, fixed={**_FIXED, **own}, ignored=_IGNORED)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""

@@ -1,14 +1,55 @@
-"""Values of a configuration, checked, and those that are left to others completed."""
+"""Configurations from the keys of a ``config.json``, and their values checked and completed."""
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from heedful.errors import UserError
+from heedful.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from heedful.models.rnn_config import RnnConfig
     from heedful.models.transformer_config import TransformerConfig
+
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+
+def from_keys(
+    kind: type[Config],
+    values: Mapping[str, Any],
+    where: str,
+    *,
+    fixed: Mapping[str, Any],
+    ignored: Collection[str] = (),
+) -> Config:
+    """Build a configuration.
+
+    Args:
+        kind: its class, whose fields are the keys that it takes.
+        values: keys and values.
+        where: what an error calls the place that they come from.
+        fixed: further keys, for which only one value is supported.
+        ignored: further keys, which change nothing.
+
+    Raises:
+        UserError: a key is unknown, or its value not supported.
+    """
+    for key, right in fixed.items():
+        if values.get(key, right) != right:
+            raise UserError(f"{where}: {key} is {values[key]!r}; only {right!r} is supported")
+    known = {field.name for field in fields(kind)}
+    for key in values:
+        if key not in known and key not in fixed and key not in ignored:
+            hint = "; delete it there if it does not change what the model computes"
+            near = did_you_mean(key, {*known, *fixed})
+            raise UserError(f"{where}: unknown key {key!r}{near}{hint if ignored else ''}")
+    try:
+        return kind(**{key: value for key, value in values.items() if key in known})
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
 def check_numbers(

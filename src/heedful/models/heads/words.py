@@ -198,9 +198,7 @@ class BertLMHeadModel(nn.Module):
         found = generation.generate(
             self, self.config, input_ids, attention_mask, search, numbers=numbers
         )
-        return generation.settle_alone(
-            found, self.generate, input_ids, attention_mask, search, numbers
-        )
+        return generation.settle_alone(found, self, input_ids, attention_mask, search, numbers)
 
 
 class BertForPreTraining(nn.Module):
