@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from heedful import predictor
+from heedful.checkpoints.runs import RunRecord
 from heedful.commands.predict import records_of
 from heedful.errors import UserError
-from heedful.predictor import check_options
+from heedful.models import BertLMHeadModel
+from heedful.predictor import Predictor, check_options
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, RegressSettings
 from heedful.tasks import TASKS, Fit, classify, generate, regress
+from heedful.tasks.texts import from_texts
 from heedful.tokens import BertTokenizer
 
 FIT = Fit(max_length=16, rule="head")
@@ -24,6 +28,11 @@ FIT = Fit(max_length=16, rule="head")
         ("answer", PredictSettings(aggregation="max"), "--aggregation decides nothing"),
         ("generate", PredictSettings(top_p=0.5), "--top-p decides how words are drawn: give --sam"),
         ("generate", PredictSettings(beam=2, sample=True), "--beam searches and --sample draws"),
+        (
+            "translate",
+            PredictSettings(coverage_penalty=0.1, sample=True),
+            "--coverage-penalty searches and --sample draws",
+        ),
     ],
 )
 def test_options_that_would_change_nothing(
@@ -45,6 +54,38 @@ def test_options_that_would_change_nothing(
 )
 def test_options_that_a_task_has(task: str, settings: PredictSettings) -> None:
     check_options(TASKS[task], settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        (PredictSettings(), 256),
+        (PredictSettings(beam=5), 256),
+        (PredictSettings(beam=16), 64),
+        (PredictSettings(beam=1000, batch_size=8), 1),
+        (PredictSettings(sample=True, top=8), 128),
+        (PredictSettings(top=100, beam=100), 10),
+    ],
+)
+def test_fewer_texts_at_once_where_many_are_written_for_each(
+    settings: PredictSettings, most: int, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def spy(lengths: list[int], *, batch_tokens: int, max_items: int) -> list[list[int]]:
+        given.append(max_items)
+        return [list(range(len(lengths)))]
+
+    model = BertLMHeadModel.from_pretrained(tiny_model, is_decoder=True)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    record = RunRecord(
+        task="generate", goal={"pairs": False}, max_length=8, settings={}, data=[], versions={}
+    )
+    settings = replace(settings, max_new_tokens=1)
+    predict = Predictor(model, tokenizer, record, settings)
+    monkeypatch.setattr(predictor, "plan_pass", spy)
+    assert len(predict(["the sky"])) == 1
+    assert given == [most]
 
 
 def test_columns_are_of_files() -> None:
@@ -76,13 +117,13 @@ def test_what_writes_reads_single_texts() -> None:
 
 
 def test_a_number_is_one_an_item() -> None:
-    records = classify.from_texts(["a text"])
+    records = from_texts(["a text"])
     with pytest.raises(UserError, match="leave out --label-separator"):
         regress.goal_of(records, ColumnSettings(label_separator=";"), RegressSettings())
 
 
 def test_a_number_whose_square_is_none_is_refused() -> None:
-    (one,) = regress.from_texts(["a text"])
+    (one,) = from_texts(["a text"])
     assert regress.target(replace(one, labels=("-1e15",))) == -1e15
     with pytest.raises(UserError, match=r"line 1: expected a number, found '1e39'; it may be up"):
         regress.target(replace(one, labels=("1e39",)))

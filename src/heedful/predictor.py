@@ -130,7 +130,7 @@ class Predictor:
         for places in plan_pass(
             [len(example.ids) for example in examples],
             batch_tokens=self.settings.batch_tokens,
-            max_items=self.settings.batch_size,
+            max_items=_most_items(self.settings),
         ):
             chosen = [examples[place] for place in places]
             draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
@@ -140,6 +140,12 @@ class Predictor:
             for place, row in zip(places, rows, strict=True):
                 found[place] = row
         return iter(found)
+
+
+def _most_items(settings: PredictSettings) -> int:
+    """Return how many texts are computed at once: fewer where many are written for each."""
+    written = settings.top if settings.sample else settings.beam
+    return max(1, settings.batch_size // max(1, written // _DEFAULT.beam))
 
 
 def _record_of_vectors(folder: Path) -> RunRecord:
@@ -208,7 +214,7 @@ def check_options(task: Task, settings: PredictSettings) -> None:
             raise UserError(f"{option} decides nothing where a run learnt to {task.name}")
         if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
             raise UserError(f"{option} decides how words are drawn: give --sample too")
-        if field.name in ("beam", "length_penalty") and settings.sample:
+        if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:
             raise UserError(f"{option} searches and --sample draws: give one of them")
     if "beam" in task.answer_options and not settings.sample:
         top, beam = settings.top, settings.beam

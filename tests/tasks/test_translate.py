@@ -326,7 +326,23 @@ def test_prefixes_from_a_table(trained: Path, tmp_path: Path, capsys: Out) -> No
     assert "not both" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("option", "value"), [("--beam", "0"), ("--repetition-penalty", "0.5")])
+@pytest.mark.parametrize("option", ["--context", "--context-file"])
+def test_a_context_is_no_prefix(trained: Path, capsys: Out, option: str) -> None:
+    assert run(["predict", str(trained), "Der Hund.", option, str(trained / "vocab.json")]) == 2
+    assert f"{option} decides nothing where a run learnt to translate" in capsys.readouterr().err
+
+
+def test_what_is_scored_says_how_it_was_written(trained: Path, tmp_path: Path, capsys: Out) -> None:
+    data = ["--data", *write(tmp_path, "test", PAIRS[:2])]
+    (scores,) = answers(capsys, "evaluate", trained, *data, "--sample")
+    assert "beam" not in scores
+    assert run([str(word) for word in ["evaluate", trained, *data, "--alignments"]]) == 2
+    assert "--alignments decides nothing where translations are scored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--beam", "0"), ("--beam", "100000"), ("--repetition-penalty", "0.5")]
+)
 def test_options_out_of_range(trained: Path, capsys: Out, option: str, value: str) -> None:
     assert run(["predict", str(trained), "Der Hund.", option, value]) == 2
     assert f"{option} {value}: must be" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def predict(
     from heedful.commands import predict as command
 
     predictor = _predictor(run, predicting)
-    given = command.texts_of(texts, context, context_file)
+    given = command.texts_of(predictor.task, texts, context, context_file)
     records = command.records_of(predictor.task, given, input, columns)
     if prefix is not None:
         records = command.with_prefix(predictor.task, records, prefix)

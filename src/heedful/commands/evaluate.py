@@ -51,8 +51,14 @@ def evaluate(
     predictor: Predictor,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Evaluate a run and write the scores to its ``metrics.json``."""
+    """Evaluate a run and write the scores to its ``metrics.json``.
+
+    Raises:
+        UserError: see `score_records`; or links are asked for, which nothing scores.
+    """
     task = predictor.task
+    if predictor.settings.alignments:
+        raise UserError("--alignments decides nothing where translations are scored")
     if task.learns_from_corpus:
         found = _score_corpus(predictor, data, columns)
     else:
@@ -64,7 +70,8 @@ def evaluate(
         found = score_records(predictor, counted(chain(sample, records), "items evaluated"))
         if "tokens" in found:  # what was written, and how fast
             found["tokens_per_second"] = found["tokens"] / (time.monotonic() - started)
-            found["beam"] = predictor.settings.beam
+            if not predictor.settings.sample:
+                found["beam"] = predictor.settings.beam
     if cut := found["tokens_total"] - found["tokens_used"]:
         say(f"{cut:,} of {found['tokens_total']:,} tokens were not read; --long-text decides that")
     scores = {"data": [str(path) for path in data], **found}

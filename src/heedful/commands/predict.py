@@ -16,15 +16,19 @@ from heedful.tasks import Task, read_files
 
 
 def texts_of(
-    texts: Sequence[str], context: str | None, context_file: Path | None
+    task: Task, texts: Sequence[str], context: str | None, context_file: Path | None
 ) -> Sequence[Text]:
     """Return the texts given as arguments, each with the context if there is one.
 
     Raises:
-        UserError: a context is given twice over, cannot be read, or has no text to go with.
+        UserError: a context is given twice over, cannot be read, or has no text to go with; or
+            the task reads none.
     """
     if context is None and context_file is None:
         return texts
+    if task.name == "translate":  # whose pairs are a text and what its translation begins with
+        option = "--context" if context_file is None else "--context-file"
+        raise UserError(f"{option} decides nothing where a run learnt to translate")
     if context is not None and context_file is not None:
         raise UserError("give --context or --context-file, not both")
     if not texts:
@@ -49,7 +53,7 @@ def records_of(
     if texts:
         if columns != ColumnSettings():
             raise UserError(
-                "the options of columns are for --input; a text in quotes has --context"
+                "the options of columns are for --input, not for texts given as arguments"
             )
         return task.from_texts(texts)
     if path is None and sys.stdin.isatty():

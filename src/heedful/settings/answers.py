@@ -6,6 +6,9 @@ from typing import Literal
 
 from heedful.settings.ranges import LongText, Precision, in_range
 
+_MOST_TEXTS = 1000
+"""The most texts that are written at once for one that was read; they all have to be kept."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictSettings:
@@ -66,10 +69,14 @@ class PredictSettings:
             UserError: naming the option, the value and what is allowed.
         """
         count = "a whole number of at least 1"
-        for name in ("batch_size", "batch_tokens", "top", "beam", "max_new_tokens"):
+        for name in ("batch_size", "batch_tokens", "top", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         for name in ("min_new_tokens", "no_repeat_ngram", "top_k"):
             in_range(name, getattr(self, name), 0, math.inf, what="0 or a whole number above")
+        few = f"a whole number from 1 to {_MOST_TEXTS:,}"
+        in_range("beam", self.beam, 1, _MOST_TEXTS, what=few)
+        if self.sample:
+            in_range("top", self.top, 1, _MOST_TEXTS, what=f"{few} with --sample")
         in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="0 or above")
         in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="1 or above")
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
