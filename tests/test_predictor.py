@@ -13,7 +13,7 @@ from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
 from heedful.predictor import Predictor, check_options
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, RegressSettings
-from heedful.tasks import TASKS, Fit, classify, generate, regress
+from heedful.tasks import TASKS, Fit, generate, regress
 from heedful.tasks.texts import from_texts
 from heedful.tokens import BertTokenizer
 
