@@ -1,4 +1,4 @@
-"""The tiny BERT that most tests compute with."""
+"""The tiny BERT that most tests compute with, and the special tokens that BERTs have."""
 
 from typing import Any
 
@@ -12,3 +12,5 @@ SIZES: dict[str, Any] = {
 }
 STILL: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 """No dropout."""
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
@@ -12,7 +13,6 @@ from heedful.batches.documents import Document
 from heedful.batches.sentences import SentenceRule
 from heedful.tokens.vocabulary import Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefg."]))
 UNKNOWN = 1
 

@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.tiny import SPECIAL
 
 from heedful import BertTokenizer, UserError
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
 from heedful.tokens.vocabulary import Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{number}" for number in range(40)]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *WORDS, *[f"##{word}" for word in WORDS]]))
 MASK, FIRST = 4, len(SPECIAL)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny
+from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful.layers.feedforward import ACTIVATIONS
@@ -125,15 +126,6 @@ def _batch(options: dict[str, Any]) -> dict[str, Any]:
     return batch
 
 
-def _check_equal(found: Tensor | None, right: Tensor | None, name: str) -> None:
-    if found is None or right is None:
-        assert found is right, name
-        return
-    torch.testing.assert_close(
-        found, right, rtol=1e-10, atol=1e-10, msg=lambda text: f"{name}: {text}"
-    )
-
-
 def _tensors(output: Any) -> list[Tensor]:
     return [
         tensor
@@ -165,12 +157,12 @@ def test_values_and_gradients_equal_the_references(
 
     assert output.keys() == list(expected.keys())
     for place, one in enumerate(_tensors(expected)):
-        _check_equal(_tensors(output)[place], one, f"output {place}")
+        assert_equal(_tensors(output)[place], one, f"output {place}")
     for name, right in expected_gradients.items():
-        _check_equal(gradients[name], right, name)
+        assert_equal(gradients[name], right, name)
     with torch.no_grad():  # where the fused kernel runs
         for place, one in enumerate(_tensors(ours(**batch))):
-            _check_equal(one, _tensors(expected)[place], f"output {place}")
+            assert_equal(one, _tensors(expected)[place], f"output {place}")
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -183,9 +175,9 @@ def test_recomputing_blocks_changes_nothing(reference: ModuleType, training: boo
     batch = _batch(options)
     output, gradients = _gradients(ours, batch)
     expected, expected_gradients = _gradients(theirs, batch)
-    _check_equal(output.logits, expected.logits, "logits")
+    assert_equal(output.logits, expected.logits, "logits")
     for name, right in expected_gradients.items():
-        _check_equal(gradients[name], right, name)
+        assert_equal(gradients[name], right, name)
 
 
 def _has_minilm() -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny
+from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful.decoding.search import Search
@@ -54,26 +55,22 @@ def _labels() -> Tensor:
     return labels.masked_fill(torch.arange(S) >= torch.tensor([[5], [3], [2]]), -100)
 
 
-def _close(found: Tensor, right: Tensor) -> None:
-    torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("width", [24, 16])
 @pytest.mark.filterwarnings("ignore")  # the reference warns of itself
 def test_labels_alone(reference: ModuleType, width: int) -> None:
     ours, theirs = _models(reference, width)
     batch = _batch() | {"labels": _labels()}
     output, expected = ours(**batch), theirs(**batch)
-    _close(output.loss, expected.loss)
-    _close(output.logits, expected.logits[batch["labels"] != -100])
-    _close(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
+    assert_equal(output.loss, expected.loss)
+    assert_equal(output.logits, expected.logits[batch["labels"] != -100])
+    assert_equal(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
     output.loss.backward()
     expected.loss.backward()
     found = dict(ours.named_parameters())
     for name, parameter in theirs.named_parameters():
         assert (found[name].grad is None) == (parameter.grad is None), name
         if parameter.grad is not None:
-            _close(found[name].grad, parameter.grad)  # type: ignore[arg-type]
+            assert_equal(found[name].grad, parameter.grad)  # type: ignore[arg-type]
 
 
 def test_everything_that_is_returned(reference: ModuleType) -> None:
@@ -92,16 +89,16 @@ def test_everything_that_is_returned(reference: ModuleType) -> None:
             else [(output[key], value)]
         )
         for one, right in pairs:
-            _close(one, right)
+            assert_equal(one, right)
     again = ours(**batch, encoder_outputs=ours.encoder(**_batch()))
-    _close(again.logits, expected.logits)
+    assert_equal(again.logits, expected.logits)
     start = ours(**_batch(), decoder_input_ids=batch["decoder_input_ids"][:, :2], use_cache=True)
     rest = ours(
         **_batch(),
         decoder_input_ids=batch["decoder_input_ids"][:, 2:],
         past_key_values=start.past_key_values,
     )
-    _close(rest.logits[0], expected.logits[0, 2:])
+    assert_equal(rest.logits[0], expected.logits[0, 2:])
 
 
 @pytest.mark.parametrize("width", [24, 16])

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests import tiny
+from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful import models
@@ -88,15 +89,6 @@ def _labels(head: str) -> dict[str, Tensor]:
     return every.get(head, {"labels": words})
 
 
-def _check_equal(found: Tensor | None, right: Tensor | None, name: str) -> None:
-    if found is None or right is None:
-        assert found is right, name
-        return
-    torch.testing.assert_close(
-        found, right, rtol=1e-10, atol=1e-10, msg=lambda text: f"{name}: {text}"
-    )
-
-
 def _flat(value: Any) -> tuple[Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)
 
@@ -128,13 +120,13 @@ def test_values_and_gradients(reference: ModuleType, head: str, given: str, trai
         for place, right in enumerate(_flat(value)):
             if head in WORDS and given != "nothing" and key in ("logits", "prediction_logits"):
                 right = _at_labels(head, batch, right)
-            _check_equal(_flat(output[key])[place], right, f"{key} {place}")
+            assert_equal(_flat(output[key])[place], right, f"{key} {place}")
 
     _loss(output).backward()
     _loss(expected).backward()
     found = dict(ours.named_parameters())
     for name, parameter in theirs.named_parameters():
-        _check_equal(found[name].grad, parameter.grad, name)
+        assert_equal(found[name].grad, parameter.grad, name)
 
 
 @pytest.mark.parametrize("head", WORDS)
@@ -143,12 +135,12 @@ def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     assert "cls.predictions.decoder.weight" in dict(ours.named_parameters())
     batch = _batch(head, "labels")
     output, expected = ours(**batch), theirs(**batch)
-    _check_equal(output.loss, expected.loss, "loss")
+    assert_equal(output.loss, expected.loss, "loss")
     output.loss.backward()
     expected.loss.backward()
     found = dict(ours.named_parameters())
     for name, parameter in theirs.named_parameters():
-        _check_equal(found[name].grad, parameter.grad, name)
+        assert_equal(found[name].grad, parameter.grad, name)
 
 
 @pytest.mark.parametrize("head", ["BertForMaskedLM", "BertLMHeadModel"])
@@ -159,10 +151,10 @@ def test_cross_attention(reference: ModuleType, head: str) -> None:
     batch["encoder_hidden_states"] = torch.randn(B, 5, D, dtype=torch.float64)
     batch["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1] * 4 + [0], [1] + [0] * 4])
     output, expected = ours(**batch), theirs(**batch)
-    _check_equal(output.loss, expected.loss, "loss")
+    assert_equal(output.loss, expected.loss, "loss")
     if head == "BertLMHeadModel":
         for one, right in zip(output.cross_attentions, expected.cross_attentions, strict=True):
-            _check_equal(one, right, "cross attentions")
+            assert_equal(one, right, "cross attentions")
 
 
 def test_a_decoder_goes_on_from_its_cache(reference: ModuleType) -> None:
@@ -170,9 +162,9 @@ def test_a_decoder_goes_on_from_its_cache(reference: ModuleType) -> None:
     ids = _batch("BertLMHeadModel", "nothing")["input_ids"]
     expected = theirs(ids).logits
     start = ours(ids[:, :4], use_cache=True)
-    _check_equal(start.logits, expected[:, :4], "start")
+    assert_equal(start.logits, expected[:, :4], "start")
     rest = ours(ids[:, 4:], past_key_values=start.past_key_values)
-    _check_equal(rest.logits, expected[:, 4:], "rest")
+    assert_equal(rest.logits, expected[:, 4:], "rest")
 
 
 @pytest.mark.parametrize("head", HEADS)

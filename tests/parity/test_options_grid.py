@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful.layers.cache import Cache
@@ -256,12 +257,7 @@ def _whole(theirs: nn.Module, batch: dict[str, Any], options: Options) -> dict[s
 def _check_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, right in expected.items():
-        if right is None or found[name] is None:
-            assert found[name] is right, name
-            continue
-        torch.testing.assert_close(
-            found[name], right, rtol=1e-9, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        assert_equal(found[name], right, name)
 
 
 def _gradients(

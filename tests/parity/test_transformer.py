@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful.decoding.search import Search
@@ -79,18 +80,14 @@ def _labels() -> Tensor:
     return labels.masked_fill(torch.arange(S) >= torch.tensor([[5], [3], [2]]), -100)
 
 
-def _close(found: Tensor, right: Tensor) -> None:
-    torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("changed", [*ALONE, *PAIRS], ids="+".join)
 def test_values_and_gradients(reference: ModuleType, changed: tuple[str, ...]) -> None:
     ours, theirs = _models(reference, changed)
     batch = _batch() | {"labels": _labels()}
     output, expected = ours(**batch), theirs(**batch)
-    _close(output.loss, expected.loss)
-    _close(output.logits, expected.logits[batch["labels"] != -100])
-    _close(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
+    assert_equal(output.loss, expected.loss)
+    assert_equal(output.logits, expected.logits[batch["labels"] != -100])
+    assert_equal(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
     output.loss.backward()
     expected.loss.backward()
     found = dict(ours.named_parameters())
@@ -103,7 +100,7 @@ def test_values_and_gradients(reference: ModuleType, changed: tuple[str, ...]) -
             # Padding is never written, and what it looks like as a score not learnt.
             assert not gradient[PAD].any()
             right_one[PAD] = 0
-        _close(gradient, right_one)
+        assert_equal(gradient, right_one)
 
 
 @pytest.mark.parametrize("changed", [(), ("normalize_before",)], ids="+".join)
@@ -114,11 +111,11 @@ def test_attention_and_logits_of_all_tokens(
     batch = _batch() | {"decoder_input_ids": torch.randint(PAD, (B, S))}
     output = ours(**batch, return_attentions=True)
     expected = theirs(**batch, output_attentions=True)
-    _close(output.logits, expected.logits)
+    assert_equal(output.logits, expected.logits)
     assert output.loss is output.positions is None
     for name in ("encoder_attentions", "decoder_attentions", "cross_attentions"):
         for found, right in zip(output[name], expected[name], strict=True):
-            _close(found, right)
+            assert_equal(found, right)
     assert ours(**batch).cross_attentions is None
 
 
@@ -126,7 +123,7 @@ def test_alignments(reference: ModuleType) -> None:
     ours, theirs = _models(reference)
     labels = _labels()
     expected = theirs(**_batch(), labels=labels, output_attentions=True).cross_attentions[1].mean(1)
-    _close(ours.align(*_batch().values(), labels), expected)
+    assert_equal(ours.align(*_batch().values(), labels), expected)
 
 
 @pytest.mark.parametrize(

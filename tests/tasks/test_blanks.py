@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.tiny import SPECIAL
 
 from heedful import BertTokenizer, UserError
 from heedful.batches import Fitted, Record
@@ -12,7 +13,6 @@ from heedful.tasks.task import Fit
 from heedful.tasks.texts import from_texts
 from heedful.tokens.vocabulary import Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefgh", "##s", "##t", "."]))
 IDS = TOKENIZER.get_vocab()
 

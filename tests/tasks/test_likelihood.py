@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests import tiny
+from tests.tiny import SPECIAL
 
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer, UserError
 from heedful.batches import Record
@@ -18,7 +19,6 @@ from heedful.tasks import pretrain
 from heedful.tasks.likelihood import Likelihood, likelihoods
 from heedful.tokens.vocabulary import Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefghij"]))
 CONFIG = BertConfig(**{**tiny.SIZES, "vocab_size": 15, "max_position_embeddings": 40})
 GOAL = pretrain.goal_of((), ColumnSettings(), PretrainSettings(objective="mlm"))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests import tiny
+from tests.tiny import SPECIAL
 
 import heedful
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer
@@ -157,7 +158,6 @@ def test_a_corpus_is_kept_for_the_next_run(
 
 # The loss and its batches.
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
 SMALL = BertConfig(**{**tiny.SIZES, "vocab_size": 100, "max_position_embeddings": 40})
 PAIRS = pretrain.goal_of((), heedful.settings.ColumnSettings(), PretrainSettings())

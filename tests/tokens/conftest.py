@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.errors import UserError
 from heedful.sources import resolve
 from heedful.tokens import BertTokenizer, Vocabulary
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 Compiled = Any
 """A ``tokenizers.Tokenizer``, which has no types of its own."""

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.errors import UserError
 from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXTS = ["Émile, ЁЛКА [MASK] 北京", "<e1> The U.N. isn't", ""]
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful import BertTokenizer, UserError
 from heedful.commands.vocabulary import learn
@@ -21,7 +22,6 @@ from heedful.tokens.text import BYTES, EOS, PAD, SPACE, UNKNOWN
 
 UNCASED = Normalizer(lower_case=True, strip_accents=True, split_ideographs=True, never_split=())
 TEXT = "the cat sat on the mat. The cat's mat was flat, the Café was shut 東京 \n" * 5
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_words_are_those_that_the_tokenizer_sees() -> None:

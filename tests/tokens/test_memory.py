@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator, Sized
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Vocabulary, encoder, normalize, wordpiece
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def _texts(count: int) -> Iterator[str]:

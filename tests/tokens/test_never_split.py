@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.errors import UserError
 from heedful.tokens import BertTokenizer, Vocabulary, encoder, wordpiece
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = [*SPECIAL, "U.N.", "C++", "foo", "##bar", "a", "##b", ".", "+", "n", "u", "c", "ab", "中"]
 NEVER_SPLIT = ["U.N.", "C++", "No-Such", "foobar", "x[MASK]"]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Vocabulary
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [
     *"abcdefghi中한",
     "\u1112",

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Vocabulary, encoder, wordpiece
 from heedful.tokens.characters import MOVABLE
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = [chr(code) for code in range(0x21, 0x180)] + list("中北οσς\u0307\u0301")
 TOKENS = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "##ing", "(c)"]
 UNCASED = BertTokenizer(Vocabulary(TOKENS))

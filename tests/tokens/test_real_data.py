@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Vocabulary
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
 
 PACE = 1 if "HEEDFUL_SWEEP" in os.environ else 8
 

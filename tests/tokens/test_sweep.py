@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Pieces, Vocabulary
 from heedful.tokens.characters import (
@@ -23,7 +24,6 @@ from heedful.tokens.characters import (
 )
 from heedful.tokens.normalize import Normalizer
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "50000"))
 SETTINGS: dict[str, tuple[float, dict[str, Any]]] = {
     "uncased": (0.4, {"do_lower_case": True}),

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.errors import UserError
 from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary, vocabulary
 from heedful.tokens.vocabulary import read_tokens, write_tokens
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 HEAD = "".join(f"{token}\n" for token in SPECIAL)
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tiny import SPECIAL
 
 from heedful.tokens import BertTokenizer, Vocabulary
 from heedful.tokens.wordpiece import piece_ends
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = [*SPECIAL, "a", "##a", "aaa", "##aaaa", "b" * 100, "c" * 101, "##", "##d", "e", "#", "ä"]
 
 

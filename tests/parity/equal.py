@@ -1,0 +1,14 @@
+"""What equal to the reference means: the same in float64 but for rounding."""
+
+import torch
+from torch import Tensor
+
+
+def assert_equal(found: Tensor | None, right: Tensor | None, name: str = "") -> None:
+    """Check a tensor, or that neither model gives one."""
+    if found is None or right is None:
+        assert found is right, name
+        return
+    torch.testing.assert_close(
+        found, right, rtol=1e-10, atol=1e-10, msg=lambda text: f"{name}: {text}"
+    )
