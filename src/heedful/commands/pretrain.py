@@ -97,12 +97,8 @@ def pretrain(
     cut = partial(task.sequences, goal=goal, tokenizer=tokenizer, max_length=max_length)
     with data_folder(place.out) as folder:
         feed = _CorpusFeed(trainee, partial(cut, corpus), folder / "sequences.arrow", training)
-        if goal.pairs and feed.random_share > MANY_RANDOM:
-            say(
-                f"{feed.random_share:.0%} of the pairs have a random second part, since many "
-                "documents have nothing to follow their first sentence; --documents says what "
-                "ends a document (gap or file suits books)"
-            )
+        if line := feed.doubt():
+            say(line)
         optimizer = adamw(
             model,
             learning_rate=training.learning_rate,
@@ -165,10 +161,18 @@ class _CorpusFeed:
         """How many sequences the first epoch has; the others have about as many."""
         return self._items
 
-    @property
-    def random_share(self) -> float:
-        """The share of an epoch's pairs whose second part does not follow the first."""
-        return float(np.mean(self._feed.store.labels == RANDOM))
+    def doubt(self) -> str | None:
+        """Say so if too many of the pairs have a second part that does not follow the first."""
+        if not self._trainee.goal.pairs:
+            return None
+        share = float(np.mean(self._feed.store.labels == RANDOM))
+        if share <= MANY_RANDOM:
+            return None
+        return (
+            f"{share:.0%} of the pairs have a random second part, since many documents have "
+            "nothing to follow their first sentence; --documents says what ends a document (gap "
+            "or file suits books)"
+        )
 
     def plan(self, epoch: int) -> list[Step]:
         """Cut an epoch's sequences and plan its steps."""

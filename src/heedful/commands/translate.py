@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from heedful.batches import Example, Record, Store, write_store
 from heedful.batches.parallel import Cleaning
@@ -88,11 +89,7 @@ def translate(
         with discarded_unless_prepared(place.out):
             tokenizer = _tokenizer(data, own, read, place.out / _VOCABULARY)
             torch.manual_seed(training.seed)
-            model = (
-                translator.new_model(own, tokenizer, dropout=data.dropout)
-                if data.model is None
-                else task.build(goal, data)
-            ).to(device)
+            model = _model(data, own, goal, tokenizer).to(device)
             most = check_max_length(data.max_length, translator.positions(model))
             cleaning = Cleaning(max_tokens=most - 1, max_ratio=own.max_ratio)
             pairs = task.learnable(counted(read(data.train), "pairs tokenized"), tokenizer)
@@ -171,6 +168,18 @@ def _tokenizer(
         with new_folder(kept) as folder:
             learnt.save_pretrained(folder)
     return TranslationTokenizer.from_pretrained(kept)
+
+
+def _model(
+    data: ParallelSettings,
+    own: TranslateSettings,
+    goal: task.Goal,
+    tokenizer: TranslationTokenizer,
+) -> nn.Module:
+    """Make a model, or load the one to go on from."""
+    if data.model is None:
+        return translator.new_model(own, tokenizer, dropout=data.dropout)
+    return task.build(goal, data)
 
 
 def _stored(
