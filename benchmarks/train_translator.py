@@ -148,10 +148,10 @@ def _new_model(tokenizer: "TranslationTokenizer") -> "Transformer":
     from heedful.settings import TranslateSettings
     from heedful.tasks import translator
 
-    torch.manual_seed(0)
     own = TranslateSettings(preset="small", label_smoothing=SMOOTHING)
     config = translator.new_model(own, tokenizer, dropout=DROPOUT).config
     assert isinstance(config, TransformerConfig)
+    torch.manual_seed(0)
     return Transformer(replace(config, attention_dropout=DROPOUT, activation_dropout=DROPOUT))
 
 
