@@ -47,6 +47,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not JSON at {where}: {error.msg}") from None
     except RecursionError:
         raise UserError(f"{path}: JSON nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise UserError(f"{path}: not JSON: {str(error).partition(';')[0]}") from None
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
@@ -181,6 +183,8 @@ def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
     if not isinstance(files, dict):
         raise UserError(f"{folder / MANIFEST}: no 'files' in it")
     for name, expected in files.items():
+        if not isinstance(expected, dict) or expected.keys() != {"bytes", "sha256"}:
+            raise UserError(f"{folder / MANIFEST}: expected the bytes and the sha256 of {name!r}")
         if only is not None and name not in only:
             continue
         path = folder / name

@@ -187,12 +187,17 @@ def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:
     """Build a task's goal from what ``heedful.json`` holds.
 
     Raises:
-        UserError: a key is missing or unknown.
+        UserError: a key is missing or unknown, or its value of another type.
     """
+    wrong = UserError(f"heedful.json: its goal does not fit the task: {values}")
     try:
-        return kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+        goal = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
     except TypeError:
-        raise UserError(f"heedful.json: its goal does not fit the task: {values}") from None
+        raise wrong from None
+    for item in fields(kind):
+        if item.type in (bool, int, str) and type(getattr(goal, item.name)) is not item.type:
+            raise wrong
+    return goal
 
 
 _EVERY_TASK = frozenset(

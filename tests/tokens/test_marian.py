@@ -182,9 +182,10 @@ def test_broken_folders_are_refused(tmp_path: Path) -> None:
     (made / "target.spm").unlink()
     with pytest.raises(UserError, match=r"target\.spm: no such file"):
         TranslationTokenizer.from_pretrained(made)
-    (made / "target.spm").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"target\.spm: not a model of sentencepiece"):
-        TranslationTokenizer.from_pretrained(made)
+    for damaged in (b"nothing", b""):
+        (made / "target.spm").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"target\.spm: not a model of sentencepiece"):
+            TranslationTokenizer.from_pretrained(made)
     ids = json.loads((made / "vocab.json").read_text())
     (made / "vocab.json").write_text(json.dumps({**ids, PAD: 7}))
     with pytest.raises(UserError, match=r"vocab\.json: expected the ids 0 to \d+, each of one"):

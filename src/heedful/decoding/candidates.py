@@ -84,6 +84,9 @@ def best(
         forced: the token that must come next, or -1. Shape (N,).
         options: how to look.
         count: M, or less where the vocabulary is smaller.
+
+    Raises:
+        UserError: a score is not a number.
     """
     count = min(count, scores.shape[1])
     rows = len(scores) if scores.is_cuda else max(1, _CACHED_SCORES // scores.shape[1])
@@ -100,7 +103,18 @@ def best(
         log_probabilities=plainly.astype(np.float64),
     )
     _force(found, scores, forced)
+    check_scores(found.values)
     return found
+
+
+def check_scores(values: NDArray[np.float64]) -> None:
+    """Refuse what no number is, rather than search with it.
+
+    Raises:
+        UserError: one of the values is NaN.
+    """
+    if np.isnan(values).any():
+        raise UserError("the score of a next token is not a number; the model is damaged")
 
 
 def _force(found: Candidates, scores: Tensor, forced: NDArray[np.int64]) -> None:

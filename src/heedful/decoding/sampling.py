@@ -117,6 +117,7 @@ def _next(
     if len(rows):
         words[rows], margins[rows] = forced[rows], np.inf
         log_probabilities[rows] = candidates.forced_log_probabilities(scores, rows, forced)
+    candidates.check_scores(log_probabilities)
     return words, log_probabilities, margins
 
 

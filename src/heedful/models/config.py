@@ -7,7 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.values import check_numbers, check_switches, from_keys
+from heedful.models.values import check_numbers, check_sizes, check_switches, from_keys
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
@@ -57,7 +57,6 @@ IGNORED = frozenset(
 _SIZES = (
     "vocab_size",
     "hidden_size",
-    "num_hidden_layers",
     "num_attention_heads",
     "intermediate_size",
     "max_position_embeddings",
@@ -124,7 +123,7 @@ class BertConfig:
     """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the type of the labels."""
 
     def __post_init__(self) -> None:
-        check_numbers(self, _SIZES, int, low=1)
+        check_sizes(self, _SIZES, ("num_hidden_layers",))
         check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         check_switches(self, ("is_decoder", "add_cross_attention", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)

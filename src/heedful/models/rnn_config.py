@@ -7,7 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
-from heedful.models.values import check_numbers, complete_pieces, from_keys
+from heedful.models.values import check_numbers, check_sizes, complete_pieces, from_keys
 
 MODEL_TYPE = "heedful-rnn"
 """What ``model_type`` is in a ``config.json``."""
@@ -52,7 +52,7 @@ class RnnConfig:
     def __post_init__(self) -> None:
         complete_pieces(self)
         sizes = ("embedding_width", "hidden_width", "max_position_embeddings")
-        check_numbers(self, sizes, int, low=1)
+        check_sizes(self, sizes)
         check_numbers(self, ("dropout", "label_smoothing"), float, below=1)
         if self.cell not in CELLS:
             raise unknown_name("cell", str(self.cell), CELLS)

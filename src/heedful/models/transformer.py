@@ -124,10 +124,9 @@ class Transformer(nn.Module):
         given = read_weights(folder, allow_pickle)
         with torch.device("meta"):  # no time or memory for weights that are read next
             model = cls(config)
+        weights = transformer_weights.arrange(given, model.state_dict(), config, folder)
         model = model.to_empty(device="cpu")
-        model.load_state_dict(
-            transformer_weights.arrange(given, model.state_dict(), config, folder)
-        )
+        model.load_state_dict(weights)
         return model.eval()
 
     def _initialise(self) -> None:

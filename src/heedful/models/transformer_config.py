@@ -8,7 +8,13 @@ from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.config import IGNORED
-from heedful.models.values import check_numbers, check_switches, complete_pieces, from_keys
+from heedful.models.values import (
+    check_numbers,
+    check_sizes,
+    check_switches,
+    complete_pieces,
+    from_keys,
+)
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
 """The reference's name for what ``normalize_before`` decides: but for that, both are one model."""
@@ -40,8 +46,8 @@ _IGNORED = {
 
 _SIZES = (
     *("d_model", "max_position_embeddings"),
-    *("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim"),
-    *("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim"),
+    *("encoder_attention_heads", "encoder_ffn_dim"),
+    *("decoder_attention_heads", "decoder_ffn_dim"),
 )
 _PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
 
@@ -104,7 +110,7 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         complete_pieces(self)
-        check_numbers(self, _SIZES, int, low=1)
+        check_sizes(self, _SIZES, ("encoder_layers", "decoder_layers"))
         check_numbers(self, _PROBABILITIES, float, below=1)
         check_switches(self, ("scale_embedding", "normalize_before"))
         if self.activation_function not in ACTIVATIONS:

@@ -41,7 +41,7 @@ def arrange(
     rest = dict(given)
     for name in _POSITIONS:
         if (positions := rest.pop(name, None)) is not None:
-            _check_positions(name, positions, where)
+            _check_positions(name, positions, config.d_model, where)
     found: dict[str, Tensor] = {}
     for name, aliases in _tables(config).items():
         there = [alias for alias in aliases if alias in rest]
@@ -77,8 +77,8 @@ def _tables(config: TransformerConfig) -> dict[str, list[str]]:
     return {SOURCE: [SOURCE], TARGET: [TARGET, *output]}
 
 
-def _check_positions(name: str, given: Tensor, where: Path) -> None:
-    length, width = given.shape
-    right = sinusoids(torch.arange(length), width)
-    if not torch.allclose(given.float(), right, atol=1e-2):  # as far as half precision rounds
+def _check_positions(name: str, given: Tensor, width: int, where: Path) -> None:
+    right = sinusoids(torch.arange(len(given) if given.ndim else 0), width)
+    # As far as half precision rounds.
+    if given.shape != right.shape or not torch.allclose(given.float(), right, atol=1e-2):
         raise UserError(f"{where}: {name} holds no sinusoids; only those are supported")

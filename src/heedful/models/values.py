@@ -76,6 +76,21 @@ def check_numbers(
             raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
 
 
+def check_sizes(config: object, widths: Iterable[str], depths: Iterable[str] = ()) -> None:
+    """Check that fields are sizes that a model can have, so that a damaged one costs no time.
+
+    Args:
+        config: what has them.
+        widths: names of those of tensors.
+        depths: names of the numbers of blocks.
+
+    Raises:
+        UserError: one is not.
+    """
+    check_numbers(config, widths, int, low=1, below=2**28)
+    check_numbers(config, depths, int, low=1, below=1001)
+
+
 def check_switches(config: object, names: Iterable[str]) -> None:
     """Check that fields are true or false.
 
@@ -96,7 +111,7 @@ def complete_pieces(config: "RnnConfig | TransformerConfig") -> None:
     # The last steps of construction: these values are there from here on.
     if config.decoder_vocab_size == 0:
         object.__setattr__(config, "decoder_vocab_size", config.vocab_size)
-    check_numbers(config, ("vocab_size", "decoder_vocab_size"), int, low=1)
+    check_sizes(config, ("vocab_size", "decoder_vocab_size"))
     pieces = min(config.vocab_size, config.decoder_vocab_size)
     if config.pad_token_id == -1:
         object.__setattr__(config, "pad_token_id", pieces - 1)

@@ -57,10 +57,13 @@ class MarianText:
         self.eos_token_id, self.unk_token_id, self.pad_token_id = map(ids.__getitem__, SPECIAL)
         self._codes = {token for token in self.tokens if _CODE.fullmatch(token)}
         self._spelling = Spelling(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
+        wrong = UserError(f"{source}: not a model of sentencepiece, or damaged")
+        if not model:  # which the library takes for none given
+            raise wrong
         try:
             self._cutter = _library().SentencePieceProcessor(model_proto=model)
         except RuntimeError:
-            raise UserError(f"{source}: not a model of sentencepiece, or damaged") from None
+            raise wrong from None
 
     @property
     def vocab_size(self) -> int:

@@ -94,6 +94,8 @@ class TranslationTokenizer:
         folder = resolve(name, revision)
         if (folder / MANIFEST).is_file():
             check_manifest(folder, only=FILES)
+        if not (folder / VOCABULARY).is_file():
+            raise UserError(f"{folder}: holds no translator (there is no {VOCABULARY})")
         config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
         source = read_ids(folder / VOCABULARY)
         separate = config.get("separate_vocabs", False)
