@@ -1,5 +1,6 @@
 """What a run is asked for in vain is refused, not passed over."""
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful import predictor
+from heedful.batches.lines import STDIN, read_lines
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.predict import records_of
 from heedful.errors import UserError
@@ -70,10 +72,12 @@ def test_options_that_a_task_has(task: str, settings: PredictSettings) -> None:
 def test_fewer_texts_at_once_where_many_are_written_for_each(
     settings: PredictSettings, most: int, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[int] = []
+    given: list[tuple[int, float]] = []
 
-    def spy(lengths: list[int], *, batch_tokens: int, max_items: int) -> list[list[int]]:
-        given.append(max_items)
+    def spy(
+        lengths: list[int], *, batch_tokens: int, max_items: int, most_padding: float
+    ) -> list[list[int]]:
+        given.append((max_items, most_padding))
         return [list(range(len(lengths)))]
 
     model = BertLMHeadModel.from_pretrained(tiny_model, is_decoder=True)
@@ -85,7 +89,15 @@ def test_fewer_texts_at_once_where_many_are_written_for_each(
     predict = Predictor(model, tokenizer, record, settings)
     monkeypatch.setattr(predictor, "plan_pass", spy)
     assert len(predict(["the sky"])) == 1
-    assert given == [most]
+    assert given == [(most, math.inf)]  # and whatever their lengths
+
+
+def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match="no text: give"):
+        records_of(TASKS["translate"], [], None, ColumnSettings())
+    with pytest.raises(UserError, match="standard input: closed"):
+        next(read_lines(STDIN))
 
 
 def test_columns_are_of_files() -> None:

@@ -24,6 +24,18 @@ def test_each_word_is_linked_to_what_its_pieces_attended_to_most() -> None:
     assert links.links == ((2, 0), (1, 1), (3, 2))  # what follows a part's pieces does not count
 
 
+def test_links_where_sentences_stand_apart() -> None:
+    # The text of the first part is "A b A": what was cut into sentences has single spaces.
+    read, written = SIDE.encode_batch(["A b A", "x"]), SIDE.encode_batch(["b A b", "A"])
+    attention = [np.eye(3, dtype=np.float32)[[2, 1, 0]], np.ones((1, 2), np.float32)]
+    text = "\t A  b \u2028A   x "
+    links = links_of(text, read, "b A b A", written, attention, TOKENIZER)
+    assert links is not None
+    assert [text[start:end] for start, end in links.source_words] == ["A", "b", "A", "x"]
+    assert links.links == ((2, 0), (1, 1), (0, 2), (3, 3))
+    assert links_of("A b b", read, "b A b A", written, attention, TOKENIZER) is None
+
+
 def test_links_of_a_long_text_take_little_memory() -> None:
     count = 3000
     text, read = " ".join(["A b"] * count), SIDE.encode_batch(["A b"] * count)

@@ -102,6 +102,8 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
     if path == STDIN:
+        if sys.stdin is None:
+            raise UserError("standard input: closed")
         yield sys.stdin.buffer
     elif path.suffix.lower() != ".gz":
         with path.open("rb") as stream:

@@ -56,7 +56,7 @@ def records_of(
                 "the options of columns are for --input, not for texts given as arguments"
             )
         return task.from_texts(texts)
-    if path is None and sys.stdin.isatty():
+    if path is None and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
     path = path or Path("-")
     plain = path == Path("-") or path.name.removesuffix(".gz").endswith(".txt")

@@ -8,7 +8,7 @@ Shapes: B items of a batch, E tokens of the text to read, S of the text to write
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -29,10 +29,12 @@ from heedful.tasks.texts import from_texts
 from heedful.tasks.translations import Scores, Translation, links_of, plain, row
 from heedful.tasks.written import Written, joined
 from heedful.tokens import TranslationTokenizer
-from heedful.tokens.text import SPACE
+from heedful.tokens.text import BYTES, SPACE
 
 _TOGETHER = 1024
 """Texts tokenized at once."""
+_INSIDE = frozenset(BYTES[0x80:0xC0])
+"""What a character goes on with in UTF-8, three times at most; any room is larger."""
 _SAMPLE = 10_000
 """Pairs by which the two languages are told apart."""
 
@@ -197,13 +199,15 @@ def _parts(
 def _at_words(
     ids: Sequence[int], room: int, tokenizer: TranslationTokenizer
 ) -> list[Sequence[int]]:
-    """Cut ids that are too long before a piece that starts a word, or anywhere if none does."""
+    """Cut ids that are too long before a piece that starts a word, or a character if none does."""
     parts: list[Sequence[int]] = []
     pieces = tokenizer.source.pieces(ids)
     start = 0
     while len(ids) - start > room:
-        starts = (at for at in range(start + room, start, -1) if pieces[at].startswith(SPACE))
-        end = next(starts, start + room)
+        places = range(start + room, start, -1)
+        words = (at for at in places if pieces[at].startswith(SPACE))
+        characters = (at for at in places if pieces[at] not in _INSIDE)
+        end = next(chain(words, characters))
         parts.append(ids[start:end])
         start = end
     return [*parts, ids[start:]]

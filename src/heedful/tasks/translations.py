@@ -107,6 +107,8 @@ def links_of(
         The links; None if the tokenizer does not keep the texts as they are.
     """
     source_pieces = _places(text, read, tokenizer.source)
+    if source_pieces is None:  # a long text may have been cut into sentences
+        source_pieces = _single_spaced(text, read, tokenizer.source)
     target_pieces = _places(translation, written, tokenizer.target)
     if source_pieces is None or target_pieces is None:
         return None
@@ -146,6 +148,20 @@ def _places(text: str, parts: Sequence[Sequence[int]], side: Any) -> list[list[S
         found.append([(start + begin, start + end) for begin, end in side.offsets(ids)])
         start += len(part)
     return found
+
+
+def _single_spaced(
+    text: str, parts: Sequence[Sequence[int]], side: Any
+) -> list[list[Slice]] | None:
+    """Do the same where the parts have one space for each run of spaces in the text."""
+    blank = [one.isspace() for one in text]
+    kept = [at for at in range(len(text)) if not (blank[at] and (at == 0 or blank[at - 1]))]
+    found = _places("".join(" " if blank[at] else text[at] for at in kept), parts, side)
+    kept.append(len(text))
+    return found and [
+        [(kept[begin], kept[end - 1] + 1 if end > begin else kept[begin]) for begin, end in pieces]
+        for pieces in found
+    ]
 
 
 def _owners(parts: Sequence[Sequence[Slice]], words: Sequence[Slice]) -> Iterator[list[int | None]]:
