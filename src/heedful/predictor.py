@@ -5,6 +5,7 @@ they cannot differ.
 """
 
 import copy
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.batches import Draw, Example, Fitted, Text, plan_pass
+from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints import runs
 from heedful.checkpoints.marian import read_longest
 from heedful.checkpoints.runs import RunRecord
@@ -131,6 +133,9 @@ class Predictor:
             [len(example.ids) for example in examples],
             batch_tokens=self.settings.batch_tokens,
             max_items=_most_items(self.settings),
+            # Writing takes a step for each token of a batch's longest text, whatever else is in it:
+            # one batch more costs far more than what padding there is to read.
+            most_padding=math.inf if _writes(self.task) else PASS_PADDING,
         ):
             chosen = [examples[place] for place in places]
             draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
@@ -221,10 +226,14 @@ def check_options(task: Task, settings: PredictSettings) -> None:
             raise UserError(f"{option} decides how words are drawn: give --sample too")
         if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:
             raise UserError(f"{option} searches and --sample draws: give one of them")
-    if "beam" in task.answer_options and not settings.sample:
+    if _writes(task) and not settings.sample:
         top, beam = settings.top, settings.beam
         if top != _DEFAULT.top and top > beam:
             raise UserError(f"--top {top}: a search keeps --beam {beam} texts; give a wider beam")
+
+
+def _writes(task: Task) -> bool:
+    return "beam" in task.answer_options
 
 
 def check_max_length(max_length: int, positions: int) -> int:

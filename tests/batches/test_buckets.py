@@ -68,11 +68,13 @@ def test_a_plan_of_an_epoch(
         ]
 
 
-@given(lengths_of, st.integers(1, 3000), st.integers(1, 120))
-def test_a_plan_of_a_pass(lengths: list[int], tokens: int, max_items: int) -> None:
-    plan = plan_pass(lengths, batch_tokens=tokens, max_items=max_items)
+@given(lengths_of, st.integers(1, 3000), st.integers(1, 120), st.sampled_from([0, 512, 10**9]))
+def test_a_plan_of_a_pass(
+    lengths: list[int], tokens: int, max_items: int, most_padding: int
+) -> None:
+    plan = plan_pass(lengths, batch_tokens=tokens, max_items=max_items, most_padding=most_padding)
     assert sorted(map(int, chain.from_iterable(plan))) == list(range(len(lengths)))
-    check_bounds(plan, lengths, tokens, max_items, most_padding=512)
+    check_bounds(plan, lengths, tokens, max_items, most_padding=most_padding)
 
 
 def plan_of(seed: int, epoch: int, lengths: object = None) -> list[list[int]]:

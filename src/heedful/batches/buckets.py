@@ -21,7 +21,7 @@ Step = list[Positions]
 _LEAST_POOLS = {1: 4, 2: 2}
 """By the number of sides: items that must be alike on both sides need a larger pool."""
 
-_PASS_PADDING = 512
+PASS_PADDING = 512
 """Tokens of padding that a batch of a pass may hold: about what one batch more costs to start,
 whose shape is mostly one that nothing was computed in before."""
 
@@ -65,7 +65,11 @@ def plan_epoch(
 
 
 def plan_pass(
-    lengths: Sequence[int] | NDArray[np.integer], *, batch_tokens: int, max_items: int
+    lengths: Sequence[int] | NDArray[np.integer],
+    *,
+    batch_tokens: int,
+    max_items: int,
+    most_padding: float = PASS_PADDING,
 ) -> list[Positions]:
     """Plan one pass over all items for prediction: the longest first, with the least padding.
 
@@ -78,12 +82,13 @@ def plan_pass(
         batch_tokens: the most a batch may hold, all sides and padding included. An item longer than
             that stands alone.
         max_items: the most items of a batch.
+        most_padding: the most tokens of padding in a batch.
     """
     assert batch_tokens > 0
     assert max_items > 0
     sizes = _sides(lengths)
     items = _longest_first(np.arange(len(sizes)), sizes)
-    return _split(items, sizes, batch_tokens, max_items, most_padding=_PASS_PADDING)
+    return _split(items, sizes, batch_tokens, max_items, most_padding=most_padding)
 
 
 def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
