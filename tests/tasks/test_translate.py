@@ -141,6 +141,8 @@ def test_a_long_text_is_cut_at_the_ends_of_sentences_and_of_words() -> None:
     assert parts(text, 6) == ["A b? A c?", "A b c b c?", "A?"]
     assert parts(text, 4) == ["A b?", "A c?", "A b c b", "c?", "A?"]
     assert parts("A bxxxxx c", 3) == ["A", "bxx", "xxx", "c"]  # a word alone that does not fit
+    # Sentences that no space parts stay together.
+    assert parts("b。xx。 b。 b。", 10) == ["b。xx。", "b。 b。"]
     assert parts("A é💧💧é c", 6) == ["A", "é", "💧", "💧é", "c"]  # never inside a character
     assert parts("", 3) == parts("  ", 3) == []
 

@@ -182,17 +182,18 @@ def _parts(
         )
     if fit.rule != "window":
         return list(fit_text(ids, limit=room, rule=fit.rule).pieces)
-    sentences = split_sentences(record.text)
+    sentences, spaced = split_sentences(record.text), " ".join(record.text.split())
     parts: list[Sequence[int]] = []
-    open_text = ""
+    begin, end, is_open = 0, 0, False
     for sentence, alone in zip(sentences, tokenizer.source.encode_batch(sentences), strict=True):
-        longer = f"{open_text} {sentence}" if open_text else sentence
-        (both,) = tokenizer.source.encode_batch([longer])
-        if open_text and len(both) <= room:
-            parts[-1], open_text = both, longer
+        start = spaced.index(sentence, end)
+        end = start + len(sentence)
+        (both,) = tokenizer.source.encode_batch([spaced[begin:end]]) if is_open else (alone,)
+        if is_open and len(both) <= room:
+            parts[-1] = both
         else:
             parts += _at_words(alone, room, tokenizer)
-            open_text = sentence if len(alone) <= room else ""
+            begin, is_open = start, len(alone) <= room
     return parts
 
 
