@@ -27,7 +27,7 @@ class Translator:
 
 TRANSFORMER = (
     "--arch transformer --pre-norm --batch-size 64 --learning-rate 2e-3 --schedule linear "
-    "--dropout 0.2 --epochs 15"
+    "--dropout 0.2 --epochs 12"
 )
 RNN = "--arch rnn --batch-size 64 --learning-rate 2e-3 --schedule linear --dropout 0.2 --epochs 5"
 TRANSLATORS = {
