@@ -105,14 +105,12 @@ class TrainSettings:
 class TranslateTrainSettings(TrainSettings):
     """How to train a translation from scratch: longer, and with larger steps than to fine-tune."""
 
-    epochs: int = 30
+    epochs: int = 15
     """Passes over the training data."""
-    batch_size: int = 128
+    batch_size: int = 64
     """Pairs per optimizer step, over all devices."""
     learning_rate: float = 1e-3
     """Highest learning rate of the schedule."""
-    schedule: Schedule = "inverse-sqrt"
-    """Course of the learning rate after the warm-up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
