@@ -74,12 +74,14 @@ def _heedful(*arguments: str) -> str:
 def main() -> None:
     """Train those that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[[], *TRANSLATORS], default=list(TRANSLATORS))
+    parser.add_argument("names", nargs="*", help=f"which of {', '.join(TRANSLATORS)}; default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=Path, help="keep the runs in this folder")
     asked = parser.parse_args()
+    if unknown := sorted(set(asked.names) - set(TRANSLATORS)):
+        parser.error(f"no translator {unknown[0]!r}; there are: {', '.join(TRANSLATORS)}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in asked.names:
+        for name in asked.names or TRANSLATORS:
             print(json.dumps(measure(name, asked.runs or Path(folder), asked.seed)), flush=True)
 
 

@@ -8,7 +8,7 @@ and label smoothing are the same. What differs is what each makes of it: heedful
 length together, JoeyNMT takes them as they come. What is counted are the tokens to write, with the
 one that ends each text. How much each has learnt is told by the loss of such a token in pairs that
 neither has seen; batches of like length teach less in each of these steps, the first of a run, and
-take less time: to reach the loss of 80 steps of pairs as they come takes 128 of them, in as long.
+take less time.
 
 JoeyNMT computes in bf16 on GPUs alone; in the second pair of arms it is told to do so here, too. It
 needs an environment of its own, without the old releases that it asks for but can do without:

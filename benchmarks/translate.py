@@ -4,10 +4,10 @@ A Transformer of the paper's base size learns for some minutes from Multi30k, so
 where translations do; or ``HEEDFUL_TRANSLATOR`` names a run that has learnt. A model that has
 learnt as little as that runs on to the limit now and then, for which the reference pays with its
 whole batch; heedful does not, as what has ended leaves the batch. Both arms translate the
-sentences of test_2016_flickr, 64 at once: heedful as its predictor does by itself, which sorts
-them by length; the reference as they come, and once more sorted by their lengths in tokens, as a
-careful user would. Its tokens are made beforehand and its answers are left as tokens, heedful's
-time is from text to text.
+sentences of test_2016_flickr, or the first ``HEEDFUL_SENTENCES`` of them, 64 at once: heedful as
+its predictor does by itself, which sorts them by length; the reference as they come, and once more
+sorted by their lengths in tokens, as a careful user would. Its tokens are made beforehand and its
+answers are left as tokens, heedful's time is from text to text.
 """
 
 import gzip
@@ -40,6 +40,7 @@ def _halves() -> Iterator[tuple[int, list[str]]]:
     """Yield what each lap translates, and at which beam."""
     with gzip.open(FOLDER / "multi30k/test_2016_flickr.de.gz", "rt", encoding="utf-8") as stream:
         texts = [line.rstrip("\n") for line in stream]
+    texts = texts[: int(os.environ.get("HEEDFUL_SENTENCES", len(texts)))]
     for beam in BEAMS:
         for lap in range(LAPS):
             yield beam, texts[lap * len(texts) // LAPS : (lap + 1) * len(texts) // LAPS]
