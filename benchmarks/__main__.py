@@ -1,10 +1,13 @@
-"""``python -m benchmarks [NAME ...]``: one table of ratios, and the machine's own ceiling."""
+"""``python -m benchmarks [NAME ...]``: rows of ratios, and the machine's own ceiling."""
 
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from benchmarks import (
     answer,
@@ -49,29 +52,43 @@ def ceiling() -> dict[str, float]:
     return best
 
 
+def _columns() -> list[Column]:
+    """Return the columns; their widths are fixed, so that rows printed one by one line up."""
+    return [
+        Column("what", width=62),
+        Column("heedful", width=10, justify="right"),
+        Column("peer", width=10, justify="right"),
+        Column("unit", width=15),
+        Column("ratio", width=6, justify="right"),
+        Column("quality (heedful / peer)", width=46),
+        Column("peak MiB", width=15),
+    ]
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    ours, peer, ratio = f"{row['ours']:,.0f}", f"{row['peer']:,.0f}", f"{row['ratio']:.2f}"
+    return [row["name"], ours, peer, row["unit"], ratio, row["quality"], row.get("memory", "")]
+
+
+def _line(cells: list[str]) -> Table:
+    """Lay out one line of the table, its long cells wrapped."""
+    table = Table(*_columns(), box=None, show_header=False)
+    table.add_row(*map(escape, cells))
+    return table
+
+
 def main() -> None:
     """Run the benchmarks that are named, or all."""
     names = sys.argv[1:] or list(BENCHMARKS)
     if unknown := sorted(set(names) - set(BENCHMARKS)):
         sys.exit(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}")
-    console = Console(width=190)
+    console = Console(width=190, highlight=False)
     figures = ", ".join(f"{name} {value:,.0f} GFLOP/s" for name, value in ceiling().items())
     console.print(f"best matrix product of this machine: {figures}")
-    table = Table(
-        "what", "heedful", "peer", "unit", "ratio", "quality (heedful / peer)", "peak MiB"
-    )
+    console.print(_line([str(column.header) for column in _columns()]))
     for name in names:
         for row in BENCHMARKS[name]():
-            table.add_row(
-                str(row["name"]),
-                f"{row['ours']:,.0f}",
-                f"{row['peer']:,.0f}",
-                str(row["unit"]),
-                f"{row['ratio']:.2f}",
-                str(row["quality"]),
-                str(row.get("memory", "")),
-            )
-    console.print(table)
+            console.print(_line(_cells(row)))
 
 
 if __name__ == "__main__":

@@ -92,25 +92,23 @@ NAMES = {
 }
 
 
-def run() -> list[dict[str, object]]:
-    """Take the steps with each arm, one process after another, and return a row for each way."""
-    laps = {name: race("benchmarks.memory", [name])[name][0] for name in ARMS}
-    rows: list[dict[str, object]] = []
+def run() -> Iterator[dict[str, object]]:
+    """Take the steps with each arm, one process after another, and give a row for each way."""
     for way, text in NAMES.items():
-        ours, peer = laps[f"heedful-{way}"], laps[f"reference-{way}"]
-        rates = [STEPS * BATCH * LENGTH / lap["seconds"] for lap in (ours, peer)]
-        rows.append(
-            {
-                "name": f"memory of training at {LENGTH} tokens, {text}, against transformers "
-                "4.57.6 with the same",
-                "ours": ours["used"],
-                "peer": peer["used"],
-                "ratio": peer["used"] / ours["used"],
-                "unit": "MiB",
-                "quality": f"{rates[0]:,.0f} / {rates[1]:,.0f} tokens/s",
-            }
+        ours, peer = (
+            race("benchmarks.memory", [name])[name][0]
+            for name in (f"heedful-{way}", f"reference-{way}")
         )
-    return rows
+        rates = [STEPS * BATCH * LENGTH / lap["seconds"] for lap in (ours, peer)]
+        yield {
+            "name": f"memory of training at {LENGTH} tokens, {text}, against transformers "
+            "4.57.6 with the same",
+            "ours": ours["used"],
+            "peer": peer["used"],
+            "ratio": peer["used"] / ours["used"],
+            "unit": "MiB",
+            "quality": f"{rates[0]:,.0f} / {rates[1]:,.0f} tokens/s",
+        }
 
 
 if __name__ == "__main__":
