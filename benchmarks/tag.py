@@ -21,8 +21,8 @@ RUN = "HEEDFUL_BENCHMARK_TAG_RUN"
 
 def _score(found: list[list[tuple[int, int, str]]]) -> float:
     """Return the F1 of entities given as word numbers and type."""
-    from heedful.batches.tagging import TaggedText
     from heedful.metrics import EntityScores
+    from heedful.reading.tagging import TaggedText
 
     scores = EntityScores()
     for record, entities in zip(_records(), found, strict=True):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
     from heedful import Transformer
-    from heedful.batches import Record
+    from heedful.reading import Record
     from heedful.settings import Precision as PrecisionName
     from heedful.tokens import TranslationTokenizer
 

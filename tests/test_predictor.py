@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from heedful import predictor
-from heedful.batches.lines import STDIN, read_lines
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.predict import records_of
 from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
 from heedful.predictor import Predictor, check_options
+from heedful.reading.lines import STDIN, read_lines
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, RegressSettings
 from heedful.tasks import TASKS, Fit, generate, regress
 from heedful.tasks.texts import from_texts

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Draw, Example, Fitted, Text, plan_pass
+from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints import runs
 from heedful.checkpoints.marian import read_longest
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.models import BertConfig, TransformerConfig
+from heedful.reading import Text
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.tasks import Fit, Task, embed, task_named, translate

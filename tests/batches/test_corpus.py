@@ -9,8 +9,8 @@ from tests.tiny import SPECIAL
 from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
-from heedful.batches.documents import Document
 from heedful.batches.sentences import SentenceRule
+from heedful.reading.documents import Document
 from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefg."]))

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from heedful.batches import Text, features
+from heedful.batches import features
 from heedful.errors import UserError
+from heedful.reading import Text
 from heedful.tokens import BertTokenizer
 
 

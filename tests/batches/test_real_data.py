@@ -1,5 +1,6 @@
 """Real files, with what their publishers left in them, are read whole and batched well."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,17 +8,17 @@ import pytest
 from numpy.typing import NDArray
 
 from heedful.batches.buckets import plan_epoch, plan_pass
-from heedful.batches.readers import Columns, read_records
+from heedful.reading.records import ColumnSettings, read_records
 from heedful.sources import resolve
 from heedful.tokens import BertTokenizer
 
-AG_NEWS = Columns(text="2,3", label="1", header=False)
-AG_NEWS_POOL = Columns(text="2", label="1", header=False)
-COLA = Columns(text="4", label="2", header=False)
-MRPC = Columns(text="#1 String", text_pair="#2 String", label="Quality")
-RTE = Columns(text="sentence1", text_pair="sentence2")
-SST2 = Columns(text="sentence")
-STSB = Columns(text="1", text_pair="2", label="3", header=False)
+AG_NEWS = ColumnSettings(text="2,3", label="1", header=False)
+AG_NEWS_POOL = ColumnSettings(text="2", label="1", header=False)
+COLA = ColumnSettings(text="4", label="2", header=False)
+MRPC = ColumnSettings(text="#1 String", text_pair="#2 String", label="Quality")
+RTE = ColumnSettings(text="sentence1", text_pair="sentence2")
+SST2 = ColumnSettings(text="sentence")
+STSB = ColumnSettings(text="1", text_pair="2", label="3", header=False)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +39,13 @@ STSB = Columns(text="1", text_pair="2", label="3", header=False)
         ("stsb/stsb-en-test.csv.gz", STSB, 1_379),
     ],
 )
-def test_every_row_is_read(data_folder: Path, name: str, columns: Columns, rows: int) -> None:
+def test_every_row_is_read(
+    data_folder: Path, name: str, columns: ColumnSettings, rows: int
+) -> None:
     said = "tsv" if name.endswith(".txt.gz") else None
     labels: set[str] = set()
     count = 0
-    for record in read_records([data_folder / name], columns, said):
+    for record in read_records([data_folder / name], replace(columns, format=said)):
         labels.update(record.labels or ())
         count += 1
     assert count == rows

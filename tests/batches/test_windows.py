@@ -7,12 +7,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from heedful.batches.windows import Rule, apart, fit_pair, fit_text, windows
+from heedful.batches.windows import apart, fit_pair, fit_text, windows
 from heedful.errors import UserError
+from heedful.settings import LongText
 
 counts = st.integers(0, 60)
 limits = st.integers(1, 20)
-rules: st.SearchStrategy[Rule] = st.sampled_from(["window", "head", "head-tail"])
+rules: st.SearchStrategy[LongText] = st.sampled_from(["window", "head", "head-tail"])
 
 
 def ids_of(count: int, start: int = 0) -> list[int]:
@@ -75,7 +76,7 @@ def test_head_and_tail_are_those_of_the_paper() -> None:
 
 
 @given(counts, limits, rules)
-def test_a_text_is_counted_exactly(count: int, limit: int, rule: Rule) -> None:
+def test_a_text_is_counted_exactly(count: int, limit: int, rule: LongText) -> None:
     ids = ids_of(count)
     fitted = fit_text(ids, limit=limit, rule=rule, stride=limit // 3)
     assert fitted.tokens_total == count
@@ -88,7 +89,7 @@ def test_a_text_is_counted_exactly(count: int, limit: int, rule: Rule) -> None:
 
 @given(counts, counts, limits, rules, st.sampled_from(["longer", "first", "second"]), st.data())
 def test_a_pair_is_counted_exactly(
-    one: int, two: int, limit: int, rule: Rule, cut: str, data: st.DataObject
+    one: int, two: int, limit: int, rule: LongText, cut: str, data: st.DataObject
 ) -> None:
     stride = data.draw(st.integers(0, limit - 1))
     first, second = ids_of(one), ids_of(two, start=1000)

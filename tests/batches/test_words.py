@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.batches.tagging import Entity, TaggedText
 from heedful.batches.windows import windows
 from heedful.batches.words import (
     entities_in_words,
@@ -13,6 +12,7 @@ from heedful.batches.words import (
     word_values,
 )
 from heedful.errors import UserError
+from heedful.reading.tagging import Entity, TaggedText
 from heedful.tokens import BertTokenizer, Vocabulary
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import classification_report
 
-from heedful.batches.tagging import Entity, entities_of, parse_tag, tags_of
 from heedful.errors import UserError
 from heedful.metrics.entities import EntityScores, Span
+from heedful.reading.tagging import Entity, entities_of, parse_tag, tags_of
 
 
 def scored(texts: list[tuple[list[Span], list[Span]]]) -> dict[str, Any]:

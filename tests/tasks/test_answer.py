@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 import heedful
-from heedful.batches import Draw, Example, Fitted, Rule
-from heedful.batches.squad import GoldAnswer, Question, read_questions
+from heedful.batches import Draw, Example, Fitted
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.models import BertForQuestionAnswering
-from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, PredictSettings
+from heedful.reading.squad import GoldAnswer, Question, read_questions
+from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks import Fit, answer
 from heedful.tasks.candidates import Answer
@@ -46,7 +46,7 @@ def encoded(
     tokenizer: BertTokenizer,
     *,
     max_length: int = 40,
-    rule: Rule = "window",
+    rule: LongText = "window",
     stride: int = 128,
     labelled: bool = True,
 ) -> Fitted[Example]:

@@ -5,8 +5,9 @@ import torch
 from tests.tiny import SPECIAL
 
 from heedful import BertTokenizer, UserError
-from heedful.batches import Fitted, Record
+from heedful.batches import Fitted
 from heedful.batches.examples import Example
+from heedful.reading import Record
 from heedful.tasks import blanks
 from heedful.tasks.blanks import Filled
 from heedful.tasks.task import Fit

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import heedful
-from heedful.batches.choices import Choices
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.predictor import Predictor
+from heedful.reading.choices import Choices
 from heedful.settings import ChooseSettings, ColumnSettings, PredictSettings
 from heedful.tasks import Fit, choose
 from heedful.tokens import BertTokenizer

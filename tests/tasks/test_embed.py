@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 
 import heedful
-from heedful.batches import Draw, Example, Record
+from heedful.batches import Draw, Example
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.models import BertModel
 from heedful.predictor import Predictor
+from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.tasks import Fit, embed
 from heedful.tokens import BertTokenizer

@@ -10,10 +10,10 @@ from tests import tiny
 from tests.tiny import SPECIAL
 
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer, UserError
-from heedful.batches import Record
 from heedful.batches.windows import window_starts
 from heedful.cli import run
 from heedful.commands.score import texts_of
+from heedful.reading import Record
 from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings
 from heedful.tasks import pretrain
 from heedful.tasks.likelihood import Likelihood, likelihoods

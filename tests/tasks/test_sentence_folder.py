@@ -156,12 +156,13 @@ def _reference_vectors(reference: ModuleType, folder: Path, texts: list[str]) ->
 @pytest.mark.slow
 def test_vectors_equal_the_references(data_folder: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs heedful[dev]")
-    from heedful.batches import Columns, read_records
+    from heedful.reading import read_records
+    from heedful.settings import ColumnSettings
 
     path = data_folder / "ag_news" / "test.csv.gz"
     texts = []
     for column, number in (("2", 1000), ("3", 20)):  # titles, and some longer texts
-        records = read_records([path], Columns(text=column, label=None, header=False), None)
+        records = read_records([path], ColumnSettings(text=column, label=None, header=False))
         texts += [record.text for record in islice(records, number)]
     expected = _reference_vectors(transformers, resolve("minilm"), texts)
     settings = PredictSettings(precision="fp32", long_text="head")

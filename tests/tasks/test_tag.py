@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import heedful
-from heedful.batches import Rule
-from heedful.batches.conll import join_words
-from heedful.batches.tagging import Entity, TaggedText
 from heedful.cli import run
-from heedful.settings import ColumnSettings, PredictSettings
+from heedful.reading.conll import join_words
+from heedful.reading.tagging import Entity, TaggedText
+from heedful.settings import ColumnSettings, LongText, PredictSettings
 from heedful.tasks import Fit, tag
 from heedful.tasks.entities import Tagging
 from heedful.tokens import BertTokenizer
@@ -185,7 +184,7 @@ def test_long_texts_are_read_whole(
 
 @pytest.mark.parametrize(("rule", "read"), [("head", range(14)), ("head-tail", None)])
 def test_what_is_left_out_has_no_entities(
-    finished: Path, rule: Rule, read: Sequence[int] | None
+    finished: Path, rule: LongText, read: Sequence[int] | None
 ) -> None:
     settings = PredictSettings(precision="fp32", max_length=16, long_text=rule)
     answer = heedful.load(finished, settings)("the sky is very blue . " * 20)
@@ -213,7 +212,7 @@ def encoded(tiny_model: Path) -> Callable[..., Any]:
         label_pieces: Literal["first", "all"] = "first",
         *,
         max_length: int = 40,
-        rule: Rule = "window",
+        rule: LongText = "window",
         labelled: bool = True,
     ) -> Any:
         goal = tag.Goal(labels=GOAL.labels, scheme="BIO", label_pieces=label_pieces)

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from heedful.batches.documents import Document
 from heedful.batches.sentences import SentenceRule, split_sentences
 from heedful.batches.store import open_blocks, to_lists, write_blocks
+from heedful.reading.documents import Document
 from heedful.tokens import BertTokenizer
 
 _CHUNK_CHARACTERS = 2**20

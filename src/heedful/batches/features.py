@@ -6,12 +6,11 @@ from itertools import islice
 import numpy as np
 
 from heedful.batches.examples import Example
-from heedful.batches.windows import Fitted, Rule, fit_pair, fit_text
+from heedful.batches.windows import Fitted, fit_pair, fit_text
 from heedful.errors import UserError
+from heedful.reading import Text
+from heedful.settings import LongText
 from heedful.tokens import BertTokenizer
-
-Text = str | tuple[str, str]
-"""One text, or a pair."""
 
 # Texts tokenized at once: enough to make the cost of a call vanish, few enough to stay small.
 _TOGETHER = 1024
@@ -20,7 +19,7 @@ _WINDOW_SHARE = 4
 
 
 def features(
-    texts: Iterable[Text], tokenizer: BertTokenizer, *, max_length: int, rule: Rule
+    texts: Iterable[Text], tokenizer: BertTokenizer, *, max_length: int, rule: LongText
 ) -> Iterator[Fitted[Example]]:
     """Encode each text, or pair, into one example, or several where it is read in windows.
 

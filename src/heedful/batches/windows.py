@@ -13,10 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError
-
-Rule = Literal["window", "head", "head-tail", "refuse"]
-"""What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
-``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
+from heedful.settings import LongText
 
 _HEAD_SHARE = 128 / 510
 """Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1: of 510 tokens
@@ -78,7 +75,7 @@ def apart(ids: Ids, limit: int) -> Fitted[Ids]:
     return Fitted(pieces=pieces, tokens_total=total, tokens_used=total)
 
 
-def fit_text(ids: Ids, *, limit: int, rule: Rule, stride: int = 0) -> Fitted[Ids]:
+def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted[Ids]:
     """Fit one text into pieces of at most ``limit`` tokens.
 
     Raises:
@@ -100,7 +97,7 @@ def fit_pair(
     second: Ids,
     *,
     limit: int,
-    rule: Rule,
+    rule: LongText,
     stride: int = 0,
     cut: Literal["longer", "first", "second"] = "longer",
 ) -> Fitted[tuple[Ids, Ids]]:
@@ -156,7 +153,7 @@ def _check(limit: int, stride: int) -> None:
         )
 
 
-def _refuse(total: int, limit: int, rule: Rule) -> None:
+def _refuse(total: int, limit: int, rule: LongText) -> None:
     if rule == "refuse" and total > limit:
         raise NoRoomError(
             f"the text has {total:,} tokens, where {limit} fit; --long-text says what else can be "
@@ -164,7 +161,7 @@ def _refuse(total: int, limit: int, rule: Rule) -> None:
         )
 
 
-def _shorten(ids: Ids, limit: int, rule: Rule) -> Ids:
+def _shorten(ids: Ids, limit: int, rule: LongText) -> Ids:
     if len(ids) <= limit:
         return ids
     head = limit if rule == "head" else round(limit * _HEAD_SHARE)

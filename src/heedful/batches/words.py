@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.batches.tagging import Entity, TaggedText, Word
 from heedful.errors import UserError
+from heedful.reading.tagging import Entity, TaggedText, Word
 from heedful.tokens import BertTokenizer
 from heedful.tokens.characters import MARKS
 

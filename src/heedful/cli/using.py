@@ -178,8 +178,8 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
     revision
         Commit, tag or branch of a hub name.
     """
-    from heedful.batches.lines import STDIN, read_lines
     from heedful.commands import tokenize as command
+    from heedful.reading.lines import STDIN, read_lines
 
     given = texts or (line.rstrip("\r\n") for line in read_lines(STDIN))
     for row in command.tokenize(given, model, revision):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.batches import fingerprint
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
-from heedful.batches.documents import read_documents
 from heedful.errors import UserError
+from heedful.reading import fingerprint
+from heedful.reading.documents import read_documents
 from heedful.tasks.pretrain import Goal
 from heedful.tokens import BertTokenizer
 from heedful.training.progress import counted

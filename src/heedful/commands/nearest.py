@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.batches import Record
 from heedful.commands.predict import records_of
 from heedful.errors import UserError
 from heedful.predictor import Predictor
+from heedful.reading import Record
 from heedful.settings import ColumnSettings
 from heedful.training.progress import counted
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heedful.batches import Text
-from heedful.batches.lines import check_file, read_lines
 from heedful.errors import UserError
 from heedful.predictor import Predictor
+from heedful.reading import Text
+from heedful.reading.lines import check_file, read_lines
 from heedful.settings import ColumnSettings
 from heedful.tasks import Task, read_files
 

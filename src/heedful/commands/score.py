@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from pathlib import Path
 
-from heedful.batches import Record
-from heedful.batches.hypotheses import HypothesisList, read_hypotheses
 from heedful.errors import UserError
 from heedful.predictor import Predictor
+from heedful.reading import Record
+from heedful.reading.hypotheses import HypothesisList, read_hypotheses
 from heedful.tasks.likelihood import Likelihood, likelihoods
 from heedful.tasks.pretrain import TASK
 
@@ -70,7 +70,7 @@ def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
 
     Args:
         predictor: a run that was pre-trained.
-        path: JSON lines; see `heedful.batches.hypotheses`.
+        path: JSON lines; see `heedful.reading.hypotheses`.
         weight: how much the text's likelihood counts beside its own score.
 
     Raises:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from heedful.batches import fingerprint
 from heedful.checkpoints.opening import open_run
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.card import write_card
@@ -20,6 +19,7 @@ from heedful.errors import UserError, unknown_name
 from heedful.models import BertModel
 from heedful.models.pretrained import save_pretrained
 from heedful.predictor import Predictor
+from heedful.reading import fingerprint
 from heedful.settings import (
     DataSettings,
     ParallelSettings,

@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from heedful.batches import Example, Record, Store, write_store
-from heedful.batches.parallel import Cleaning
+from heedful.batches import Example, Store, write_store
 from heedful.checkpoints.opening import data_folder, discarded_unless_prepared
 from heedful.commands.evaluate import SAMPLE
 from heedful.commands.feed import StoreFeed
@@ -27,6 +26,8 @@ from heedful.commands.trainee import (
 from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.predictor import check_max_length
+from heedful.reading import Record
+from heedful.reading.parallel import Cleaning
 from heedful.settings import (
     ColumnSettings,
     ParallelSettings,

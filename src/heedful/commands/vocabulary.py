@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heedful.batches.lines import check_file, read_lines, source_name
 from heedful.errors import UserError
 from heedful.files import new_folder
+from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import BertTokenizer, Vocabulary
 from heedful.tokens.folder import FILES

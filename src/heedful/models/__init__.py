@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from heedful.models.bert import BertModel
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
+from heedful.models.bert.model import BertModel
 from heedful.models.encoder_decoder import ARCHITECTURE, BertEncoderDecoder, EncoderDecoderConfig
 from heedful.models.heads import (
     BertForMaskedLM,
@@ -26,10 +26,10 @@ from heedful.models.outputs import (
     TranslationOutput,
 )
 from heedful.models.pretrained import num_parameters
-from heedful.models.rnn import RnnSearch
-from heedful.models.rnn_config import RnnConfig
-from heedful.models.transformer import Transformer
-from heedful.models.transformer_config import ARCHITECTURES, TransformerConfig
+from heedful.models.rnn.config import RnnConfig
+from heedful.models.rnn.model import RnnSearch
+from heedful.models.transformer.config import ARCHITECTURES, TransformerConfig
+from heedful.models.transformer.model import Transformer
 
 Config = BertConfig | EncoderDecoderConfig | RnnConfig | TransformerConfig
 

@@ -22,8 +22,8 @@ from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.cache import Cache
 from heedful.models import generation, pretrained
-from heedful.models.bert import BertModel
-from heedful.models.config import IGNORED, BertConfig
+from heedful.models.bert.config import IGNORED, BertConfig
+from heedful.models.bert.model import BertModel
 from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right

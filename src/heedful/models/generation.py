@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
 from heedful.models.outputs import LanguageModelOutput
 
 ROUNDING = 5e-5

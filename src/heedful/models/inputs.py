@@ -12,7 +12,7 @@ from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.blocks import Context
 from heedful.layers.cache import Cache
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
 
 
 def check_words(

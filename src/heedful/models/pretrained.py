@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful import files, sources
 from heedful.errors import UserError
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
 from heedful.models.weights import WEIGHTS, listed, read_weights
 
 logger = logging.getLogger(__name__)

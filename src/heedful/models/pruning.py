@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from heedful.errors import UserError
 from heedful.layers.blocks import Attention, Block
 from heedful.models import pretrained
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
 
 Batch = TypeVar("Batch")
 

@@ -10,8 +10,8 @@ from heedful.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from heedful.models.rnn_config import RnnConfig
-    from heedful.models.transformer_config import TransformerConfig
+    from heedful.models.rnn.config import RnnConfig
+    from heedful.models.transformer.config import TransformerConfig
 
 
 Config = TypeVar("Config", bound="DataclassInstance")

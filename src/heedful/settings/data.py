@@ -3,12 +3,10 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from heedful.errors import UserError
 from heedful.settings.ranges import LongText, in_range
-
-if TYPE_CHECKING:
-    from heedful.batches import Columns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +17,7 @@ class ColumnSettings:
     """Column of the text, by its name or its number from 1; several with commas are joined."""
     text_pair: str | None = None
     """Column of a second text, for decisions on pairs."""
-    label: str = "label"
+    label: str | None = "label"
     """Column of the label."""
     header: bool = True
     """Whether the first line names the columns."""
@@ -28,17 +26,14 @@ class ColumnSettings:
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None = None
     """Format of the files, where their names do not tell."""
 
-    def columns(self, *, labelled: bool = True) -> "Columns":
-        """Return the columns as the readers want them."""
-        from heedful.batches import Columns  # this module stays free of heavy imports
+    def __post_init__(self) -> None:
+        """Refuse an empty separator.
 
-        return Columns(
-            text=self.text,
-            text_pair=self.text_pair,
-            label=self.label if labelled else None,
-            header=self.header,
-            label_separator=self.label_separator,
-        )
+        Raises:
+            UserError: naming the option.
+        """
+        if self.label_separator == "":
+            raise UserError("--label-separator: empty; give what stands between two labels")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,9 @@ from typing import Literal
 from heedful.errors import UserError
 
 LongText = Literal["window", "head", "head-tail", "refuse"]
+"""What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
+``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
+
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 

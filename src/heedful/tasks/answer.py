@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text, collate
-from heedful.batches.squad import Question, check_texts, read_questions
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.models import BertForQuestionAnswering
-from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, PredictSettings
+from heedful.reading import Text
+from heedful.reading.squad import Question, check_texts, read_questions
+from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.tasks.candidates import Answer, plain, row, weigh
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tokens import BertTokenizer
@@ -207,7 +208,7 @@ def build(goal: Goal, data: DataSettings) -> BertForQuestionAnswering:
     return model
 
 
-def _check_rule(rule: Rule | None) -> None:
+def _check_rule(rule: LongText | None) -> None:
     if rule == "head-tail":
         raise UserError(
             "--long-text head-tail: leaves a gap, and an answer is one slice; give window or head"

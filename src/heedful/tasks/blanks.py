@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.batches import Example, Fitted, Record, features
+from heedful.batches import Example, Fitted, features
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
+from heedful.reading import Record
 from heedful.tasks.task import Fit
 from heedful.tokens import BertTokenizer
 from heedful.tokens.wordpiece import PREFIX

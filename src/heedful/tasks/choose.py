@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Text, collate, features
-from heedful.batches.choices import Choices, read_choices
+from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.models import BertForMultipleChoice
+from heedful.reading import Text
+from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task, encoder_options

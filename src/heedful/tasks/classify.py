@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError, did_you_mean
 from heedful.models import BertConfig, BertForSequenceClassification
+from heedful.reading import Record
 from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task, encoder_options

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate, features
+from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
 from heedful.models import BertModel
+from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, EmbedSettings, PredictSettings
 from heedful.tasks import sentence_folder
 from heedful.tasks.regress import target

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.batches.tagging import (
+from heedful.errors import UserError
+from heedful.reading.tagging import (
     Scheme,
     TaggedText,
     Word,
@@ -17,7 +18,6 @@ from heedful.batches.tagging import (
     parse_tag,
     transitions,
 )
-from heedful.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

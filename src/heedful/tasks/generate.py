@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Batch, Draw, Example, Fitted, Record, Text, collate
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.losses import IGNORED
 from heedful.models import BertEncoderDecoder, BertLMHeadModel, BertModel
+from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.corpus import Corpus
-from heedful.batches.documents import Layout
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences, sentence_pairs
@@ -29,6 +28,8 @@ from heedful.checkpoints import runs
 from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 from heedful.models.presets import PRESETS
+from heedful.reading import Record
+from heedful.reading.documents import Layout
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, PretrainSettings
 from heedful.tasks import blanks
 from heedful.tasks.blanks import Filled, plain, row
@@ -46,7 +47,7 @@ class Goal:
     positions: int | None
     """Its positions."""
     position_type: str
-    """How it knows them: one of ``models.config.POSITION_TYPES``."""
+    """How it knows them: one of ``models.bert.config.POSITION_TYPES``."""
     objective: Literal["mlm+nsp", "mlm"]
     mask_share: float
     whole_word: bool

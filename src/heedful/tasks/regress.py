@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError
 from heedful.models import BertForSequenceClassification
+from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import encode_texts, from_texts, read

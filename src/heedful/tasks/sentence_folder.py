@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from heedful.batches.json_objects import parse_json
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
+from heedful.reading.json_objects import parse_json
 
 Pooling = Literal["mean", "cls"]
 

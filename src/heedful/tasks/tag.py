@@ -5,7 +5,7 @@ entities are.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Text, collate, read_records
-from heedful.batches.conll import read_conll
-from heedful.batches.spans import read_spans
-from heedful.batches.tagging import TaggedText, labels_of, parse_tag, tags_of
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import fit_text
 from heedful.batches.words import (
     Places,
@@ -29,6 +26,10 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError, did_you_mean
 from heedful.models import BertConfig, BertForTokenClassification
+from heedful.reading import Text, read_records
+from heedful.reading.conll import read_conll
+from heedful.reading.spans import read_spans
+from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.tasks.entities import Tagging, plain, row, tagging
@@ -100,12 +101,12 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
         )
         return read_conll(path, word=word, tag=tag, labelled=labelled)
     if labelled and kind == "jsonl":
-        return read_spans(path, text=text, entities="entities" if label == default.label else label)
+        return read_spans(
+            path, text=text, entities="entities" if label in (None, default.label) else label
+        )
     if labelled:
         raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
-    records = read_records(
-        [path], columns.columns(labelled=False), columns.format, allow_empty=True
-    )
+    records = read_records([path], replace(columns, label=None), allow_empty=True)
     return (
         TaggedText(text=item.text, words=None, entities=None, source=item.source, line=item.line)
         for item in records

@@ -13,9 +13,10 @@ from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor, nn
 
-from heedful.batches import Batch, Draw, Example, Fitted, Rule, Text
+from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.models import BertModel
-from heedful.settings import ColumnSettings, DataSettings, PredictSettings
+from heedful.reading import Text
+from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.tokens import BertTokenizer
 
 # Types that each task has of its own; see the fields of ``Task``.
@@ -36,7 +37,7 @@ class Fit:
 
     max_length: int
     """The most tokens of an example, special tokens included."""
-    rule: Rule
+    rule: LongText
     """What is done with a longer text."""
 
 
@@ -134,7 +135,7 @@ class Task:
     """How many examples, one after another, make one item of a batch."""
     whole_batch: bool = False
     """Whether an item's loss depends on the others of its batch, which is then never split."""
-    long_text: Callable[[Goal], Rule] = lambda goal: "head"
+    long_text: Callable[[Goal], LongText] = lambda goal: "head"
     """What is learnt from a text that is too long, unless the user says otherwise."""
     example: str = '"a text"'
     """What a user may put after ``heedful predict RUN`` to try it."""

@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 
-from heedful.batches import Example, Fitted, Record, Text, features, read_records
+from heedful.batches import Example, Fitted, features
 from heedful.batches.windows import NoRoomError
 from heedful.errors import UserError
+from heedful.reading import Record, Text, read_records
 from heedful.settings import ColumnSettings
 from heedful.tasks.task import Fit
 from heedful.tokens import BertTokenizer
@@ -19,9 +20,9 @@ def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iter
     Raises:
         UserError: naming the file and line of the first record that cannot be used.
     """
-    return read_records(
-        paths, columns.columns(labelled=labelled), columns.format, allow_empty=not labelled
-    )
+    if not labelled:
+        columns = replace(columns, label=None)
+    return read_records(paths, columns, allow_empty=not labelled)
 
 
 def from_texts(texts: Sequence[Text]) -> list[Record]:

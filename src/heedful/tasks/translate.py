@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.batches import Batch, Draw, Example, Fitted, Record, collate
-from heedful.batches.parallel import letter_shares, look_swapped, read_pairs, read_sources
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.sentences import split_sentences
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.losses import IGNORED
+from heedful.reading import Record
+from heedful.reading.parallel import letter_shares, look_swapped, read_pairs, read_sources
 from heedful.settings import ColumnSettings, ParallelSettings, PredictSettings, TranslateSettings
 from heedful.sources import resolve
 from heedful.tasks import translator
@@ -61,10 +62,7 @@ def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iter
     Raises:
         UserError: naming the file and line of the first record that cannot be used.
     """
-    given = columns.columns()
-    if labelled:
-        return read_pairs(paths, given, columns.format)
-    return read_sources(paths, given, columns.format)
+    return read_pairs(paths, columns) if labelled else read_sources(paths, columns)
 
 
 def goal_of(

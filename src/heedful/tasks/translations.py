@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.batches import Record
 from heedful.errors import UserError
 from heedful.metrics.writing import translation_scores
+from heedful.reading import Record
 from heedful.tasks.written import Written
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.normalize import Normalizer

@@ -20,7 +20,7 @@ from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.presets import RNN_PRESETS, TRANSFORMER_PRESETS
 from heedful.models.pretrained import CONFIG
-from heedful.models.rnn_config import MODEL_TYPE as RNN
+from heedful.models.rnn.config import MODEL_TYPE as RNN
 from heedful.settings import PredictSettings, TranslateSettings
 from heedful.tasks.written import draw_number, log_likelihoods, search_options
 from heedful.tokens import TranslationTokenizer

@@ -9,10 +9,10 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from heedful.batches import Record
 from heedful.decoding.search import Search
 from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
+from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.tokens import BertTokenizer
 

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from torch import nn
 
-from heedful.models.bert import BertModel
+from heedful.models.bert.model import BertModel
 
 Value = TypeVar("Value")
 

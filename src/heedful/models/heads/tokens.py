@@ -13,8 +13,8 @@ from heedful import losses
 from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.models import pretrained
-from heedful.models.bert import BertModel
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
+from heedful.models.bert.model import BertModel
 from heedful.models.heads import body
 from heedful.models.heads.body import OfBody
 from heedful.models.heads.labels import class_loss

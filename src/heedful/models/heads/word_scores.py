@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.bert import BertModel
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
+from heedful.models.bert.model import BertModel
 from heedful.models.heads.labels import check_classes
 
 

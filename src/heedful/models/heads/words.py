@@ -16,8 +16,8 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.layers.cache import Cache
 from heedful.models import generation, pretrained
-from heedful.models.bert import BertModel
-from heedful.models.config import BertConfig
+from heedful.models.bert.config import BertConfig
+from heedful.models.bert.model import BertModel
 from heedful.models.heads import body, word_scores
 from heedful.models.heads.body import OfBody
 from heedful.models.heads.labels import class_loss

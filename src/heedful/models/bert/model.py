@@ -1,0 +1,300 @@
+"""BERT (Devlin et al. 2019): embeddings, a stack of blocks, a pooler.
+
+The attributes are named so that a state dict has the reference's names.
+
+Shapes: B batch, S length of what is given, T length with what is cached, E length of the encoder's
+output, H heads, L blocks, D model width.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+
+from heedful.errors import UserError
+from heedful.layers.blocks import Block, BlockOutput, Context
+from heedful.layers.cache import BlockCache, Cache
+from heedful.layers.embeddings import Embeddings
+from heedful.models import inputs, pretrained, pruning
+from heedful.models.bert.config import BertConfig
+from heedful.models.outputs import BertModelOutput
+
+T = TypeVar("T")
+
+
+class EncoderOutput(NamedTuple):
+    """What the stack of blocks returns; each but the first and ``kernels`` if it was asked for."""
+
+    states: tuple[Tensor, ...]
+    """What comes out of the last block; if all are asked for, what went into the first block and
+    came out of each. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None
+    """Each of shape (B, H, S, T)."""
+    cross_attentions: tuple[Tensor, ...] | None
+    """Each of shape (B, H, S, E)."""
+    caches: tuple[BlockCache, ...] | None
+    kernels: tuple[str, ...]
+    """Of each attention, in the order in which they ran."""
+
+
+class Encoder(nn.Module):
+    """The stack of blocks."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        relative = config.position_embedding_type != "absolute"
+        self.layer = nn.ModuleList(
+            Block(
+                width=config.hidden_size,
+                num_heads=config.num_attention_heads,
+                inner_width=config.intermediate_size,
+                activation=config.hidden_act,
+                eps=config.layer_norm_eps,
+                attention_dropout=config.attention_probs_dropout_prob,
+                dropout=config.hidden_dropout_prob,
+                pruned_heads=config.pruned_heads.get(number, ()),
+                num_positions=config.max_position_embeddings if relative else 0,
+                with_key=config.position_embedding_type == "relative_key_query",
+                cross_attention=config.add_cross_attention,
+                chunk=config.chunk_size_feed_forward,
+            )
+            for number in range(config.num_hidden_layers)
+        )
+
+    def forward(
+        self,
+        hidden: Tensor,
+        context: Context,
+        *,
+        head_mask: Tensor | None,
+        past: Cache | None,
+        recompute: bool,
+        need_states: bool,
+        only_first: bool,
+    ) -> EncoderOutput:
+        """Compute all blocks.
+
+        Args:
+            hidden: shape (B, S, D).
+            context: what is the same for all blocks.
+            head_mask: what each head's output is multiplied by. Shape (L, H).
+            past: what an earlier call returned.
+            recompute: whether to keep only each block's input for the backward pass.
+            need_states: whether to return the output of every block.
+            only_first: whether the last block computes the first token alone.
+        """
+        states, attentions, cross_attentions, caches = [hidden], [], [], []
+        kernels: list[str] = []
+        for number, block in enumerate(self.layer):
+            given = {
+                "context": context,
+                "head_mask": None if head_mask is None else head_mask[number],
+                "past": None if past is None else past.blocks[number],
+                "only_first": only_first and number == len(self.layer) - 1,
+            }
+            output: BlockOutput
+            if recompute:
+                # With the weights of now: in a functional call they are not the block's own, which
+                # is what it will have again in the backward pass.
+                weights = dict(block.named_parameters())
+                call = (functional_call, block, weights, (hidden,), given)
+                output = checkpoint(*call, use_reentrant=False)
+            else:
+                output = block(hidden, **given)
+            hidden = output.hidden
+            states = [*states, hidden] if need_states else [hidden]
+            attentions.append(output.weights)
+            cross_attentions.append(output.cross_weights)
+            caches.append(output.cache)
+            kernels += output.kernels
+        return EncoderOutput(
+            states=tuple(states),
+            attentions=_if_there(attentions),
+            cross_attentions=_if_there(cross_attentions),
+            caches=_if_there(caches),
+            kernels=tuple(kernels),
+        )
+
+
+def _if_there(values: list[T | None]) -> tuple[T, ...] | None:
+    """Return what all blocks return or none does."""
+    return tuple(value for value in values if value is not None) or None
+
+
+class Pooler(nn.Module):
+    """The first token through a dense layer and tanh."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (B, D) for shape (B, S, D)."""
+        return torch.tanh(self.dense(hidden[:, 0]))
+
+
+class BertModel(nn.Module):
+    """BERT without a head.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+
+    Attributes:
+        gradient_checkpointing: whether training keeps only each block's input and computes the
+            rest again in the backward pass: less memory, about a third more time. False at first.
+    """
+
+    def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.gradient_checkpointing = False
+        self.embeddings = Embeddings(
+            vocab_size=config.vocab_size,
+            num_types=config.type_vocab_size,
+            num_positions=config.max_position_embeddings,
+            width=config.hidden_size,
+            pad_id=config.pad_token_id,
+            eps=config.layer_norm_eps,
+            dropout=config.hidden_dropout_prob,
+            absolute=config.position_embedding_type == "absolute",
+        )
+        self.encoder = Encoder(config)
+        self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
+        pretrained.initialise(self, config.initializer_range)
+
+    from_pretrained: "ClassVar[classmethod[Any, ..., BertModel]]" = classmethod(
+        pretrained.from_pretrained
+    )
+    save_pretrained = pretrained.save_pretrained
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings, of any number of words; the width must stay.
+
+        Raises:
+            UserError: another width.
+        """
+        width = self.config.hidden_size
+        if embeddings.embedding_dim != width:
+            raise UserError(
+                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
+            )
+        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
+        self.embeddings.word_embeddings = embeddings
+
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows, and return the new word embeddings.
+
+        The vectors of the words that stay are kept; those of new words, which come last, are
+        drawn as fresh weights are. Make an optimizer after this, not before.
+
+        Raises:
+            UserError: the size leaves out the padding piece, or is no size at all.
+        """
+        old = self.embeddings.word_embeddings
+        self.config = replace(self.config, vocab_size=size)
+        new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
+        pretrained.initialise(new, self.config.initializer_range)
+        with torch.no_grad():
+            new.weight[: old.num_embeddings] = old.weight[:size]
+        new.requires_grad_(old.weight.requires_grad)
+        self.embeddings.word_embeddings = new
+        return new
+
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
+        blocks = cast("list[Block]", list(self.encoder.layer))
+        self.config = pruning.prune_heads(blocks, heads, self.config)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool = False,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        output_kernels: bool = False,
+        only_first: bool = False,
+    ) -> BertModelOutput:
+        """Encode a batch.
+
+        Args:
+            input_ids: pieces of the vocabulary. Shape (B, S).
+            attention_mask: 1 or True where a token may be attended to: one row a sequence, shape
+                (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
+                what comes after a token besides, except where there is one row a query: that is
+                all there is, as in the reference.
+            token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None, after what is cached.
+                Relative positions do not read it: they count places.
+            inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
+            head_mask: what each head's output is multiplied by, in cross-attention, too; heads
+                that were pruned count. Shape (H,) or (L, H).
+            encoder_hidden_states: what cross-attention attends to; not read where it is cached.
+                Shape (B, E, D).
+            encoder_attention_mask: like ``attention_mask``. Shape (B, E) or (B, S, E).
+            past_key_values: what an earlier call returned: this one goes on from there.
+            use_cache: whether to return ``past_key_values``.
+            output_attentions: whether to return the attention weights.
+            output_hidden_states: whether to return what comes out of the embeddings and blocks.
+            output_kernels: whether to say which kernel each attention ran on.
+            only_first: whether the first token's last state is all that is wanted: the last block
+                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
+
+        Raises:
+            UserError: a shape, a type, or (where looking costs nothing) a value is wrong, or the
+                model is not a decoder and was given what only a decoder takes.
+        """
+        config = self.config
+        start = 0 if past_key_values is None else past_key_values.length
+        words = inputs.check_words(input_ids, inputs_embeds, start, config)
+        limit, most = config.type_vocab_size, config.max_position_embeddings
+        inputs.check_rows("token_type_ids", token_type_ids, words, limit)
+        inputs.check_rows("position_ids", position_ids, words, most)
+        context = inputs.context(
+            config,
+            words,
+            attention_mask=attention_mask,
+            past=past_key_values,
+            encoded=encoder_hidden_states,
+            encoded_mask=encoder_attention_mask,
+            need_weights=output_attentions,
+            need_cache=use_cache,
+        )
+        if head_mask is not None:
+            head_mask = inputs.check_head_mask(head_mask, config)
+        encoded = self.encoder(
+            self.embeddings(words, token_type_ids, position_ids, start),
+            context,
+            head_mask=head_mask,
+            past=past_key_values,
+            recompute=self.gradient_checkpointing and self.training,
+            need_states=output_hidden_states,
+            only_first=only_first,
+        )
+        last = encoded.states[-1]
+        return BertModelOutput(
+            last_hidden_state=last,
+            pooler_output=None if self.pooler is None else self.pooler(last),
+            past_key_values=None if encoded.caches is None else Cache(blocks=encoded.caches),
+            hidden_states=encoded.states if output_hidden_states else None,
+            attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
+            kernels=encoded.kernels if output_kernels else None,
+        )

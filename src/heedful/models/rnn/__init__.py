@@ -1,0 +1,1 @@
+"""The recurrent translator with additive attention (Bahdanau et al. 2015)."""

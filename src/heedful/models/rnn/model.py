@@ -1,0 +1,346 @@
+"""Translation with recurrent networks and additive attention (Bahdanau et al. 2015).
+
+Shapes: B batch, E source length, S target length, N hypotheses or places that are scored, M width
+of an embedding, H width of a state, V target vocabulary.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful import losses, sources
+from heedful.decoding.search import Hypothesis, Search
+from heedful.decoding.search import search as find
+from heedful.errors import UserError
+from heedful.layers.additive import Memory
+from heedful.layers.dropout import Dropout
+from heedful.layers.masks import from_attention_mask
+from heedful.layers.recurrent import (
+    AttentiveDecoder,
+    BidirectionalEncoder,
+    Carry,
+    Decoded,
+    Encoded,
+    Readout,
+)
+from heedful.models import pretrained
+from heedful.models.generation import lengths_of, settle_alone
+from heedful.models.heads.word_scores import labelled
+from heedful.models.inputs import check_ids, check_sequences, shift_right
+from heedful.models.outputs import TranslationOutput
+from heedful.models.rnn.config import RnnConfig
+from heedful.models.weights import listed, read_weights
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RnnState:
+    """What is kept of each hypothesis in a search."""
+
+    carry: Carry
+    owners: Tensor
+    """The item of each hypothesis. Shape (N,)."""
+    items: Memory
+    """What the hypotheses of each item attend to, of shape (B, ...)."""
+    memory: Memory
+    """What each hypothesis attends to: that of its item. Of shape (N, ...)."""
+    coverage: Tensor | None
+    """How much has been attended to each source token so far, if that counts; padding counts as
+    attended to. Shape (N, E)."""
+
+    def select(self, rows: Tensor) -> "RnnState":
+        """Return some rows, shape (M,), in that order."""
+        owners = self.owners.index_select(0, rows)
+        # Hypotheses change places within their item far more often than items leave.
+        same = torch.equal(owners, self.owners)
+        return RnnState(
+            carry=self.carry.select(rows),
+            owners=owners,
+            items=self.items,
+            memory=self.memory if same else self.items.select(owners),
+            coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
+        )
+
+
+class RnnSearch(nn.Module):
+    """A bidirectional encoder, and a decoder that attends to it additively.
+
+    Args:
+        config: its sizes and options.
+    """
+
+    def __init__(self, config: RnnConfig) -> None:
+        super().__init__()
+        self.config = config
+        embedding, hidden = config.embedding_width, config.hidden_width
+        self.embeddings = nn.Embedding(
+            config.vocab_size, embedding, padding_idx=config.pad_token_id
+        )
+        self.target_embeddings = None
+        if not config.share_encoder_decoder_embeddings:
+            self.target_embeddings = nn.Embedding(
+                config.decoder_vocab_size, embedding, padding_idx=config.pad_token_id
+            )
+        self.encoder = BidirectionalEncoder(embedding, hidden, config.cell)
+        self.decoder = AttentiveDecoder(embedding, hidden, 2 * hidden, config.cell)
+        self.readout = Readout(hidden, 2 * hidden, embedding, config.dropout)
+        self.output = None
+        if not config.tie_word_embeddings:
+            self.output = nn.Linear(embedding, config.decoder_vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.empty(config.decoder_vocab_size))
+        self.dropout = Dropout(config.dropout)
+        self._initialise()
+
+    save_pretrained = pretrained.save_pretrained
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        dropout: float | None = None,
+        revision: str | None = None,
+    ) -> Self:
+        """Read a model in evaluation mode, with float32 weights.
+
+        Args:
+            name: see ``heedful.sources.resolve``.
+            dropout: in the place of the folder's.
+            revision: commit, tag or branch of a hub name.
+
+        Raises:
+            UserError: there is no such model, its configuration is not supported, or its weights
+                do not fit it.
+        """
+        folder = sources.resolve(name, revision)
+        config = RnnConfig.read(folder / pretrained.CONFIG)
+        if dropout is not None:
+            config = replace(config, dropout=dropout)
+        with torch.device("meta"):  # no time or memory for weights that are read next
+            model = cls(config)
+        given = read_weights(folder, allow_pickle=False)
+        right = {key: value.shape for key, value in model.named_parameters()}
+        if odd := sorted(right.keys() ^ given.keys()):
+            raise UserError(f"{folder}: weights that are missing or too many: {listed(odd)}")
+        for key, shape in right.items():
+            if given[key].shape != shape or not given[key].is_floating_point():
+                raise UserError(
+                    f"{folder}: {key} has shape {tuple(given[key].shape)} and type "
+                    f"{given[key].dtype}; expected floating point of shape {tuple(shape)}"
+                )
+        model.load_state_dict({key: value.float() for key, value in given.items()}, assign=True)
+        return model.requires_grad_().eval()
+
+    def _initialise(self) -> None:
+        """Draw fresh weights.
+
+        Recurrent products start orthogonal, one gate at a time, as in the paper (appendix B.1);
+        others as Glorot and Bengio (2010) propose, for the paper's are made for its optimizer. An
+        LSTM's forget gate starts open (Jozefowicz et al. 2015).
+        """
+        hidden = self.config.hidden_width
+        for name, weight in self.named_parameters():
+            if name == "decoder.attention.score" or name.endswith("embeddings.weight"):
+                nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
+            elif weight.ndim == 1:
+                nn.init.zeros_(weight)
+                if self.config.cell == "lstm" and _is_recurrent(name):
+                    nn.init.ones_(weight[hidden : 2 * hidden])
+            elif _is_recurrent(name):
+                for gate in weight.chunk(len(weight) // hidden):
+                    nn.init.orthogonal_(gate)
+            else:
+                nn.init.xavier_uniform_(weight)
+        with torch.no_grad():
+            self.embeddings.weight[self.config.pad_token_id].zero_()
+            if self.target_embeddings is not None:
+                self.target_embeddings.weight[self.config.pad_token_id].zero_()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        decoder_input_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_attentions: bool = False,
+    ) -> TranslationOutput:
+        """Score what follows every token of the target, or with labels what has a label.
+
+        Args:
+            input_ids: the texts to read, the last token of each the one that ends it. Shape (B, E).
+            attention_mask: 1 for a token and 0 for the padding after the last. Shape (B, E).
+            decoder_input_ids: the texts to write, after ``decoder_start_token_id``. Shape (B, S).
+            labels: the right tokens, the last of each the one that ends it, then -100 for what is
+                not scored. Shape (B, S). Without ``decoder_input_ids`` these are read, too, one
+                place later.
+            return_attentions: whether to return how much each target token attends to each source
+                token.
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value.
+        """
+        positions = None
+        if decoder_input_ids is None:
+            if labels is None:
+                raise UserError("give decoder_input_ids or labels: what to write")
+            decoder_input_ids = self._shift(labels)
+        if labels is not None:
+            shape = tuple(decoder_input_ids.shape)
+            positions = labelled(labels, None, shape, self.config.decoder_vocab_size)
+        encoded, memory = self._encode(input_ids, attention_mask)
+        vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
+        chosen = slice(None) if positions is None else positions
+        readout = self.readout(
+            # The steps were taken one after the other; here the batch's rows are.
+            decoded.hidden.transpose(0, 1).flatten(0, 1)[chosen],
+            decoded.contexts.transpose(0, 1).flatten(0, 1)[chosen],
+            vectors.flatten(0, 1)[chosen],
+        )
+        logits = self._score(readout)
+        loss = None
+        if labels is not None:
+            smoothing = self.config.label_smoothing if self.training else 0.0
+            right = labels.flatten()[positions]
+            total, count = losses.cross_entropy(logits, right, label_smoothing=smoothing)
+            loss = total / count
+        else:
+            logits = logits.view(*decoder_input_ids.shape, -1)
+        weights = decoded.weights.transpose(0, 1)[:, None]  # (B, 1, S, E)
+        return TranslationOutput(
+            loss=loss,
+            logits=logits,
+            positions=positions,
+            encoder_last_hidden_state=memory.values,
+            cross_attentions=(weights,) if return_attentions else None,
+        )
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        search: Search,
+        numbers: Sequence[int] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Write a text for each text that is read; see ``decoding.search``.
+
+        Args:
+            input_ids: the texts to read. Shape (B, E).
+            attention_mask: shape (B, E).
+            search: how to look. The padding piece is never written.
+            numbers: of each item among all of the user's, for the draws; 0 to B - 1 if None.
+            prefixes: for each item the pieces that its text must begin with.
+
+        Raises:
+            UserError: an argument has a wrong shape, type or value, or a text may become longer
+                than the model can write.
+        """
+        config, most = self.config, self.config.max_position_embeddings
+        if search.max_new_tokens > most:
+            raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {most}")
+        encoded, memory = self._encode(input_ids, attention_mask)
+        items = torch.arange(len(input_ids), device=input_ids.device)
+        state = RnnState(
+            carry=self.decoder.start(encoded.last, memory),
+            owners=items,
+            items=memory,
+            memory=memory,
+            coverage=_uncovered(memory) if search.coverage_penalty else None,
+        )
+        first = torch.full_like(items, config.decoder_start_token_id)
+        options = replace(search, never=(*search.never, config.pad_token_id))
+        found = find(self._step, state, first, options, numbers, prefixes)
+        return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
+
+    @torch.inference_mode()
+    def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
+        """Return how much each target token attends to each source token when it is written.
+
+        Args:
+            input_ids: the texts that were read. Shape (B, E).
+            attention_mask: shape (B, E).
+            target_ids: the texts that were written, each with its ending piece, then -100. Shape
+                (B, S).
+
+        Returns:
+            Shape (B, S, E); each row sums to 1.
+        """
+        encoded, memory = self._encode(input_ids, attention_mask)
+        _, decoded = self._decode(self._shift(target_ids), encoded, memory)
+        weights: Tensor = decoded.weights.transpose(0, 1)
+        return weights
+
+    def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
+        """Score what follows the newest tokens; see ``decoding.search.Step``."""
+        words = self._embed_target(tokens)
+        decoded = self.decoder(words[:, None], state.carry, state.memory)
+        logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], words))
+        coverage = None if state.coverage is None else state.coverage + decoded.weights[0]
+        return logits, replace(state, carry=decoded.carry, coverage=coverage)
+
+    def _encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Encoded, Memory]:
+        """Read the source, and prepare it to be attended to."""
+        check_ids("input_ids", input_ids, self.config.vocab_size)
+        batch, length = self._check_shape("input_ids", input_ids)
+        lengths = lengths_of(input_ids, attention_mask)
+        mask = None
+        if attention_mask is not None:
+            mask = from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)[:, 0, 0]
+        vectors = self.dropout(self._narrow(self.embeddings(input_ids)))
+        encoded = self.encoder(vectors, lengths)
+        states = self.dropout(encoded.states)
+        return encoded, self.decoder.attention.prepare(states, mask)
+
+    def _decode(self, ids: Tensor, encoded: Encoded, memory: Memory) -> tuple[Tensor, Decoded]:
+        """Read the target; return its vectors, shape (B, S, M), and what the steps give."""
+        check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
+        batch, _ = self._check_shape("decoder_input_ids", ids)
+        if batch != len(encoded.last):
+            raise UserError(f"input_ids are of {len(encoded.last)} texts, the target of {batch}")
+        vectors = self._embed_target(ids)
+        decoded: Decoded = self.decoder(vectors, self.decoder.start(encoded.last, memory), memory)
+        return vectors, decoded
+
+    def _embed_target(self, ids: Tensor) -> Tensor:
+        """Return the vectors of target pieces. Shape (..., M) for shape (...)."""
+        table = self.target_embeddings or self.embeddings
+        dropped: Tensor = self.dropout(self._narrow(table(ids)))
+        return dropped
+
+    def _score(self, readout: Tensor) -> Tensor:
+        """Return a logit for each piece. Shape (N, V) for shape (N, M)."""
+        own = self.output or self.target_embeddings or self.embeddings
+        return F.linear(readout, self._narrow(own.weight), self.output_bias)
+
+    def _narrow(self, vectors: Tensor) -> Tensor:
+        """Return vectors of a table, which may be kept wider than what the layers compute with."""
+        return vectors.to(self.output_bias.dtype)
+
+    def _shift(self, labels: Tensor) -> Tensor:
+        """Return the token before each label, padding in the place of what has none."""
+        self._check_shape("labels", labels)
+        config = self.config
+        return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
+
+    def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
+        return check_sequences(name, ids, self.config.max_position_embeddings)
+
+
+def _uncovered(memory: Memory) -> Tensor:
+    """Return the coverage before the first token, shape (B, E); see ``RnnState``."""
+    coverage = memory.values.new_zeros(memory.values.shape[:2], dtype=torch.float32)
+    return coverage if memory.mask is None else coverage.masked_fill(~memory.mask, 1.0)
+
+
+def _is_recurrent(name: str) -> bool:
+    """Whether a weight is multiplied with the state before, or is the bias of one that is."""
+    return name.startswith(
+        ("encoder.forwards.hidden", "encoder.backwards.hidden", "decoder.hidden")
+    )

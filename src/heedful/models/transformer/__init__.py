@@ -1,0 +1,1 @@
+"""The encoder-decoder Transformer (Vaswani et al. 2017)."""

@@ -1,0 +1,160 @@
+"""Lines to rows of CSV and TSV, each with the number of its first line.
+
+CSV is RFC 4180 and is parsed by the standard library in strict mode. Real files hold quotes that
+never close; a parser that trusts them swallows the rows up to the next quote in silence. Here a
+record that does not parse, or that took several lines and has the wrong number of fields, is read
+again from its first line alone with its quotes as plain characters, and the other lines are given
+back. If that does not give the expected number of fields either, it is an error.
+"""
+
+import csv
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from heedful.errors import UserError
+from heedful.reading.lines import MAX_LINE_BYTES
+
+Row = tuple[int, list[str]]
+
+MAX_RECORD_CHARS = MAX_LINE_BYTES
+"""How far an open quote is followed, and so the longest record over several lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The first row of a file, which says how many fields each row has."""
+
+    number: int
+    width: int
+
+    def check(self, row: list[str], number: int, source: str) -> None:
+        if len(row) != self.width:
+            raise UserError(
+                f"{source}, line {number}: {_fields(row)}, expected {self.width} as in line "
+                f"{self.number}"
+            )
+
+
+def tsv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
+    """Yield the rows of tab-separated text, where quotes are plain characters.
+
+    Raises:
+        UserError: a row has another number of fields than the first.
+    """
+    first: _First | None = None
+    for number, line in enumerate(lines, start=1):
+        text = without_line_end(line)
+        if not text:
+            continue
+        row = text.split("\t")
+        first = first or _First(number, len(row))
+        first.check(row, number, source)
+        yield number, row
+
+
+def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
+    """Yield the rows of comma-separated text. Empty lines between records are skipped.
+
+    Raises:
+        UserError: a row has another number of fields than the first, with or without its quotes,
+            or a carriage return stands outside quotes.
+    """
+    # The limit belongs to the process; ours is the bound on lines and records, so it only rises.
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
+    feed = _Feed(lines)
+    reader = csv.reader(feed, strict=True)
+    first: _First | None = None
+    while True:
+        number = feed.next_record()
+        row: list[str] | None
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if len(feed.taken) == 1 and str(error).startswith("new-line"):
+                raise UserError(
+                    f"{source}, line {number}: a carriage return outside quotes; "
+                    "lines end in LF or CRLF"
+                ) from None
+            row = None
+        if row is None or (len(feed.taken) > 1 and first is not None and len(row) != first.width):
+            row = _first_line(feed, row, first, f"{source}, line {number}")
+        if row:
+            first = first or _First(number, len(row))
+            first.check(row, number, source)
+            yield number, row
+
+
+def _first_line(
+    feed: "_Feed", record: list[str] | None, first: _First | None, where: str
+) -> list[str]:
+    """Read the first line of a record again, its quotes as plain characters."""
+    row = without_line_end(feed.taken[0]).split(",")
+    if first is not None and len(row) != first.width:
+        if record is not None:
+            return record  # its quotes balance; it only has the wrong number of fields
+        raise UserError(
+            f"{where}: quotes do not balance; with quotes as plain characters the line has "
+            f"{_fields(row)}, expected {first.width} as in line {first.number}"
+        )
+    if not feed.give_back():
+        raise UserError(
+            f"{where}: too many quotes up to here do not balance; where quotes are plain "
+            "characters, the format is TSV"
+        )
+    return row
+
+
+class _Feed:
+    """Physical lines for the parser, kept until their record is accepted."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.taken: list[str] = []
+        self._lines = lines
+        self._back: deque[str] = deque()
+        self._number = 1
+        self._size = 0
+        self._read_chars = 0
+        self._reread_chars = 0
+
+    def __iter__(self) -> "_Feed":
+        return self
+
+    def __next__(self) -> str:
+        if self._size > MAX_RECORD_CHARS:
+            raise StopIteration  # to the parser, the file ends inside the quotes
+        line = self._back.popleft() if self._back else next(self._lines)
+        self.taken.append(line)
+        self._size += len(line)
+        return line
+
+    def next_record(self) -> int:
+        """Forget the lines of the last record; return the number of the next line."""
+        self._number += len(self.taken)
+        self._read_chars += self._size
+        self.taken.clear()
+        self._size = 0
+        return self._number
+
+    def give_back(self) -> bool:
+        """Give back all lines but the record's first; false when too much was read in vain.
+
+        The bound keeps hostile input linear: without it, lines such as ``a","b`` would each be
+        followed to the end of the file.
+        """
+        self._back.extendleft(reversed(self.taken[1:]))
+        del self.taken[1:]
+        self._reread_chars += self._size - len(self.taken[0])
+        self._size = len(self.taken[0])
+        return self._reread_chars <= 2 * (MAX_RECORD_CHARS + self._read_chars)
+
+
+def without_line_end(line: str) -> str:
+    """Return a line without its LF or CRLF."""
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _fields(row: list[str]) -> str:
+    return f"{len(row)} field{'s' if len(row) != 1 else ''}"

@@ -1,0 +1,82 @@
+"""N-best lists of a speech recogniser or a translator: ``{"hypotheses": [...]}`` on each line."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.errors import UserError, did_you_mean
+from heedful.reading.fields import kind_of
+from heedful.reading.json_objects import read_objects
+from heedful.reading.lines import check_file, source_name
+
+KEY = "hypotheses"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hypothesis:
+    """One of several texts that may be the right one."""
+
+    text: str
+    score: float
+    """What the system that made it thinks of it, a log probability; 0 where it does not say."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HypothesisList:
+    """The hypotheses of one item, and what else its line holds."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    """At least one."""
+    others: Mapping[str, object]
+    """The other keys of the line, such as an id."""
+
+
+def read_hypotheses(path: Path) -> Iterator[HypothesisList]:
+    """Yield the lists of a file of JSON lines.
+
+    A hypothesis is a text, or an object with ``text`` and perhaps ``score``.
+
+    Args:
+        path: the file; ``-`` is stdin.
+
+    Raises:
+        UserError: at once for a file that is missing, during iteration for a line without
+            hypotheses, an empty text or a score that is no number, with its line.
+    """
+    check_file(path)
+    return _read(path)
+
+
+def _read(path: Path) -> Iterator[HypothesisList]:
+    number = 0
+    for number, value in read_objects(path):
+        where = f"{source_name(path)}, line {number}"
+        if KEY not in value:
+            raise UserError(f"{where}: no key {KEY!r}{did_you_mean(KEY, value)}")
+        given = value.pop(KEY)
+        if not isinstance(given, list) or not given:
+            found = "an empty list" if given == [] else kind_of(given)
+            raise UserError(f"{where}: {KEY!r} must be a list of at least one, found {found}")
+        yield HypothesisList(
+            hypotheses=tuple(
+                _hypothesis(item, f"{where}, hypothesis {place}")
+                for place, item in enumerate(given, start=1)
+            ),
+            others=value,
+        )
+    if not number:
+        raise UserError(f"{source_name(path)}: holds no lists")
+
+
+def _hypothesis(item: object, where: str) -> Hypothesis:
+    text, score = item, 0.0
+    if isinstance(item, Mapping):
+        text, score = item.get("text"), item.get("score", 0.0)
+    if not isinstance(text, str):
+        raise UserError(f"{where}: expected a text, or an object with one, found {kind_of(item)}")
+    if not text.strip():
+        raise UserError(f"{where}: the text is empty")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise UserError(f"{where}: the score must be a number, found {kind_of(score)}")
+    return Hypothesis(text=text, score=float(score))

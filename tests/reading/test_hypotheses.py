@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from heedful import UserError
+from heedful.reading.hypotheses import Hypothesis, read_hypotheses
+
+
+def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"id": 3, "hypotheses": ["one", {"text": "two", "score": -1, "more": 1}]}\n'
+        '\n{"hypotheses": [{"text": "three"}]}\n'
+    )
+    first, second = read_hypotheses(path)
+    assert first.hypotheses == (
+        Hypothesis(text="one", score=0.0),
+        Hypothesis(text="two", score=-1.0),
+    )
+    assert first.others == {"id": 3}
+    assert second.hypotheses == (Hypothesis(text="three", score=0.0),)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{}", r"line 2: no key 'hypotheses'$"),
+        ('{"hypothesis": ["a"]}', r"line 2: no key 'hypotheses' \(did you mean 'hypothesis'\?\)"),
+        (
+            '{"hypotheses": []}',
+            r"line 2: 'hypotheses' must be a list of at least one, found an emp",
+        ),
+        ('{"hypotheses": "a"}', r"line 2: 'hypotheses' must be a list of at least one, found a"),
+        ('{"hypotheses": ["a", " "]}', r"line 2, hypothesis 2: the text is empty"),
+        ('{"hypotheses": [{"score": 1}]}', r"line 2, hypothesis 1: expected a text"),
+        ('{"hypotheses": [7]}', r"line 2, hypothesis 1: expected a text, or an object with one"),
+        ('{"hypotheses": [{"text": "a", "score": "b"}]}', r"hypothesis 1: the score must be a num"),
+        ('{"hypotheses": [{"text": "a", "score": true}]}', r"the score must be a number"),
+        ('{"hypotheses": ["a"', r"line 2, column 20: not JSON"),
+    ],
+)
+def test_wrong_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"hypotheses": ["a"]}\n' + line + "\n")
+    lists = read_hypotheses(path)
+    next(lists)
+    with pytest.raises(UserError, match=message):
+        next(lists)
+
+
+def test_files_without_lists_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n")
+    with pytest.raises(UserError, match="holds no lists"):
+        list(read_hypotheses(path))
+    with pytest.raises(UserError, match="no such file"):
+        read_hypotheses(tmp_path / "b.jsonl")

@@ -1,0 +1,142 @@
+import gzip
+import io
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.reading.lines import MAX_LINE_BYTES, check_file, read_lines
+
+
+def error_of(path: Path, max_bytes: int = MAX_LINE_BYTES) -> str:
+    with pytest.raises(UserError) as caught:
+        list(read_lines(path, max_bytes))
+    return str(caught.value)
+
+
+def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("one\r\ntwo\u2028\x0b\x0c\x1c\x85still two\rand two\n\nlast".encode())
+    assert list(read_lines(path)) == [
+        "one\r\n",
+        "two\u2028\x0b\x0c\x1c\x85still two\rand two\n",
+        "\n",
+        "last",
+    ]
+
+
+def test_byte_order_mark_is_dropped_at_the_start_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\n\ufefftwo\n".encode())
+    assert list(read_lines(path)) == ["one\n", "\ufefftwo\n"]
+
+
+def test_gzip_of_several_members_is_one_stream(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.GZ"
+    path.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"o\n"))
+    assert list(read_lines(path)) == ["one\n", "two\n"]
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n\xff\n")))
+    lines = read_lines(Path("-"))
+    assert [next(lines), next(lines)] == ["one\n", "two\n"]
+    with pytest.raises(UserError, match=r"^standard input, line 3: not UTF-8 \(byte 1 is 0xff\)$"):
+        next(lines)
+    assert not sys.stdin.closed
+
+
+WHOLE = gzip.compress(("".join(map(str, range(100_000))) + "\n").encode() * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"ok\ncaf\xe9\n", ", line 2: not UTF-8 (byte 4 is 0xe9)"),
+        ("a.txt", b"ok\n\xe2\x82", ", line 2: not UTF-8 (byte 1 is 0xe2)"),
+        (
+            "a.txt",
+            "a\n".encode("utf-16"),
+            ", line 1: not UTF-8 (byte 1 is 0xff; it looks like UTF-16: save it as UTF-8)",
+        ),
+        (
+            "a.txt",
+            WHOLE,
+            ", line 1: not UTF-8 (byte 2 is 0x8b; it looks like gzip: its name must end in .gz)",
+        ),
+        ("a.txt", b"ok\nno\0t\n", ", line 2: byte 3 is NUL; this is not a text file"),
+        ("a.txt", "\u00e9\0".encode(), ", line 1: byte 3 is NUL; this is not a text file"),
+        ("a.txt.gz", b"plain\n", ": not gzip data, though its name ends in .gz"),
+        ("a.txt.gz", WHOLE[:5], ": gzip data cut short after 0 whole lines"),
+        ("a.txt.gz", WHOLE[:-9], ": gzip data cut short after 2 whole lines"),
+        (
+            "a.txt.gz",
+            WHOLE[:10] + b"\x07" + WHOLE[11:],
+            ": gzip data damaged after 0 lines (Error -3 while decompressing data: invalid block "
+            "type)",
+        ),
+        (
+            "a.txt.gz",
+            gzip.compress(b"one\n") + b"tail",
+            ": gzip data damaged after 0 lines (Not a gzipped file (b'ta'))",
+        ),
+    ],
+)
+def test_what_is_not_text(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert error_of(path) == f"{path}{message}"
+
+
+def test_a_wrong_checksum_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(WHOLE[:-8] + b"\0\0\0\0" + WHOLE[-4:])
+    assert error_of(path).startswith(f"{path}: gzip data damaged after 2 lines (CRC check failed")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_an_endless_line_is_refused_before_it_is_held(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    content = b"x" * 999 + b"\n" + b"y" * 20_000_000
+    path.write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
+    tracemalloc.start()
+    try:
+        assert error_of(path, 1000) == f"{path}, line 2: longer than 1,000 bytes"
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.txt.gz"):
+        (tmp_path / name).write_bytes(b"")
+        assert list(read_lines(tmp_path / name)) == []
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").touch()
+    cases = {
+        tmp_path / "trian.csv": ": no such file (did you mean 'train.csv'?)",
+        tmp_path / "quite different": ": no such file",
+        tmp_path / "no" / "a.csv": f": no such file (there is no folder '{tmp_path}/no')",
+        tmp_path: ": a folder; give a file",
+        tmp_path / ("x" * 300): ": cannot be read: File name too long",
+    }
+    for path, message in cases.items():
+        with pytest.raises(UserError) as caught:
+            check_file(path)
+        assert str(caught.value) == f"{path}{message}"
+    check_file(tmp_path / "train.csv")
+    check_file(Path("-"))
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    path = tmp_path / "a.txt"
+    path.touch()
+    monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so no mode bits
+    assert error_of(path) == f"{path}: cannot be read: Permission denied"
