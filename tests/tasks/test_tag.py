@@ -68,7 +68,9 @@ def test_train_evaluate_predict(
     assert run(["evaluate", str(out), "--data", str(colours)]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert [scores[name] for name in ("items", "precision", "recall", "f1")] == [18, 1, 1, 1]
-    assert [(row["label"], row["support"]) for row in scores["per_class"]] == [
+    assert "per_class" not in scores
+    stored = json.loads((out / "metrics.json").read_text())
+    assert [(row["label"], row["support"]) for row in stored["per_class"]] == [
         ("colour", 18),
         ("thing", 18),
     ]

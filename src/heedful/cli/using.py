@@ -25,7 +25,7 @@ def evaluate(
     predicting: Predicting = PREDICTING,
     picture: Path | None = None,
 ) -> None:
-    """Score a run on labelled files: JSON on standard output and in RUN/metrics.json.
+    """Score a run on labelled files: JSON on standard output and, in full, in RUN/metrics.json.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def evaluate(
         Also draw the confusion matrix, to a .png or .svg file.
     """
     from heedful.commands import evaluate as command
-    from heedful.metrics import confusion_table, save_confusion_picture, scores_table
+    from heedful.metrics import confusion_table, save_confusion_picture, scores_table, summary
 
     predictor = _predictor(run, predicting)
     scores = command.evaluate(run, data, columns, predictor, say)
     print_table(scores_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))
-    print(json.dumps(scores, ensure_ascii=False))
+    print(json.dumps(summary(scores), ensure_ascii=False))
     if picture is not None:
         save_confusion_picture(scores, picture)
         say(f"confusion matrix drawn to {picture}")

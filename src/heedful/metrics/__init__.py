@@ -8,7 +8,7 @@ from heedful.metrics.language import LanguageScores
 from heedful.metrics.neighbours import NeighbourScores
 from heedful.metrics.pictures import save_confusion_picture
 from heedful.metrics.regression import RegressionScores
-from heedful.metrics.tables import confusion_table, scores_table
+from heedful.metrics.tables import confusion_table, scores_table, summary
 
 __all__ = [
     "AnswerScores",
@@ -21,4 +21,5 @@ __all__ = [
     "confusion_table",
     "save_confusion_picture",
     "scores_table",
+    "summary",
 ]

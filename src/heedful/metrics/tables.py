@@ -11,6 +11,12 @@ LARGEST_MATRIX = 10
 """Labels up to which the matrix fits a terminal; beyond, its commonest mistakes are listed."""
 MOST_MISTAKES = 15
 _LONGEST_NAME = 28
+_BY_LABEL = ("per_class", "confusion")
+
+
+def summary(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores over all items, without those of each label and the confusion matrix."""
+    return {key: value for key, value in scores.items() if key not in _BY_LABEL}
 
 
 def scores_table(scores: Mapping[str, Any]) -> Group:
