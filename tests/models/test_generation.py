@@ -42,7 +42,11 @@ def test_a_cached_text_is_the_one_without_a_cache(still: BertConfig, positions: 
     found = model.generate(ids, mask, search=search)
     for prompt, (text,) in zip(prompts, found, strict=True):
         assert list(text.tokens) == _greedy(model, prompt, 8)
-        assert model.generate(torch.tensor([prompt]), search=search) == [[text]]
+        [[alone]] = model.generate(torch.tensor([prompt]), search=search)
+        assert (alone.tokens, alone.ended) == (text.tokens, text.ended)
+        assert alone.log_probability == pytest.approx(text.log_probability, rel=1e-9)
+        assert alone.score == pytest.approx(text.score, rel=1e-9)
+        assert alone.margin == pytest.approx(text.margin, rel=1e-9)
 
 
 OPTIONS: list[dict[str, Any]] = [
