@@ -76,7 +76,7 @@ def train(fails: Callable[..., str], tiny_model: Path) -> Callable[..., str]:
         (GOOD + "a text,\n", [], r"data.csv, line 4.*label.*empty"),
         ("text,label\na,x\nb,x\n", [], r"at least 2 different labels.*only 'x'"),
         (GOOD, ["--labels", "blue,red"], r"label 'green' in the training data.*blue, red"),
-        (GOOD, ["--labels", "blue,blue,green"], r"--labels names a label twice"),
+        (GOOD, ["--labels", "blue,blue,green"], r"--labels names 'blue' 2 times"),
         (GOOD, ["--epochs", "0"], r"--epochs 0: must be a whole number of at least 1"),
         (GOOD, ["--epochs", "two"], r"--epochs.*\"two\".*int"),
         (GOOD, ["--steps", "0"], r"--steps 0"),

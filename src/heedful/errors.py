@@ -1,7 +1,11 @@
 """What a user can mend: one line that says what was given, where, and what is allowed."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
+
+MOST_NAMES, LONGEST_NAME = 12, 100
+"""How many names a message lists, and how many characters of each it shows."""
 
 
 class UserError(ValueError):
@@ -24,5 +28,21 @@ def unknown_name(what: str, given: str, allowed: Iterable[str]) -> UserError:
     """
     names = sorted(allowed)
     return UserError(
-        f"unknown {what} {given!r}{did_you_mean(given, names)}; allowed: {', '.join(names)}"
+        f"unknown {what} {given!r}{did_you_mean(given, names)}; allowed: {listed(names)}"
     )
+
+
+def listed(names: Collection[object]) -> str:
+    """Join names for a message: the first ``MOST_NAMES``, then how many more there are."""
+    shown = ", ".join(shorten(str(name), LONGEST_NAME) for name in islice(names, MOST_NAMES))
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def shorten(name: str, longest: int) -> str:
+    """Bring a name to one line, the middle of a long one left out: names differ at their ends."""
+    name = " ".join(name.split())
+    if len(name) <= longest:
+        return name
+    end = longest // 2
+    return f"{name[: longest - end - 1]}…{name[-end:]}"

@@ -1,11 +1,9 @@
 from typing import Any
 
-import pytest
 import torch
 from rich.console import Console, RenderableType
 
 from heedful.metrics import ClassificationScores, confusion_table, scores_table
-from heedful.metrics.tables import shorten
 
 
 def _scores(confusion: list[list[int]], labels: list[str]) -> dict[str, Any]:
@@ -64,17 +62,3 @@ def test_a_cut_list_of_confusions_says_so() -> None:
     lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
     assert len(lines) == 1 + 15 + 1
     assert lines[-1] == "and 117 rarer kinds of mistake"
-
-
-@pytest.mark.parametrize(
-    ("label", "shown"),
-    [
-        ("short", "short"),
-        ("exactly-10", "exactly-10"),
-        ("longer than ten", "long…n ten"),
-        ("tab\tand\nline", "tab … line"),
-    ],
-)
-def test_shorten_keeps_both_ends(label: str, shown: str) -> None:
-    assert shorten(label, 10) == shown
-    assert len(shown) <= 10

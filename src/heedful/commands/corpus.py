@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
 from heedful.reading.documents import read_documents
 from heedful.tasks.pretrain import Goal
@@ -33,7 +33,7 @@ def check_documents(paths: Sequence[Path], goal: Goal) -> None:
     found = len(list(islice(read_documents(paths, goal.documents), 2)))
     if goal.pairs and found < 2:
         raise UserError(
-            f"{', '.join(map(str, paths))}: only one document, and pairs of sentences need a "
+            f"{listed(paths)}: only one document, and pairs of sentences need a "
             "second one to draw from; say what ends a document with --documents blank-line, gap, "
             "file or line, or give --objective mlm"
         )
@@ -71,8 +71,9 @@ def open_corpus(
         )
     corpus = Corpus(path)
     if unknown_share(corpus, tokenizer) == 1:
-        names = ", ".join(map(str, paths))
-        raise UserError(f"{names}: the vocabulary knows no word of it; is it of another language?")
+        raise UserError(
+            f"{listed(paths)}: the vocabulary knows no word of it; is it of another language?"
+        )
     return corpus
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.files import new_folder
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
@@ -44,7 +44,7 @@ def learn(
     )
     words = count_words(counted(_lines(files), "lines read"), normalizer)
     if not words:
-        raise UserError(f"{', '.join(map(source_name, files))}: no words in there")
+        raise UserError(f"{listed([source_name(path) for path in files])}: no words in there")
     tokens = learn_vocabulary(words, size=settings.size, alphabet=settings.alphabet)
     tokenizer = BertTokenizer(
         Vocabulary(tokens), do_lower_case=lower_case, strip_accents=settings.strip_accents

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import UserError
-from heedful.metrics.tables import shorten
+from heedful.errors import UserError, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,6 +7,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from heedful.errors import shorten
+
 LARGEST_MATRIX = 10
 """Labels up to which the matrix fits a terminal; beyond, its commonest mistakes are listed."""
 MOST_MISTAKES = 15
@@ -88,12 +90,3 @@ def _mistakes_table(names: list[str], confusion: list[list[int]]) -> Group:
 def _name(label: str) -> Text:
     """Return a label as text that is never taken for markup."""
     return Text(shorten(label, _LONGEST_NAME))
-
-
-def shorten(label: str, longest: int) -> str:
-    """Bring a label to one line, the middle of a long one left out: names differ at their ends."""
-    label = " ".join(label.split())
-    if len(label) <= longest:
-        return label
-    end = longest // 2
-    return f"{label[: longest - end - 1]}…{label[-end:]}"

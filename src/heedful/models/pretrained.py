@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from heedful import files, sources
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.models.bert.config import BertConfig
-from heedful.models.weights import WEIGHTS, listed, read_weights
+from heedful.models.weights import WEIGHTS, read_weights
 
 logger = logging.getLogger(__name__)
 

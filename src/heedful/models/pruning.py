@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.layers.blocks import Attention, Block
 from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
@@ -45,8 +45,9 @@ def prune_heads(
         there = blocks[number].attention.self.heads
         for head in gone:
             if head not in there:
-                left = ", ".join(map(str, there))
-                raise UserError(f"block {number} has no head {head} to prune; it has {left}")
+                raise UserError(
+                    f"block {number} has no head {head} to prune; it has {listed(there)}"
+                )
         if set(gone) == set(there):
             raise UserError(f"pruning {sorted(gone)} leaves no head in block {number}; keep one")
     pruned = dict(config.pruned_heads)

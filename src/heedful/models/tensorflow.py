@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
@@ -54,7 +54,7 @@ def find_index(folder: Path) -> Path | None:
     """
     found = sorted(folder.glob("*.ckpt*.index"))
     if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+        names = listed([path.name for path in found])
         raise UserError(f"{folder}: several checkpoints of TensorFlow: {names}; leave one there")
     return found[0] if found else None
 

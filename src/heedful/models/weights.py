@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from heedful import files
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.models import tensorflow
 
 WEIGHTS = "model.safetensors"
@@ -69,9 +69,3 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
     if lost:
         raise UserError(f"{folder}: the shards lack {listed(lost)}")
     return tensors
-
-
-def listed(names: list[str]) -> str:
-    """Return the first few names as a line."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import read_objects
 from heedful.reading.lines import check_file, source_name
@@ -110,7 +110,7 @@ def _with_labels(
 def _get(item: Mapping[str, object], key: str, where: str) -> object:
     if key not in item:
         near = did_you_mean(key, item)
-        raise UserError(f"{where}: no {key!r}{near}; there is {', '.join(item) or 'nothing'}")
+        raise UserError(f"{where}: no {key!r}{near}; there is {listed(item) or 'nothing'}")
     return item[key]
 
 
@@ -140,7 +140,5 @@ def _place(given: str, among: Sequence[str], key: str, where: str) -> int:
         raise UserError(f"{where}: {key} {given!r} stands for {among.count(given)} choices")
     if given not in among:
         near = did_you_mean(given, among)
-        raise UserError(
-            f"{where}: {key} {given!r} is none of the choices{near}: {', '.join(among)}"
-        )
+        raise UserError(f"{where}: {key} {given!r} is none of the choices{near}: {listed(among)}")
     return among.index(given)

@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.lines import MAX_LINE_BYTES
 
 Values = Sequence[object] | Mapping[int, object]
 """The values of a row by their place, from 0."""
 
-_SHOWN_NAMES, _SHOWN_CHARS = 20, 60
+_NEAR_AMONG = 1000
+"""Columns among which a misspelt one is looked for: more would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,9 @@ def find_field(given: str, where: str, names: Sequence[str] | None, width: int) 
     if names is None:
         numbered = f"read without a header, columns are numbered 1 to {width}"
         raise UserError(f"{where}: no column {given!r}; {numbered}")
-    shown = ", ".join(repr(name[:_SHOWN_CHARS]) for name in names[:_SHOWN_NAMES])
-    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
-    near = did_you_mean(given, names[:_SHOWN_NAMES])
-    raise UserError(f"{where}: no column {given!r}{near}; columns: {shown}{more}")
+    near = did_you_mean(given, names[:_NEAR_AMONG])
+    columns = listed([repr(name) for name in names])
+    raise UserError(f"{where}: no column {given!r}{near}; columns: {columns}")
 
 
 def unique(name: str, where: str, names: Sequence[str]) -> str:

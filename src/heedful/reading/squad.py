@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import parse_json, read_objects
 from heedful.reading.lines import STDIN, check_file, read_lines, source_name
@@ -188,7 +188,7 @@ def _value(item: object, key: str, where: str) -> object:
     if not isinstance(item, Mapping):
         raise UserError(f"{where}: expected an object with {key!r}, found {kind_of(item)}")
     if key not in item:
-        keys = ", ".join(map(repr, item)) or "none"
+        keys = listed([repr(name) for name in item]) or "none"
         raise UserError(f"{where}: no {key!r}{did_you_mean(key, item)}; its keys: {keys}")
     return item[key]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.models import BertConfig, BertForSequenceClassification
 from heedful.reading import Record
 from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
@@ -88,12 +88,13 @@ def order_labels(
     """
     if given is not None:
         labels = list(given)
-        if len(set(labels)) < len(labels):
-            raise UserError(f"--labels names a label twice: {','.join(labels)}")
+        for label, times in Counter(labels).items():
+            if times > 1:
+                raise UserError(f"--labels names {label!r} {times} times")
         if odd := sorted(set(found) - set(labels)):
             raise UserError(
                 f"label {odd[0]!r} in the training data is not among --labels"
-                f"{did_you_mean(odd[0], labels)}: {', '.join(labels)}"
+                f"{did_you_mean(odd[0], labels)}: {listed(labels)}"
             )
     elif all(label.isdecimal() and label.isascii() for label in found):
         labels = sorted(found, key=int)
@@ -127,7 +128,7 @@ def class_weights(
         if not equals or label not in weights:
             raise UserError(
                 f"--class-weights {part!r}: expected 'balanced' or label=weight with a label of "
-                f"the data{did_you_mean(label, labels)}: {', '.join(labels)}"
+                f"the data{did_you_mean(label, labels)}: {listed(labels)}"
             )
         try:
             weights[label] = float(number)
@@ -155,7 +156,7 @@ def targets(record: Record, goal: Goal) -> tuple[float, ...]:
         if label not in index:
             raise UserError(
                 f"{record.source}, line {record.line}: label {label!r} is not one of the model's"
-                f"{did_you_mean(label, index)}: {', '.join(list(index)[:20])}"
+                f"{did_you_mean(label, index)}: {listed(index)}"
             )
     return tuple(float(index[label]) for label in record.labels or ())
 
@@ -323,7 +324,7 @@ def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_lab
 def card(goal: Goal) -> str:
     """Say what the run decides."""
     kind = "any number of labels a text" if goal.multi_label else "one label a text"
-    return f"Sorts text into {len(goal.labels)} labels ({kind}): {', '.join(goal.labels)}."
+    return f"Sorts text into {len(goal.labels)} labels ({kind}): {listed(goal.labels)}."
 
 
 TASK = Task(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.models import BertForSequenceClassification
 from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
@@ -62,7 +62,7 @@ def target(record: Record) -> float:
     except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST:  # nor where it is no number
-        shown = ", ".join(repr(label) for label in given) or "nothing"
+        shown = listed([repr(label) for label in given]) or "nothing"
         limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
         raise UserError(
             f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"

@@ -24,7 +24,7 @@ from heedful.batches.words import (
     piece_words,
     word_values,
 )
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.models import BertConfig, BertForTokenClassification
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
@@ -157,7 +157,7 @@ def check(record: TaggedText, goal: Goal) -> None:
             raise UserError(
                 f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one of "
                 f"the model's types of entities{did_you_mean(entity.label, goal.types)}: "
-                f"{', '.join(goal.types[:20])}"
+                f"{listed(goal.types)}"
             )
 
 
@@ -311,7 +311,7 @@ class Scores:
 def card(goal: Goal) -> str:
     """Say what the run finds."""
     types = len(goal.types)
-    return f"Finds entities of {types} type{'s'[: types != 1]}: {', '.join(goal.types)}."
+    return f"Finds entities of {types} type{'s'[: types != 1]}: {listed(goal.types)}."
 
 
 TASK = Task(

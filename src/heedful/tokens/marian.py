@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed
 from heedful.tokens.text import (
     BYTES,
     EOS,
@@ -108,8 +108,8 @@ class MarianText:
             return ""
         if found.group() not in self._codes:
             near = did_you_mean(found.group(), self._codes)
-            some = ", ".join(sorted(self._codes)[:8])
-            raise UserError(f"no language {found.group()!r}{near}: this model writes {some}, ...")
+            codes = listed(sorted(self._codes))
+            raise UserError(f"no language {found.group()!r}{near}: this model writes {codes}")
         return found.group()
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, listed, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.values import check_numbers, check_sizes, check_switches, from_keys
@@ -168,12 +168,12 @@ class BertConfig:
         if not labels:
             labels = {number: f"LABEL_{number}" for number in range(self.num_labels or 2)}
         if set(labels) != set(range(len(labels))):
-            raise UserError(
-                f"id2label has the ids {list(labels)}; they must be 0 to {len(labels) - 1}"
-            )
+            ids = listed([repr(number) for number in labels])
+            raise UserError(f"id2label has the ids {ids}; they must be 0 to {len(labels) - 1}")
         names = list(labels.values())
         if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-            raise UserError(f"id2label has the names {names}; they must be different strings")
+            shown = listed([repr(name) for name in names])
+            raise UserError(f"id2label has the names {shown}; they must be different strings")
         if self.num_labels not in (0, len(labels)):
             raise UserError(f"num_labels is {self.num_labels}, but id2label has {len(labels)}")
         # The last step of construction: the two fields say the same from here on.
@@ -235,7 +235,12 @@ def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:
             f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
         ) from None
     if labels and inverse and labels != inverse:
-        raise UserError(f"{where}: id2label and label2id differ: {labels} and {by_label}")
+        differing = (n for n in sorted({*labels, *inverse}) if labels.get(n) != inverse.get(n))
+        number = next(differing)
+        raise UserError(
+            f"{where}: id2label and label2id differ: {number} is {labels.get(number)!r} in the one "
+            f"and {inverse.get(number)!r} in the other"
+        )
     return labels or inverse
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful import losses, sources
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.layers.additive import Memory
 from heedful.layers.dropout import Dropout
 from heedful.layers.masks import from_attention_mask
@@ -34,7 +34,7 @@ from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.outputs import TranslationOutput
 from heedful.models.rnn.config import RnnConfig
-from heedful.models.weights import listed, read_weights
+from heedful.models.weights import read_weights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,10 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.layers.positions import sinusoids
 from heedful.models.transformer.config import TransformerConfig
-from heedful.models.weights import listed
 
 SHARED = "model.shared.weight"
 SOURCE = "model.encoder.embed_tokens.weight"

@@ -1,0 +1,89 @@
+"""Messages name what is allowed and stay one line that is read at a glance."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from heedful.cli import run
+from heedful.errors import UserError, listed, shorten, unknown_name
+from heedful.models import BertConfig
+from heedful.tasks.classify import class_weights, order_labels
+
+LABELS = [f"label-{number:02}" for number in range(77)]
+SHORT = ", ".join(LABELS[:12]) + " and 65 more"
+
+
+def test_twelve_names_are_listed_and_the_others_counted() -> None:
+    assert listed(LABELS) == SHORT
+    assert listed(LABELS[:12]) == ", ".join(LABELS[:12])
+    assert listed(LABELS[:13]) == ", ".join(LABELS[:12]) + " and 1 more"
+    assert listed([]) == ""
+    assert listed(["a text\n" * 50, 2]) == shorten("a text " * 50, 100) + ", 2"
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("short", "short"),
+        ("exactly-10", "exactly-10"),
+        ("longer than ten", "long…n ten"),
+        ("tab\tand\nline", "tab … line"),
+    ],
+)
+def test_shorten_keeps_both_ends(label: str, shown: str) -> None:
+    assert shorten(label, 10) == shown
+    assert len(shown) <= 10
+
+
+def test_the_nearest_name_is_looked_for_among_all() -> None:
+    message = str(unknown_name("label", "label-77", [*LABELS, "label-777"]))
+    assert " (did you mean 'label-777'?)" in message
+    assert len(message) < 250
+
+
+def test_messages_about_labels_are_short() -> None:
+    found = Counter([*LABELS, "lable-76"])
+    with pytest.raises(UserError, match=rf"did you mean 'label-76'\?\): {SHORT}$"):
+        order_labels(found, LABELS, multi_label=False)
+    with pytest.raises(UserError, match=r"^--labels names 'label-03' 2 times$"):
+        order_labels(Counter(LABELS), [*LABELS, "label-03"], multi_label=False)
+    with pytest.raises(UserError, match=rf"did you mean 'label-76'\?\): {SHORT}$"):
+        class_weights("lable-76=2", LABELS, Counter(LABELS))
+
+
+def test_messages_about_a_config_are_short() -> None:
+    wrong = {number + 1: label for number, label in enumerate(LABELS)}
+    with pytest.raises(UserError, match=r"ids 1, 2, .*, 12 and 65 more; they must be 0 to 76$"):
+        BertConfig(id2label=wrong)
+    with pytest.raises(UserError, match=r"names 'a', .*, 'a' and 65 more; they must be different"):
+        BertConfig(id2label=dict.fromkeys(range(77), "a"))
+    by_label = {label: number for number, label in enumerate(LABELS)}
+    values = {"id2label": wrong, "label2id": by_label}
+    with pytest.raises(UserError, match=r"differ: 0 is None in the one and 'label-00' in the oth"):
+        BertConfig.from_dict(values)
+
+
+def test_a_run_with_many_labels_says_little_of_them(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = tmp_path / "many.jsonl", tmp_path / "run"
+    lines = (json.dumps({"text": "the sky", "label": label}) for label in LABELS)
+    data.write_text("\n".join(lines) + "\n")
+    train = ["train", "classify", "--model", tiny_model, "--train", data, "--steps", "1"]
+    assert run([str(word) for word in [*train, "--out", out]]) == 0
+    said = capsys.readouterr().err
+    assert f"Sorts text into 77 labels (one label a text): {SHORT}.\n" in said
+    assert max(map(len, said.splitlines())) < 300
+    assert json.loads((out / "config.json").read_text())["id2label"]["76"] == LABELS[76]
+
+    assert run(["evaluate", str(out), "--data", str(data)]) == 0
+    assert len(capsys.readouterr().out) < 500
+    data.write_text('{"text": "the sky", "label": "lable-76"}\n')
+    assert run(["evaluate", str(out), "--data", str(data)]) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert (
+        f"line 1: label 'lable-76' is not one of the model's (did you mean 'label-76'?): {SHORT}"
+        in message
+    )
