@@ -38,6 +38,7 @@ _HOMES = {
     "get_linear_schedule_with_warmup": "heedful.training.schedule",
     "get_polynomial_decay_schedule_with_warmup": "heedful.training.schedule",
     "load": "heedful.predictor",
+    "load_tokenizer": "heedful.tokens",
 }
 __all__ = ["__version__", *_HOMES]
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
+    from heedful.tokens import load_tokenizer as load_tokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,
     )

@@ -34,7 +34,7 @@ from heedful.settings import (
     in_range,
 )
 from heedful.tasks import pretrain as task
-from heedful.tokens import BertTokenizer
+from heedful.tokens import load_encoder_tokenizer
 from heedful.training.device import prepare_device
 from heedful.training.fit import Outcome
 from heedful.training.optimize import adamw
@@ -74,7 +74,7 @@ def pretrain(
     check_evaluations(training, data.dev, task.metrics(goal))
     device = prepare_device(training)
     torch.manual_seed(training.seed)
-    tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
+    tokenizer = load_encoder_tokenizer(data.model, data.revision)
     mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
     for paths in (data.train, data.dev or []):
         if paths:

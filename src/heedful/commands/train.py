@@ -32,7 +32,7 @@ from heedful.settings import (
     TrainSettings,
 )
 from heedful.tasks import Fit, read_files, task_named
-from heedful.tokens import BertTokenizer
+from heedful.tokens import load_encoder_tokenizer
 from heedful.training.device import prepare_device
 from heedful.training.fit import Outcome
 from heedful.training.optimize import adamw
@@ -75,7 +75,7 @@ def train(
         task.check(item, goal)
 
     torch.manual_seed(training.seed)
-    tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
+    tokenizer = load_encoder_tokenizer(data.model, data.revision)
     model = task.build(goal, data).to(device)
     if data.fresh_pooler:
         renew_pooler(model)

@@ -40,7 +40,7 @@ from heedful.tasks.written import (
     row,
     search_options,
 )
-from heedful.tokens import BertTokenizer
+from heedful.tokens import BertTokenizer, load_encoder_tokenizer
 
 MAX_NEW_TOKENS = 64
 """The most tokens of a text that is written, unless told otherwise."""
@@ -177,7 +177,7 @@ def _example(tokenizer: BertTokenizer, ids: Sequence[int]) -> Example:
 def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
     folder = resolve(data.model, data.revision)
-    tokenizer = BertTokenizer.from_pretrained(folder)
+    tokenizer = load_encoder_tokenizer(folder)
     dropout: dict[str, Any] = {
         "hidden_dropout_prob": data.dropout,
         "attention_probs_dropout_prob": data.dropout,

@@ -35,7 +35,7 @@ from heedful.tasks import blanks
 from heedful.tasks.blanks import Filled, plain, row
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import from_texts, read
-from heedful.tokens import BertTokenizer
+from heedful.tokens import BertTokenizer, load_encoder_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +125,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
             **encoder_options(data),
         )
         return model
-    tokenizer = BertTokenizer.from_pretrained(data.model, revision=data.revision)
+    tokenizer = load_encoder_tokenizer(data.model, data.revision)
     dropout = 0.1 if data.dropout is None else data.dropout
     config = BertConfig(
         vocab_size=len(tokenizer),

@@ -17,7 +17,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.models import BertModel
 from heedful.reading import Text
 from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
-from heedful.tokens import BertTokenizer
+from heedful.tokens import load_tokenizer
 
 # Types that each task has of its own; see the fields of ``Task``.
 Record: TypeAlias = Any
@@ -122,7 +122,7 @@ class Task:
     """Empty scores."""
     card: Callable[[Goal], str]
     """What a run of this goal does, in a sentence or two for its model card."""
-    load_tokenizer: Callable[[Path], Tokenizer] = BertTokenizer.from_pretrained
+    load_tokenizer: Callable[[Path], Tokenizer] = load_tokenizer
     """The tokenizer of a finished run."""
     positions: Callable[[nn.Module], int] = bert_positions
     """How many tokens a model can be given at once."""

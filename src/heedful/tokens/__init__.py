@@ -1,6 +1,7 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
 from heedful.tokens.encoding import Encoding, Pieces
+from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.tokenizer import BertTokenizer
 from heedful.tokens.translation import TranslationTokenizer
@@ -14,4 +15,6 @@ __all__ = [
     "TextTokenizer",
     "TranslationTokenizer",
     "Vocabulary",
+    "load_encoder_tokenizer",
+    "load_tokenizer",
 ]

@@ -18,8 +18,11 @@ ADDED = "added_tokens.json"
 FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
 """What `write_folder` writes."""
 
-_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "PreTrainedTokenizer")
+CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 """Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
+
+ANY_CLASS = "PreTrainedTokenizer"
+"""What folders name, also with ``Fast`` behind it, that have no class of their own."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True,),
@@ -77,7 +80,7 @@ def read_settings(folder: Path, given: Settings) -> Settings:
         if config.get(key) is not None and config[key] not in allowed:
             raise UserError(f"{path}: {key} {config[key]!r} is not supported, only {allowed[0]!r}")
     kind = config.get("tokenizer_class")
-    if kind is not None and str(kind).removesuffix("Fast") not in _CLASSES:
+    if kind is not None and str(kind).removesuffix("Fast") not in (*CLASSES, ANY_CLASS):
         raise UserError(f"{path}: tokenizer_class {kind!r} is not a WordPiece tokenizer of BERT's")
     found = asdict(given)
     for key, kinds in _PLAIN_KEYS.items():

@@ -25,6 +25,8 @@ VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 CONFIG, MODEL_CONFIG = "tokenizer_config.json", "config.json"
 FILES = frozenset({VOCABULARY, TARGET_VOCABULARY, CONFIG, SOURCE_MODEL, TARGET_MODEL})
 """What `TranslationTokenizer.save_pretrained` writes at most."""
+CLASSES = ("MarianTokenizer",)
+"""Reference classes whose folders are laid out so."""
 _SEGMENTATION, _LONGEST = "segmentation", "longest-match"
 """The key that tells our folders from those of others, and its value."""
 
@@ -69,7 +71,7 @@ class TranslationTokenizer:
         if not self.joint:
             write_json(path / TARGET_VOCABULARY, self.target.ids)
         config: dict[str, Any] = {
-            "tokenizer_class": "MarianTokenizer",
+            "tokenizer_class": CLASSES[0],
             "separate_vocabs": not self.joint,
             "eos_token": EOS,
             "unk_token": UNKNOWN,

@@ -1,0 +1,114 @@
+"""The tokenizer of a model's folder, whatever its class: one table says which is read how."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError, did_you_mean
+from heedful.files import read_json
+from heedful.sources import resolve
+from heedful.tokens import folder as wordpiece
+from heedful.tokens import translation
+from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG
+from heedful.tokens.tokenizer import BertTokenizer
+from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerKind:
+    """A class of tokenizers, and how its folders are told from others."""
+
+    read: Callable[[Path], BertTokenizer | TranslationTokenizer]
+    classes: tuple[str, ...]
+    """What ``tokenizer_config.json`` calls it, each also with ``Fast`` behind it."""
+    model_types: tuple[str, ...]
+    """Models that have it, as ``config.json`` calls them."""
+    is_in: Callable[[Path], bool]
+    """Whether its files are in a folder that says neither."""
+
+
+def _compiled_model(folder: Path) -> Any:
+    """Return the kind of model that a ``tokenizer.json`` holds."""
+    model = _read(folder / COMPILED).get("model")
+    return model.get("type") if isinstance(model, dict) else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+KINDS = (
+    TokenizerKind(
+        read=BertTokenizer.from_pretrained,
+        classes=wordpiece.CLASSES,
+        model_types=("bert", "distilbert", "electra"),
+        is_in=lambda folder: (
+            (folder / wordpiece.VOCABULARY).is_file() or _compiled_model(folder) == "WordPiece"
+        ),
+    ),
+    TokenizerKind(
+        read=TranslationTokenizer.from_pretrained,
+        classes=translation.CLASSES,
+        model_types=("marian", "heedful-rnn"),
+        is_in=translation.is_translation_folder,
+    ),
+)
+"""All of them. The class that a folder names decides, else its model, else the files there."""
+
+
+def load_tokenizer(
+    name_or_folder: str | os.PathLike[str], revision: str | None = None
+) -> BertTokenizer | TranslationTokenizer:
+    """Read the tokenizer of a model, of the class that the model's folder says.
+
+    Args:
+        name_or_folder: a folder, a run, an installed model package or a hub name.
+        revision: commit, tag or branch of a hub name.
+
+    Raises:
+        UserError: there is no such folder, it has no tokenizer or one of another kind, or a file
+            is damaged.
+    """
+    folder = resolve(name_or_folder, revision)
+    return _kind(folder).read(folder)
+
+
+def load_encoder_tokenizer(
+    name_or_folder: str | os.PathLike[str], revision: str | None = None
+) -> BertTokenizer:
+    """Read the tokenizer of a model that encodes texts; see `load_tokenizer`.
+
+    Raises:
+        UserError: the model is a translator.
+    """
+    tokenizer = load_tokenizer(name_or_folder, revision)
+    if isinstance(tokenizer, TranslationTokenizer):
+        raise UserError(f"{name_or_folder}: holds a translator; give a model that encodes texts")
+    return tokenizer
+
+
+def _kind(folder: Path) -> TokenizerKind:
+    path = folder / CONFIG
+    name = str(_read(path).get("tokenizer_class", ANY_CLASS))
+    if name.removesuffix("Fast") != ANY_CLASS:
+        for kind in KINDS:
+            if name.removesuffix("Fast") in kind.classes:
+                return kind
+        allowed = [each for kind in KINDS for each in kind.classes]
+        raise UserError(
+            f"{path}: tokenizer_class {name!r} is not supported{did_you_mean(name, allowed)}; "
+            f"supported: {', '.join(allowed)}"
+        )
+    model_type = _read(folder / MODEL_CONFIG).get("model_type")
+    for kind in KINDS:
+        if model_type in kind.model_types:
+            return kind
+    for kind in KINDS:
+        if kind.is_in(folder):
+            return kind
+    raise UserError(
+        f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, or "
+        f"{COMPILED}"
+    )
