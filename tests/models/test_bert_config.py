@@ -43,6 +43,7 @@ def test_defaults_are_bert_base() -> None:
         ({"num_labels": -2}, "num_labels is -2"),
         ({"chunk_size_feed_forward": -1}, "chunk_size_feed_forward is -1; it must be an integer"),
         ({"is_decoder": 1}, "is_decoder is 1; it must be true or false"),
+        ({"use_cache": None}, "use_cache is None; it must be true or false"),
         ({"tie_word_embeddings": None}, "tie_word_embeddings is None; it must be true or false"),
         ({"add_cross_attention": True}, "add_cross_attention is true, which needs is_decoder"),
         ({"position_embedding_type": "relative_keys"}, r"did you mean 'relative_key'\?"),

@@ -22,7 +22,7 @@ SIZES: dict[str, Any] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
     "relative": {"position_embedding_type": "relative_key_query"},
-    "decoder": {"is_decoder": True, "add_cross_attention": True},
+    "decoder": {"is_decoder": True, "add_cross_attention": True, "use_cache": False},
     "chunks and own output": {"chunk_size_feed_forward": 5, "tie_word_embeddings": False},
     "all": {
         "pruned_heads": {1: [0, 2]},
@@ -73,6 +73,13 @@ def test_ours_to_theirs_and_back(reference: ModuleType, tmp_path: Path, kind: st
     again = OURS[kind].from_pretrained(tmp_path / "theirs")
     assert again.config == config
     assert again(IDS)[0].equal(ours(IDS)[0])
+
+
+def test_what_the_reference_caches_is_kept(reference: ModuleType, tmp_path: Path) -> None:
+    theirs = reference.BertModel(reference.BertConfig(**SIZES, use_cache=False))
+    theirs.save_pretrained(tmp_path / "theirs")
+    BertModel.from_pretrained(tmp_path / "theirs").save_pretrained(tmp_path / "ours")
+    assert reference.BertConfig.from_pretrained(tmp_path / "ours").use_cache is False
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "BertForPreTraining", "BertForMaskedLM"])

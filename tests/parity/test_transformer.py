@@ -149,6 +149,17 @@ def test_folders_both_ways(reference: ModuleType, tmp_path: Path, changed: tuple
     torch.testing.assert_close(read(**batch).logits, theirs(**batch).logits)
 
 
+@pytest.mark.parametrize("changed", [(), ("normalize_before",)], ids="+".join)
+def test_what_the_reference_caches_is_kept(
+    reference: ModuleType, tmp_path: Path, changed: tuple[str, ...]
+) -> None:
+    _, theirs = _models(reference, changed)
+    theirs.config.use_cache = False
+    theirs.float().save_pretrained(tmp_path / "theirs")
+    Transformer.from_pretrained(tmp_path / "theirs").save_pretrained(tmp_path / "ours")
+    assert reference.AutoConfig.from_pretrained(tmp_path / "ours").use_cache is False
+
+
 @pytest.mark.parametrize("num_beams", [1, 2, 5])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 # With tied words these weights say the same word again and again.

@@ -37,7 +37,10 @@ ARCHITECTURE = "EncoderDecoderModel"
 
 _FIXED = {"model_type": "encoder-decoder", "is_encoder_decoder": True, "tie_encoder_decoder": False}
 # What such folders also hold: sizes that stand in the two parts, and what only the parts decide.
-_IGNORED = {*IGNORED, "vocab_size", "pad_token_id", "tie_word_embeddings"} - set(_FIXED)
+_IGNORED = {
+    *(IGNORED - _FIXED.keys()),
+    *("vocab_size", "pad_token_id", "tie_word_embeddings", "use_cache"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

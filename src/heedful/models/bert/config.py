@@ -32,7 +32,7 @@ IGNORED = frozenset(
             "tie_encoder_decoder",
         ),
         # How it was run: here an argument of the call, or the caller's choice.
-        *("torch_dtype", "dtype", "torchscript", "use_bfloat16", "use_cache"),
+        *("torch_dtype", "dtype", "torchscript", "use_bfloat16"),
         *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
         *("return_dict", "attn_implementation", "_attn_implementation"),
         *("_attn_implementation_autoset", "tf_legacy_loss"),
@@ -108,6 +108,9 @@ class BertConfig:
     """Whether a token may attend to none after it."""
     add_cross_attention: bool = False
     """Whether the blocks of a decoder can attend to an encoder."""
+    use_cache: bool = True
+    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
+    call has to ask for the cache."""
     chunk_size_feed_forward: int = 0
     """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
     same result. 0 for all."""
@@ -125,7 +128,8 @@ class BertConfig:
     def __post_init__(self) -> None:
         check_sizes(self, _SIZES, ("num_hidden_layers",))
         check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
-        check_switches(self, ("is_decoder", "add_cross_attention", "tie_word_embeddings"))
+        switches = ("is_decoder", "add_cross_attention", "use_cache", "tie_word_embeddings")
+        check_switches(self, switches)
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, _PROBABILITIES, float, below=1)
         if self.classifier_dropout is not None:

@@ -100,6 +100,9 @@ class TransformerConfig:
     """Whether source and target pieces have one table of vectors; needs one vocabulary."""
     tie_word_embeddings: bool = True
     """Whether a target piece is scored with its vector, rather than with another one."""
+    use_cache: bool = True
+    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
+    call has to ask for the cache."""
     pad_token_id: int = -1
     """Id of the padding piece, whose vector is zeros and not trained; -1 takes the last that both
     vocabularies have, as Marian's folders do."""
@@ -112,7 +115,7 @@ class TransformerConfig:
         complete_pieces(self)
         check_sizes(self, _SIZES, ("encoder_layers", "decoder_layers"))
         check_numbers(self, _PROBABILITIES, float, below=1)
-        check_switches(self, ("scale_embedding", "normalize_before"))
+        check_switches(self, ("scale_embedding", "normalize_before", "use_cache"))
         if self.activation_function not in ACTIVATIONS:
             raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
