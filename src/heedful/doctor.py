@@ -8,10 +8,9 @@ import torch
 
 import heedful
 from heedful.errors import UserError
+from heedful.extras import EXTRAS
 from heedful.sources import PACKAGES, resolve
 from heedful.training.device import bf16_products, choose_device, choose_precision
-
-_OPTIONAL = ("matplotlib", "tensorboard", "huggingface_hub")
 
 
 def versions() -> dict[str, str]:
@@ -41,7 +40,7 @@ def examine() -> dict[str, object]:
         "device": str(device),
         "precision": str(choose_precision("auto", device).dtype).removeprefix("torch."),
         "models": {name: _model_state(name) for name in PACKAGES},
-        "optional": {name: _installed(name) for name in _OPTIONAL},
+        "optional": _optional_packages(),
     }
 
 
@@ -52,8 +51,15 @@ def _model_state(name: str) -> str:
         return str(error)
 
 
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not installed"
+def _optional_packages() -> dict[str, str]:
+    """Return the version of each optional package, or who needs it and how to install it."""
+    states = {}
+    for name, extra in EXTRAS.items():
+        for package in extra.packages:
+            try:
+                states[package] = version(package)
+            except PackageNotFoundError:
+                states[package] = (
+                    f"missing: {extra.needed_by} need it: pip install 'heedful[{name}]'"
+                )
+    return states

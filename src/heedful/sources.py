@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean
+from heedful.extras import missing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,9 +91,7 @@ def _hub_folder(name: str, revision: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise UserError(
-            f"no folder {name!r}; to fetch it as a hub name: pip install 'heedful[hub]'"
-        ) from None
+        raise UserError(f"no folder {name!r}; {missing('hub')}") from None
     wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
     wanted += ["*token*.json", "heedful.json", "vocab.json", "target_vocab.json", "*.spm"]
     try:

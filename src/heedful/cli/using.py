@@ -239,7 +239,7 @@ def export(
 
 
 def doctor() -> None:
-    """Tell what this machine can do: cores, number formats, GPU, versions, installed models."""
+    """Tell what this machine can do: cores, number formats, GPU, models, optional packages."""
     from heedful.doctor import examine
 
     print(json.dumps(examine(), indent=2, ensure_ascii=False))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.extras import missing
 from heedful.predictor import Predictor
 
 # More pieces than this cannot be read in one picture.
@@ -43,7 +44,7 @@ def save_attention_picture(predictor: Predictor, text: str, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("pictures need: pip install 'heedful[plot]'") from None
+        raise missing("plot") from None
     pieces, maps = attention_maps(predictor, text)
     layers = maps.mean(1)  # (layers, pieces, pieces)
     columns = min(3, len(layers))

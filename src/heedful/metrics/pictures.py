@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError, shorten
+from heedful.extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("pictures need matplotlib: pip install 'heedful[plot]'") from None
+        raise missing("plot") from None
 
     size = len(scores["confusion"])
     cell = 0.95 if size <= 4 else 0.75 if size <= 12 else 0.4  # inches

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import groupby
 
 from heedful.errors import UserError
+from heedful.extras import missing
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
@@ -183,9 +184,7 @@ def _trained(
     try:
         from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     except ImportError:
-        raise UserError(
-            "learning a vocabulary needs another library: pip install 'heedful[vocabulary]'"
-        ) from None
+        raise missing("vocabulary") from None
     learner = Tokenizer(models.WordPiece(unk_token=_SPECIAL.unk_token))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(

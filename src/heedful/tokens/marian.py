@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.extras import missing
 from heedful.tokens.text import (
     BYTES,
     EOS,
@@ -138,9 +139,7 @@ def model_of(tokenizer: TextTokenizer) -> bytes:
     try:
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
-        raise UserError(
-            "writing .spm files needs another library: pip install 'heedful[marian]'"
-        ) from None
+        raise missing("marian") from None
     layout: Any = sentencepiece_model_pb2  # its classes are made when it is imported
     kinds = layout.ModelProto.SentencePiece
     model = layout.ModelProto()
@@ -166,7 +165,5 @@ def _library() -> Any:
     try:
         import sentencepiece
     except ImportError:
-        raise UserError(
-            "Marian's tokenizers need another library: pip install 'heedful[marian]'"
-        ) from None
+        raise missing("marian") from None
     return sentencepiece

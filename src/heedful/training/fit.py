@@ -14,6 +14,7 @@ from heedful.checkpoints import runs, steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
+from heedful.extras import missing
 from heedful.settings import TrainSettings
 from heedful.training import optimize, random_state
 from heedful.training.device import Precision, return_free_memory
@@ -298,7 +299,7 @@ def _metrics_log(run: Path, tensorboard: bool) -> Iterator[_Log]:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UserError("--tensorboard needs: pip install 'heedful[tensorboard]'") from None
+            raise missing("tensorboard") from None
         writer = SummaryWriter(log_dir=str(run / "tensorboard"))
 
     def log(step: int, row: dict[str, Any]) -> None:

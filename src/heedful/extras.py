@@ -1,0 +1,39 @@
+"""The optional packages: what each extra of heedful installs, and what needs it."""
+
+from dataclasses import dataclass
+
+from heedful.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extra:
+    """What ``pip install 'heedful[NAME]'`` adds."""
+
+    needed_by: str
+    """What does not work without it, in the plural."""
+    packages: tuple[str, ...]
+    """Names of its distributions."""
+
+
+EXTRAS = {
+    "hub": Extra(needed_by="models by hub name", packages=("huggingface_hub",)),
+    "plot": Extra(needed_by="pictures", packages=("matplotlib",)),
+    "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
+    "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),
+    "marian": Extra(needed_by="folders of Marian", packages=("sentencepiece", "protobuf")),
+    "dev": Extra(
+        needed_by="the tests and checks of heedful itself",
+        packages=(
+            *("build", "ctranslate2", "editables", "hatchling", "hypothesis", "mypy"),
+            *("pre-commit", "pytest", "ruff", "transformers"),
+        ),
+    ),
+}
+"""Those of ``pyproject.toml`` that name packages, each package once."""
+
+
+def missing(name: str) -> UserError:
+    """Build the error for what needs an extra that is not installed."""
+    extra = EXTRAS[name]
+    packages = " and ".join(extra.packages)
+    return UserError(f"{extra.needed_by} need {packages}: pip install 'heedful[{name}]'")
