@@ -2,9 +2,10 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from heedful.layers.positions import relative_bias
+from heedful.layers.block import Block, BlockOptions, Context
+from heedful.layers.positions import POSITIONS, RelativePositions, Sinusoids
 
 B, H, K, P = 2, 3, 4, 9
 
@@ -30,15 +31,15 @@ def test_values_and_gradients_are_those_of_the_definition(
     queries: int, keys: int, start: int, with_key: bool
 ) -> None:
     torch.manual_seed(0)
-    query = torch.randn(B, queries, H, K, dtype=torch.float64).transpose(1, 2)
-    key = torch.randn(B, H, keys, K, dtype=torch.float64)
-    table = torch.randn(2 * P - 1, K, dtype=torch.float64)
-    inputs = tuple(x.requires_grad_() for x in (query, key, table))
-    found = relative_bias(query, key, table, start=start, with_key=with_key)
-    expected = _by_the_book(query, key, table, start, with_key)
-    assert found.shape == (B, H, queries, keys)
-    torch.testing.assert_close(found, expected)
-    gradients = torch.autograd.grad(found.sin().sum(), inputs, allow_unused=True)
+    query = torch.randn(B, queries, H, K, dtype=torch.float64).transpose(1, 2).requires_grad_()
+    key = torch.randn(B, H, keys, K, dtype=torch.float64).requires_grad_()
+    positions = RelativePositions(P, K, with_key=with_key).double()
+    bias = positions.bias(query, key, start=start)
+    expected = _by_the_book(query, key, positions.weight, start, with_key)
+    assert bias.shape == (B, H, queries, keys)
+    torch.testing.assert_close(bias, expected)
+    inputs = (query, key, positions.weight)
+    gradients = torch.autograd.grad(bias.sin().sum(), inputs, allow_unused=True)
     right = torch.autograd.grad(expected.sin().sum(), inputs, allow_unused=True)
     for one, other in zip(gradients, right, strict=True):
         assert (one is None) == (other is None)
@@ -48,5 +49,71 @@ def test_values_and_gradients_are_those_of_the_definition(
 
 def test_a_wide_table_serves_narrow_queries() -> None:
     query, key = torch.randn(2, B, H, 3, K).bfloat16()
-    table = torch.randn(2 * P - 1, K)
-    assert relative_bias(query, key, table, start=0, with_key=True).dtype == torch.bfloat16
+    positions = RelativePositions(P, K, with_key=True)
+    assert positions.bias(query, key, start=0).dtype == torch.bfloat16
+
+
+def test_positions_by_the_reference_s_names() -> None:
+    assert POSITIONS["absolute"](P, K) is None
+    for name, with_key in (("relative_key", False), ("relative_key_query", True)):
+        positions = POSITIONS[name](P, K)
+        assert isinstance(positions, RelativePositions)
+        assert positions.with_key is with_key
+        assert positions.weight.shape == (2 * P - 1, K)
+
+
+def test_sinusoids() -> None:
+    vectors = Sinusoids(6)(torch.tensor([[0, 3]]))
+    assert vectors.dtype == torch.float32
+    angles = torch.tensor([3 / 10000 ** (power / 3) for power in range(3)])
+    expected = torch.tensor([0.0, 0, 0, 1, 1, 1]), torch.cat([angles.sin(), angles.cos()])
+    torch.testing.assert_close(vectors[0], torch.stack(expected))
+
+
+class Rotary(nn.Module):
+    """Rotates pairs of numbers by an angle that grows with the position (Su et al. 2021)."""
+
+    def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
+        angles = torch.arange(start, start + vectors.shape[2]).double()[:, None]
+        one, other = vectors.chunk(2, -1)
+        sin, cos = angles.sin(), angles.cos()
+        return torch.cat([one * cos - other * sin, one * sin + other * cos], -1)
+
+    def bias(self, query: Tensor, key: Tensor, *, start: int) -> None:
+        return None
+
+
+def test_a_block_takes_positions_that_rotate() -> None:
+    torch.manual_seed(0)
+    options = BlockOptions(
+        width=8,
+        head_width=4,
+        inner_width=8,
+        activation="gelu",
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
+    block = Block(options, heads=range(2), positions=Rotary()).double()
+    plain = Block(options, heads=range(2)).double()
+    plain.load_state_dict(block.state_dict())
+    hidden = torch.randn(2, 5, 8, dtype=torch.float64)
+    past = torch.ones(5, 5, dtype=torch.bool).tril()[None, None]
+    output = block(hidden, Context(mask=past), need_weights=True)
+    # Scores depend on distances alone: here those of the first head.
+    query, key = (
+        linear(hidden).view(2, 5, 2, 4)[:, :, 0]
+        for linear in (block.attention.self.query, block.attention.self.key)
+    )
+    turned = [Rotary().rotate(x[:, None, :, :], start=0)[:, 0] for x in (query, key)]
+    scores = (turned[0] @ turned[1].mT / 2).masked_fill(~past[0], -torch.inf)
+    torch.testing.assert_close(output.weights[:, 0], scores.softmax(-1))
+    later = (
+        Rotary().rotate(query[:, None], start=7)[:, 0]
+        @ Rotary().rotate(key[:, None], start=7).mT[:, 0]
+    )
+    torch.testing.assert_close(later, turned[0] @ turned[1].mT)
+    assert not torch.allclose(output.hidden, plain(hidden, Context(mask=past)).hidden)
+    # What is kept goes on where it ended.
+    first = block(hidden[:, :3], Context(mask=past[..., :3, :3], need_cache=True))
+    rest = block(hidden[:, 3:], Context(mask=past[..., 3:, :]), past=first.cache)
+    torch.testing.assert_close(rest.hidden, output.hidden[:, 3:])

@@ -74,9 +74,10 @@ def test_going_on_from_a_cache_equals_all_at_once(
 def test_a_cache_is_never_changed(config: BertConfig) -> None:
     model = _decoder(config)
     past = model(IDS[:, :3], **_encoder(), use_cache=True).past_key_values
-    before = [x.clone() for block in past.blocks for pair in (block.own, block.cross) for x in pair]
+    pairs = [pair for x in past.blocks for pair in (x.self_attention, x.cross_attention)]
+    before = [x.clone() for pair in pairs for x in pair]
     later = model(IDS[:, 3:], past_key_values=past, use_cache=True).past_key_values
-    after = [x for block in past.blocks for pair in (block.own, block.cross) for x in pair]
+    after = [x for pair in pairs for x in pair]
     assert all(one.equal(other) for one, other in zip(before, after, strict=True))
     assert (past.length, later.length) == (3, 6)
     assert model(IDS[:, 3:], past_key_values=past).past_key_values is None
@@ -120,7 +121,8 @@ def _pair(batch: int = 3, heads: int = 4, length: int = 2, width: int = 6) -> Ke
 
 
 def _cache(*pairs: KeyValue, cross: KeyValue | None = None) -> Cache:
-    return Cache(blocks=tuple(BlockCache(own=pair, cross=cross) for pair in pairs))
+    blocks = (BlockCache(self_attention=pair, cross_attention=cross) for pair in pairs)
+    return Cache(blocks=tuple(blocks))
 
 
 LONG = _pair(length=7)

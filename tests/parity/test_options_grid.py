@@ -186,10 +186,10 @@ def _found(ours: BertModel, batch: dict[str, Any], options: Options) -> dict[str
     found = _named(output)
     if isinstance(output.past_key_values, Cache) and not options.relative_and_cached:
         for number, block in enumerate(output.past_key_values.blocks):
-            found |= {f"key {number}": block.own.key, f"value {number}": block.own.value}
-            if block.cross is not None:
-                found |= {f"cross key {number}": block.cross.key}
-                found |= {f"cross value {number}": block.cross.value}
+            own, cross = block.self_attention, block.cross_attention
+            found |= {f"key {number}": own.key, f"value {number}": own.value}
+            if cross is not None:
+                found |= {f"cross key {number}": cross.key, f"cross value {number}": cross.value}
     assert output.kernels is not None
     return found | {"kernels": output.kernels}
 

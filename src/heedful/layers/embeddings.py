@@ -3,6 +3,7 @@
 Shapes: B batch, S length, D model width.
 """
 
+import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
@@ -14,13 +15,13 @@ class Embeddings(nn.Module):
     Args:
         vocab_size: number of words.
         num_types: number of token types.
-        num_positions: number of positions.
+        position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: D.
         pad_id: the word whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation.
         dropout: probability with which a value is dropped in training.
-        absolute: whether the position embeddings are added. The table is there in any case, for
-            the reference's files have it.
+        add_positions: whether these are added. A table of them is there in any case, for the
+            reference's files have it.
     """
 
     def __init__(
@@ -28,17 +29,17 @@ class Embeddings(nn.Module):
         *,
         vocab_size: int,
         num_types: int,
-        num_positions: int,
+        position_embeddings: nn.Module,
         width: int,
         pad_id: int | None,
         eps: float,
         dropout: float,
-        absolute: bool = True,
+        add_positions: bool = True,
     ) -> None:
         super().__init__()
-        self.absolute = absolute
+        self.add_positions = add_positions
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
-        self.position_embeddings = nn.Embedding(num_positions, width)
+        self.position_embeddings = position_embeddings
         self.token_type_embeddings = nn.Embedding(num_types, width)
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
@@ -64,11 +65,10 @@ class Embeddings(nn.Module):
         else:
             types = self.token_type_embeddings(token_type_ids)
         summed = vectors + types
-        if self.absolute and position_ids is None:
-            end = start + words.shape[1]
-            summed = summed + self.position_embeddings.weight[start:end]  # (S, D)
-        elif self.absolute:
-            summed = summed + self.position_embeddings(position_ids)
+        if self.add_positions:
+            if position_ids is None:
+                position_ids = torch.arange(start, start + words.shape[1], device=words.device)
+            summed = summed + self.position_embeddings(position_ids)  # (S, D), if not given
         # The tables may be kept wider than the weights that the layers compute with.
         summed = summed.to(self.LayerNorm.weight.dtype)
         dropped: Tensor = self.dropout(self.LayerNorm(summed))

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.layers.dropout import Dropout
 
-def _gelu_tanh(values: Tensor) -> Tensor:
-    return F.gelu(values, approximate="tanh")
+
+def _gelu_tanh(hidden: Tensor) -> Tensor:
+    return F.gelu(hidden, approximate="tanh")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -28,19 +30,22 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Intermediate(nn.Module):
-    """The widening product and the activation.
+    """The widening product, the activation and its dropout.
 
     Args:
         width: D.
         inner_width: F.
         activation: a name in ``ACTIVATIONS``.
+        dropout: probability with which an activation is dropped in training.
     """
 
-    def __init__(self, width: int, inner_width: int, activation: str) -> None:
+    def __init__(self, width: int, inner_width: int, activation: str, dropout: float = 0.0) -> None:
         super().__init__()
         self.dense = nn.Linear(width, inner_width)
         self.activation = ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S, F) for shape (B, S, D)."""
-        return self.activation(self.dense(hidden))
+        inner: Tensor = self.dropout(self.activation(self.dense(hidden)))
+        return inner

@@ -2,8 +2,7 @@
 
 The attributes are named so that a state dict has the reference's names.
 
-Shapes: B batch, H heads, S query length, T key length, K head width, D model width, P number of
-positions.
+Shapes: B batch, H heads, S query length, T key length, K head width, D model width.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from heedful.layers.attention import Mixed, attend
 from heedful.layers.cache import KeyValue
-from heedful.layers.positions import relative_bias
+from heedful.layers.positions import Positions
 
 
 class MultiHead(nn.Module):
@@ -23,8 +22,7 @@ class MultiHead(nn.Module):
         head_width: K.
         heads: the numbers of its heads: 0, 1, ..., less those that were pruned.
         dropout: probability with which an attention weight is dropped in training.
-        num_positions: P if it knows relative positions, else 0.
-        with_key: whether the keys meet the relative positions as the queries do.
+        positions: how positions take part, if they do.
     """
 
     def __init__(
@@ -33,39 +31,40 @@ class MultiHead(nn.Module):
         head_width: int,
         heads: Sequence[int],
         dropout: float,
-        *,
-        num_positions: int = 0,
-        with_key: bool = False,
+        positions: Positions | None = None,
     ) -> None:
         super().__init__()
         self.heads = tuple(heads)
         self.dropout = dropout
-        self.with_key = with_key
         self.query = nn.Linear(width, len(heads) * head_width)
         self.key = nn.Linear(width, len(heads) * head_width)
         self.value = nn.Linear(width, len(heads) * head_width)
-        self.distance_embedding = (
-            nn.Embedding(2 * num_positions - 1, head_width) if num_positions else None
-        )
+        self.distance_embedding = positions
 
-    def keys_and_values(self, source: Tensor) -> KeyValue:
-        """Return what queries attend to in ``source``, shape (B, T, D)."""
-        return KeyValue(self._split(self.key(source)), self._split(self.value(source)))
+    def keys_and_values(self, source: Tensor, *, start: int = 0) -> KeyValue:
+        """Return what queries attend to.
+
+        Args:
+            source: shape (B, T, D).
+            start: the position of its first token.
+        """
+        key = self._rotate(self._split(self.key(source)), start)
+        return KeyValue(key, self._split(self.value(source)))
 
     def forward(
         self,
-        hidden: Tensor,
+        source: Tensor,
         memory: KeyValue,
         *,
         mask: Tensor | None,
         head_mask: Tensor | None,
         need_weights: bool,
-        start: int,
+        start: int = 0,
     ) -> Mixed:
         """Return the mixed values with the heads side by side, shape (B, S, D) if none is pruned.
 
         Args:
-            hidden: what asks. Shape (B, S, D).
+            source: what asks. Shape (B, S, D).
             memory: what it attends to: ``keys_and_values``.
             mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all.
             head_mask: what the values and weights of each head are multiplied by, of those that
@@ -73,10 +72,9 @@ class MultiHead(nn.Module):
             need_weights: whether to return the weights.
             start: the position of the first query.
         """
-        query, bias = self._split(self.query(hidden)), None
+        query, bias = self._rotate(self._split(self.query(source)), start), None
         if self.distance_embedding is not None:
-            table = self.distance_embedding.weight
-            bias = relative_bias(query, memory.key, table, start=start, with_key=self.with_key)
+            bias = self.distance_embedding.bias(query, memory.key, start=start)
         mixed, weights, kernel = attend(
             query,
             *memory,
@@ -96,3 +94,7 @@ class MultiHead(nn.Module):
     def _split(self, hidden: Tensor) -> Tensor:
         batch, length, _ = hidden.shape
         return hidden.view(batch, length, len(self.heads), -1).transpose(1, 2)  # (B, H, S, K)
+
+    def _rotate(self, vectors: Tensor, start: int) -> Tensor:
+        positions = self.distance_embedding
+        return vectors if positions is None else positions.rotate(vectors, start=start)

@@ -1,17 +1,65 @@
-"""Positions: as sinusoids that are added to words, or relative, as a bias on the scores.
+"""What a model knows of where its tokens stand.
 
-For relative ones there is a learned vector for each distance (Shaw et al. 2018, section 3.2), which
-the query alone meets, or the query and the key (Huang et al. 2020, method 4).
+A module of positions does one of three things. It gives vectors that are added to those of words:
+any module that takes positions and returns vectors will do, such as an ``nn.Embedding``, whose
+vectors are learnt, or ``Sinusoids``. Or it takes part in attention as ``Positions`` says: it gives
+a bias of the scores, or it rotates queries and keys. A block without such a module knows positions
+from its input alone, or not at all.
 
 Shapes: B batch, H heads, S query length, T key length, K head width, D model width, P number of
 positions.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+
+class Positions(Protocol):
+    """How positions take part in attention. The first key of all stands at position 0."""
+
+    def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
+        """Return queries or keys as they are at their positions.
+
+        Keys are kept rotated, so that those of earlier tokens need not be rotated again.
+
+        Args:
+            vectors: shape (B, H, S, K).
+            start: the position of the first.
+        """
+
+    def bias(self, query: Tensor, key: Tensor, *, start: int) -> Tensor | None:
+        """Return what is added to the scaled scores, or None if nothing is.
+
+        Args:
+            query: shape (B, H, S, K).
+            key: those of the earlier tokens and of these. Shape (B, H, T, K).
+            start: the position of the first query.
+
+        Returns:
+            Broadcastable to (B, H, S, T), of 4 dimensions.
+        """
+
+
+class Sinusoids(nn.Module):
+    """Vectors of positions that are not learnt; see ``sinusoids``.
+
+    Args:
+        width: D, even.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Return shape (..., D) for whole numbers of any shape."""
+        return sinusoids(positions, self.width)
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -32,33 +80,47 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1).float()
 
 
-def relative_bias(
-    query: Tensor, key: Tensor, distances: Tensor, *, start: int, with_key: bool
-) -> Tensor:
-    """Return what is added to the scaled scores for the distance from each key to each query.
+class RelativePositions(nn.Embedding):
+    """A learnt vector for each distance from 1 - P to P - 1, as a bias of the scores.
 
-    Each vector meets each distance in one matrix product; the products of a row are then shifted
-    into their places as a view, without gathering them (Huang et al. 2018, section 3.4.1).
+    The query alone meets it (Shaw et al. 2018, section 3.2), or the query and the key (Huang et al.
+    2020, method 4).
 
     Args:
-        query: shape (B, H, S, K).
-        key: shape (B, H, T, K).
-        distances: the vector of each distance, from 1 - P to P - 1. Shape (2 P - 1, K).
-        start: the position of the first query; that of the first key is 0.
-        with_key: whether the key meets the vector, too.
-
-    Returns:
-        Shape (B, H, S, T).
+        num_positions: P.
+        head_width: K.
+        with_key: whether the key meets it, too.
     """
-    queries, keys = query.shape[2], key.shape[2]
-    middle = len(distances) // 2  # the row of distance 0
-    # From the last key's distance to the first query, to the first key's to the last query.
-    table = distances[middle + start - keys + 1 : middle + start + queries]  # (S + T - 1, K)
-    table = table.to(query.dtype) / math.sqrt(query.shape[-1])
-    bias = _by_distance(query, table.flip(0), keys)
-    if with_key:
-        bias = bias + _by_distance(key, table, queries).mT
-    return bias
+
+    def __init__(self, num_positions: int, head_width: int, *, with_key: bool = False) -> None:
+        super().__init__(2 * num_positions - 1, head_width)
+        self.with_key = with_key
+
+    def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
+        """Return the vectors as they are."""
+        return vectors
+
+    def bias(self, query: Tensor, key: Tensor, *, start: int) -> Tensor:
+        """Return the bias for the distance from each key to each query. Shape (B, H, S, T).
+
+        Each vector meets each distance in one matrix product; the products of a row are then
+        shifted into their places as a view, without gathering them (Huang et al. 2018, section
+        3.4.1).
+
+        Args:
+            query: shape (B, H, S, K).
+            key: shape (B, H, T, K).
+            start: the position of the first query.
+        """
+        queries, keys = query.shape[2], key.shape[2]
+        middle = self.num_embeddings // 2  # the row of distance 0
+        # From the last key's distance to the first query, to the first key's to the last query.
+        table = self.weight[middle + start - keys + 1 : middle + start + queries]  # (S + T - 1, K)
+        table = table.to(query.dtype) / math.sqrt(query.shape[-1])
+        bias = _by_distance(query, table.flip(0), keys)
+        if self.with_key:
+            bias = bias + _by_distance(key, table, queries).mT
+        return bias
 
 
 def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
@@ -78,3 +140,15 @@ def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
     products = vectors @ F.pad(table, (0, 0, 1, 0)).mT  # (B, H, rows, rows + columns)
     shifted = products.flatten(2)[:, :, rows:]
     return shifted.view(*shifted.shape[:2], rows, -1)[..., :columns]
+
+
+def _none(num_positions: int, head_width: int) -> None:
+    """Return what attention knows of positions that are added to words: nothing."""
+
+
+POSITIONS: dict[str, Callable[[int, int], Positions | None]] = {
+    "absolute": _none,
+    "relative_key": RelativePositions,
+    "relative_key_query": partial(RelativePositions, with_key=True),
+}
+"""The reference's names, to what makes a module for attention out of P and K."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from heedful import losses
 from heedful.errors import UserError
 from heedful.layers import masks
-from heedful.layers.blocks import Context
+from heedful.layers.block import Context
 from heedful.layers.cache import Cache
 from heedful.models.bert.config import BertConfig
 
@@ -86,7 +86,6 @@ def context(
     past: Cache | None,
     encoded: Tensor | None,
     encoded_mask: Tensor | None,
-    need_weights: bool,
     need_cache: bool,
 ) -> Context:
     """Check what tokens may attend to, and return what all blocks are told of it.
@@ -98,7 +97,6 @@ def context(
         past: what an earlier call returned.
         encoded: ``encoder_hidden_states``, shape (B, E, D).
         encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
-        need_weights: whether the attention weights are asked for.
         need_cache: whether a cache is asked for.
     """
     batch, length = words.shape[:2]
@@ -131,7 +129,6 @@ def context(
         mask=mask,
         encoded=encoded,
         cross_mask=cross_mask,
-        need_weights=need_weights,
         need_cache=need_cache,
     )
 
@@ -157,14 +154,14 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfi
     width = config.hidden_size // heads
     if len(past.blocks) != blocks:
         raise UserError(f"past_key_values has {len(past.blocks)} blocks; the model has {blocks}")
-    crossed = past.blocks[0].cross
-    if crossed is not None and encoded is None:
-        encoded = crossed.key.shape[2]
+    cross = past.blocks[0].cross_attention
+    if cross is not None and encoded is None:
+        encoded = cross.key.shape[2]
     for number, block in enumerate(past.blocks):
         kept = heads - len(config.pruned_heads.get(number, ()))
-        pairs = [("", block.own, (batch, kept, past.length, width))]
-        if block.cross is not None and encoded is not None:
-            pairs += [("cross-attention ", block.cross, (batch, heads, encoded, width))]
+        pairs = [("", block.self_attention, (batch, kept, past.length, width))]
+        if block.cross_attention is not None and encoded is not None:
+            pairs += [("cross-attention ", block.cross_attention, (batch, heads, encoded, width))]
         for name, pair, shape in pairs:
             for kind, tensor in pair._asdict().items():
                 if tensor.shape != shape:

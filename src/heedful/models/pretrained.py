@@ -122,7 +122,7 @@ def from_pretrained(
         is_decoder: whether a token may attend to none after it.
         add_cross_attention: whether the blocks can attend to an encoder. Weights for that may
             start fresh, as those of a head.
-        position_embedding_type: one of ``config.POSITION_TYPES``; the same.
+        position_embedding_type: one of ``layers.positions.POSITIONS``; the same.
         chunk_size_feed_forward: how many tokens go through the feed-forward parts at once.
         fresh_head: whether to start the head fresh although the folder has weights for it, as
             other labels need.

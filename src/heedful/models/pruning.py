@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError, listed
-from heedful.layers.blocks import Attention, Block
+from heedful.layers.block import Attention, Block
 from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
 

@@ -47,7 +47,7 @@ class Goal:
     positions: int | None
     """Its positions."""
     position_type: str
-    """How it knows them: one of ``models.bert.config.POSITION_TYPES``."""
+    """How it knows them: one of ``layers.positions.POSITIONS``."""
     objective: Literal["mlm+nsp", "mlm"]
     mask_share: float
     whole_word: bool

@@ -7,10 +7,10 @@ from typing import Any, Self
 from heedful.errors import UserError, listed, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.positions import POSITIONS
 from heedful.models.values import check_numbers, check_sizes, check_switches, from_keys
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
-POSITION_TYPES = ("absolute", "relative_key", "relative_key_query")
 
 FIXED: dict[str, Any] = {
     "model_type": "bert",
@@ -102,7 +102,7 @@ class BertConfig:
     pad_token_id: int | None = 0
     """Id of the padding piece, whose vector is not trained; None if there is none."""
     position_embedding_type: str = "absolute"
-    """One of ``POSITION_TYPES``: a vector for each position (Devlin et al. 2019), or for each
+    """One of ``positions.POSITIONS``: a vector for each position (Devlin et al. 2019), or for each
     distance, which the query meets (Shaw et al. 2018), or query and key (Huang et al. 2020)."""
     is_decoder: bool = False
     """Whether a token may attend to none after it."""
@@ -145,9 +145,9 @@ class BertConfig:
             raise unknown_name("hidden_act", str(self.hidden_act), ACTIVATIONS)
         if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
             raise unknown_name("problem_type", str(self.problem_type), PROBLEM_TYPES)
-        if self.position_embedding_type not in POSITION_TYPES:
+        if self.position_embedding_type not in POSITIONS:
             given = str(self.position_embedding_type)
-            raise unknown_name("position_embedding_type", given, POSITION_TYPES)
+            raise unknown_name("position_embedding_type", given, POSITIONS)
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         self._check_pruned_heads()

@@ -8,121 +8,20 @@ output, H heads, L blocks, D model width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.utils.checkpoint import checkpoint
 
 from heedful.errors import UserError
-from heedful.layers.blocks import Block, BlockOutput, Context
-from heedful.layers.cache import BlockCache, Cache
+from heedful.layers.block import Block, BlockOptions
+from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
+from heedful.layers.positions import POSITIONS
+from heedful.layers.stack import Stack
 from heedful.models import inputs, pretrained, pruning
 from heedful.models.bert.config import BertConfig
 from heedful.models.outputs import BertModelOutput
-
-T = TypeVar("T")
-
-
-class EncoderOutput(NamedTuple):
-    """What the stack of blocks returns; each but the first and ``kernels`` if it was asked for."""
-
-    states: tuple[Tensor, ...]
-    """What comes out of the last block; if all are asked for, what went into the first block and
-    came out of each. Each of shape (B, S, D)."""
-    attentions: tuple[Tensor, ...] | None
-    """Each of shape (B, H, S, T)."""
-    cross_attentions: tuple[Tensor, ...] | None
-    """Each of shape (B, H, S, E)."""
-    caches: tuple[BlockCache, ...] | None
-    kernels: tuple[str, ...]
-    """Of each attention, in the order in which they ran."""
-
-
-class Encoder(nn.Module):
-    """The stack of blocks."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        relative = config.position_embedding_type != "absolute"
-        self.layer = nn.ModuleList(
-            Block(
-                width=config.hidden_size,
-                num_heads=config.num_attention_heads,
-                inner_width=config.intermediate_size,
-                activation=config.hidden_act,
-                eps=config.layer_norm_eps,
-                attention_dropout=config.attention_probs_dropout_prob,
-                dropout=config.hidden_dropout_prob,
-                pruned_heads=config.pruned_heads.get(number, ()),
-                num_positions=config.max_position_embeddings if relative else 0,
-                with_key=config.position_embedding_type == "relative_key_query",
-                cross_attention=config.add_cross_attention,
-                chunk=config.chunk_size_feed_forward,
-            )
-            for number in range(config.num_hidden_layers)
-        )
-
-    def forward(
-        self,
-        hidden: Tensor,
-        context: Context,
-        *,
-        head_mask: Tensor | None,
-        past: Cache | None,
-        recompute: bool,
-        need_states: bool,
-        only_first: bool,
-    ) -> EncoderOutput:
-        """Compute all blocks.
-
-        Args:
-            hidden: shape (B, S, D).
-            context: what is the same for all blocks.
-            head_mask: what each head's output is multiplied by. Shape (L, H).
-            past: what an earlier call returned.
-            recompute: whether to keep only each block's input for the backward pass.
-            need_states: whether to return the output of every block.
-            only_first: whether the last block computes the first token alone.
-        """
-        states, attentions, cross_attentions, caches = [hidden], [], [], []
-        kernels: list[str] = []
-        for number, block in enumerate(self.layer):
-            given = {
-                "context": context,
-                "head_mask": None if head_mask is None else head_mask[number],
-                "past": None if past is None else past.blocks[number],
-                "only_first": only_first and number == len(self.layer) - 1,
-            }
-            output: BlockOutput
-            if recompute:
-                # With the weights of now: in a functional call they are not the block's own, which
-                # is what it will have again in the backward pass.
-                weights = dict(block.named_parameters())
-                call = (functional_call, block, weights, (hidden,), given)
-                output = checkpoint(*call, use_reentrant=False)
-            else:
-                output = block(hidden, **given)
-            hidden = output.hidden
-            states = [*states, hidden] if need_states else [hidden]
-            attentions.append(output.weights)
-            cross_attentions.append(output.cross_weights)
-            caches.append(output.cache)
-            kernels += output.kernels
-        return EncoderOutput(
-            states=tuple(states),
-            attentions=_if_there(attentions),
-            cross_attentions=_if_there(cross_attentions),
-            caches=_if_there(caches),
-            kernels=tuple(kernels),
-        )
-
-
-def _if_there(values: list[T | None]) -> tuple[T, ...] | None:
-    """Return what all blocks return or none does."""
-    return tuple(value for value in values if value is not None) or None
 
 
 class Pooler(nn.Module):
@@ -156,14 +55,14 @@ class BertModel(nn.Module):
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
-            num_positions=config.max_position_embeddings,
+            position_embeddings=nn.Embedding(config.max_position_embeddings, config.hidden_size),
             width=config.hidden_size,
             pad_id=config.pad_token_id,
             eps=config.layer_norm_eps,
             dropout=config.hidden_dropout_prob,
-            absolute=config.position_embedding_type == "absolute",
+            add_positions=config.position_embedding_type == "absolute",
         )
-        self.encoder = Encoder(config)
+        self.encoder = _encoder(config)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         pretrained.initialise(self, config.initializer_range)
 
@@ -211,8 +110,7 @@ class BertModel(nn.Module):
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
-        blocks = cast("list[Block]", list(self.encoder.layer))
-        self.config = pruning.prune_heads(blocks, heads, self.config)
+        self.config = pruning.prune_heads(self.encoder.blocks, heads, self.config)
 
     def forward(
         self,
@@ -274,7 +172,6 @@ class BertModel(nn.Module):
             past=past_key_values,
             encoded=encoder_hidden_states,
             encoded_mask=encoder_attention_mask,
-            need_weights=output_attentions,
             need_cache=use_cache,
         )
         if head_mask is not None:
@@ -283,18 +180,45 @@ class BertModel(nn.Module):
             self.embeddings(words, token_type_ids, position_ids, start),
             context,
             head_mask=head_mask,
-            past=past_key_values,
-            recompute=self.gradient_checkpointing and self.training,
+            cross_head_mask=head_mask,
+            past=None if past_key_values is None else past_key_values.blocks,
+            weights_of=range(config.num_hidden_layers) if output_attentions else (),
             need_states=output_hidden_states,
+            recompute=self.gradient_checkpointing and self.training,
             only_first=only_first,
         )
-        last = encoded.states[-1]
         return BertModelOutput(
-            last_hidden_state=last,
-            pooler_output=None if self.pooler is None else self.pooler(last),
-            past_key_values=None if encoded.caches is None else Cache(blocks=encoded.caches),
+            last_hidden_state=encoded.hidden,
+            pooler_output=None if self.pooler is None else self.pooler(encoded.hidden),
+            past_key_values=encoded.cache,
             hidden_states=encoded.states if output_hidden_states else None,
             attentions=encoded.attentions,
             cross_attentions=encoded.cross_attentions,
             kernels=encoded.kernels if output_kernels else None,
         )
+
+
+def _encoder(config: BertConfig) -> Stack:
+    """Return the blocks of a BERT."""
+    every = range(config.num_attention_heads)
+    head_width = config.hidden_size // config.num_attention_heads
+    options = BlockOptions(
+        width=config.hidden_size,
+        head_width=head_width,
+        inner_width=config.intermediate_size,
+        activation=config.hidden_act,
+        dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        eps=config.layer_norm_eps,
+        chunk=config.chunk_size_feed_forward,
+    )
+    positions = POSITIONS[config.position_embedding_type]
+    return Stack(
+        Block(
+            options,
+            heads=[head for head in every if head not in config.pruned_heads.get(number, ())],
+            cross_heads=every if config.add_cross_attention else None,
+            positions=positions(config.max_position_embeddings, head_width),
+        )
+        for number in range(config.num_hidden_layers)
+    )

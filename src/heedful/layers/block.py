@@ -1,0 +1,264 @@
+"""One block: attention to itself, in a decoder perhaps to an encoder, then feed-forward.
+
+Each part adds to what it reads, and normalises: the sum, as in Vaswani et al. 2017 (post-norm), or
+what it reads, so that residuals are added up from the first block to the last untouched (pre-norm,
+Xiong et al. 2020). The attributes are named so that a state dict has the names of the reference's
+BERT.
+
+Shapes: B batch, H heads, T length with what is cached, N length without it, S length of what is
+computed, E length of the encoder's output, D model width.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.layers.attention import Mixed
+from heedful.layers.cache import BlockCache, KeyValue, Past
+from heedful.layers.dropout import Dropout
+from heedful.layers.feedforward import Intermediate
+from heedful.layers.multihead import MultiHead
+from heedful.layers.positions import Positions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockOptions:
+    """What the blocks of a stack have in common."""
+
+    width: int
+    """D."""
+    head_width: int
+    inner_width: int
+    """Width inside the feed-forward part."""
+    activation: str
+    """A name in ``feedforward.ACTIVATIONS``."""
+    dropout: float
+    """Probability with which a value that a part adds is dropped in training."""
+    attention_dropout: float
+    """The same of an attention weight."""
+    activation_dropout: float = 0.0
+    """The same inside the feed-forward part."""
+    eps: float = 1e-5
+    """Added to the variance by the layer normalisations."""
+    norm_before: bool = False
+    """Whether each part normalises what it reads, and not what it and its residual add up to."""
+    chunk: int = 0
+    """How many tokens go through the feed-forward part at once; 0 for all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """What all blocks are told in one call."""
+
+    mask: Tensor | None = None
+    """Bool, broadcastable to (B, H, N, T); None lets every query attend to all."""
+    encoded: Tensor | None = None
+    """What cross-attention attends to, where it is not cached. Shape (B, E, D)."""
+    cross_mask: Tensor | None = None
+    """Bool, broadcastable to (B, H, N, E)."""
+    need_cache: bool = False
+    """Whether to return what later calls can go on from."""
+
+
+class BlockOutput(NamedTuple):
+    """What a block returns."""
+
+    hidden: Tensor
+    """Shape (B, S, D)."""
+    weights: Tensor | None
+    """The attention weights, if asked for. Shape (B, H, S, T)."""
+    cross_weights: Tensor | None
+    """Those of the cross-attention, if asked for and there is one. Shape (B, H, S, E)."""
+    cache: BlockCache | None
+    """What a later call can go on from, if asked for."""
+    kernels: tuple[str, ...]
+    """Which kernel the attention, and then the cross-attention if there is one, ran on."""
+
+
+class Residual(nn.Module):
+    """How a part ends: project back to the model width, drop, add what the part read, normalise.
+
+    Args:
+        inner_width: width of what comes in.
+        options: of the block.
+    """
+
+    def __init__(self, inner_width: int, options: BlockOptions) -> None:
+        super().__init__()
+        self.norm_before = options.norm_before
+        self.dense = nn.Linear(inner_width, options.width)
+        self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
+        self.dropout = Dropout(options.dropout)
+
+    def source(self, hidden: Tensor) -> Tensor:
+        """Return what the part computes from: ``hidden``, normalised if that comes before."""
+        return self.LayerNorm(hidden) if self.norm_before else hidden
+
+    def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
+        """Return shape (B, S, D).
+
+        Args:
+            inner: what the part computed. Shape (B, S, inner width).
+            hidden: what it read. Shape (B, S, D).
+        """
+        added: Tensor = self.dropout(self.dense(inner)) + hidden
+        return added if self.norm_before else self.LayerNorm(added)
+
+
+class Attention(nn.Module):
+    """Multi-head attention with its output projection and residual.
+
+    Args:
+        options: of the block.
+        heads: see ``MultiHead``.
+        positions: the same.
+    """
+
+    def __init__(
+        self, options: BlockOptions, heads: Sequence[int], positions: Positions | None = None
+    ) -> None:
+        super().__init__()
+        self.self = MultiHead(
+            options.width, options.head_width, heads, options.attention_dropout, positions
+        )
+        self.output = Residual(len(heads) * options.head_width, options)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        source: Tensor,
+        memory: KeyValue,
+        *,
+        mask: Tensor | None,
+        head_mask: Tensor | None,
+        need_weights: bool,
+        start: int = 0,
+    ) -> Mixed:
+        """Return hidden states of shape (B, S, D).
+
+        Args:
+            hidden: what the part reads. Shape (B, S, D).
+            source: ``output.source`` of it.
+            memory: see ``MultiHead`` for this and the rest.
+            mask: the same.
+            head_mask: the same.
+            need_weights: the same.
+            start: the same.
+        """
+        mixed, weights, kernel = self.self(
+            source,
+            memory,
+            mask=mask,
+            head_mask=head_mask,
+            need_weights=need_weights,
+            start=start,
+        )
+        return Mixed(self.output(mixed, hidden), weights, kernel)
+
+
+class Block(nn.Module):
+    """One block of an encoder or a decoder.
+
+    Args:
+        options: what it has in common with the others.
+        heads: the numbers of the heads of its attention to itself: 0, 1, ..., less those that were
+            pruned.
+        cross_heads: the same of its attention to an encoder; None where it has none.
+        positions: how positions take part in its attention to itself, if they do.
+    """
+
+    def __init__(
+        self,
+        options: BlockOptions,
+        *,
+        heads: Sequence[int],
+        cross_heads: Sequence[int] | None = None,
+        positions: Positions | None = None,
+    ) -> None:
+        super().__init__()
+        self.chunk = options.chunk
+        self.attention = Attention(options, heads, positions)
+        if cross_heads is not None:
+            self.crossattention = Attention(options, cross_heads)
+        self.intermediate = Intermediate(
+            options.width, options.inner_width, options.activation, options.activation_dropout
+        )
+        self.output = Residual(options.inner_width, options)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        context: Context,
+        *,
+        head_mask: Tensor | None = None,
+        cross_head_mask: Tensor | None = None,
+        past: Past | None = None,
+        need_weights: bool = False,
+        only_first: bool = False,
+    ) -> BlockOutput:
+        """Compute the block.
+
+        Args:
+            hidden: shape (B, N, D).
+            context: what is the same for all blocks.
+            head_mask: what each head's output is multiplied by. Shape (H,).
+            cross_head_mask: the same for the cross-attention.
+            past: what has been computed before; ``hidden`` goes on from there.
+            need_weights: whether to return the attention weights.
+            only_first: whether to compute the first token alone: S is 1, else N.
+        """
+        source = self.attention.output.source(hidden)
+        start = 0 if past is None else past.length
+        memory = self.attention.self.keys_and_values(source, start=start)
+        if past is not None:
+            memory = past.extend(memory)
+        mask, cross_mask = context.mask, context.cross_mask
+        if only_first:
+            hidden, source = hidden[:, :1], source[:, :1]
+            mask, cross_mask = _first_query(mask), _first_query(cross_mask)
+        hidden, weights, kernel = self.attention(
+            hidden,
+            source,
+            memory,
+            mask=mask,
+            head_mask=head_mask,
+            need_weights=need_weights,
+            start=start,
+        )
+        kernels, cross_weights = [kernel], None
+        cross = None if past is None else past.cross_attention
+        if cross is None and context.encoded is not None:
+            cross = self.crossattention.self.keys_and_values(context.encoded)
+        if cross is not None:
+            hidden, cross_weights, kernel = self.crossattention(
+                hidden,
+                self.crossattention.output.source(hidden),
+                cross,
+                mask=cross_mask,
+                head_mask=cross_head_mask,
+                need_weights=need_weights,
+            )
+            kernels.append(kernel)
+        cache = None
+        if context.need_cache:  # not kept without need: checkpointing could not free it
+            cache = BlockCache(self_attention=memory, cross_attention=cross)
+        hidden = self._feed_forward(hidden)
+        return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
+
+    def _feed_forward(self, hidden: Tensor) -> Tensor:
+        if not 0 < self.chunk < hidden.shape[1]:
+            return self._feed_forward_at_once(hidden)
+        parts = torch.split(hidden, self.chunk, dim=1)
+        return torch.cat([self._feed_forward_at_once(part) for part in parts], dim=1)
+
+    def _feed_forward_at_once(self, hidden: Tensor) -> Tensor:
+        inner = self.intermediate(self.output.source(hidden))
+        added: Tensor = self.output(inner, hidden)
+        return added
+
+
+def _first_query(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask[..., :1, :]

@@ -1,0 +1,128 @@
+"""Blocks one after the other.
+
+The attributes are named so that a state dict has the names of the reference's BERT.
+
+Shapes: B batch, H heads, L blocks, T length with what is cached, S length of what is computed, E
+length of the encoder's output, D model width.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, TypeVar, cast
+
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+
+from heedful.layers.block import Block, BlockOutput, Context
+from heedful.layers.cache import Cache, KeyValue, Past
+
+T = TypeVar("T")
+
+
+class StackOutput(NamedTuple):
+    """What a stack returns; each but the first and ``kernels`` if it was asked for."""
+
+    states: tuple[Tensor, ...]
+    """What comes out of the last block; if all are asked for, what went into the first block and
+    came out of each. The last is normalised in a pre-norm stack. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None
+    """Of each block that was asked for. Each of shape (B, H, S, T)."""
+    cross_attentions: tuple[Tensor, ...] | None
+    """Of each of them with cross-attention. Each of shape (B, H, S, E)."""
+    cache: Cache | None
+    kernels: tuple[str, ...]
+    """Of each attention, in the order in which they ran."""
+
+    @property
+    def hidden(self) -> Tensor:
+        """What comes out of the stack. Shape (B, S, D)."""
+        return self.states[-1]
+
+
+class Stack(nn.Module):
+    """The blocks of an encoder or a decoder.
+
+    Args:
+        blocks: from the first to the last.
+        norm: normalises what comes out of the last one, as pre-norm blocks need.
+    """
+
+    def __init__(self, blocks: Iterable[Block], norm: nn.LayerNorm | None = None) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(blocks)
+        self.layer_norm = norm
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks, from the first to the last."""
+        return cast("list[Block]", list(self.layer))
+
+    def forward(
+        self,
+        hidden: Tensor,
+        context: Context,
+        *,
+        head_mask: Tensor | None = None,
+        cross_head_mask: Tensor | None = None,
+        past: Sequence[Past] | None = None,
+        weights_of: Collection[int] = (),
+        need_states: bool = False,
+        recompute: bool = False,
+        only_first: bool = False,
+    ) -> StackOutput:
+        """Compute all blocks.
+
+        Args:
+            hidden: shape (B, S, D).
+            context: what is the same for all blocks.
+            head_mask: what each head's output is multiplied by. Shape (L, H).
+            cross_head_mask: the same for the cross-attention.
+            past: what each block has computed before.
+            weights_of: the numbers of the blocks whose attention weights are returned.
+            need_states: whether to return the output of every block.
+            recompute: whether to keep only each block's input for the backward pass.
+            only_first: whether the last block computes the first token alone.
+        """
+        states, attentions, cross_attentions, caches = [hidden], [], [], []
+        kernels: list[str] = []
+        for number, block in enumerate(self.layer):
+            options = {
+                "head_mask": None if head_mask is None else head_mask[number],
+                "cross_head_mask": None if cross_head_mask is None else cross_head_mask[number],
+                "past": None if past is None else past[number],
+                "need_weights": number in weights_of,
+                "only_first": only_first and number == len(self.layer) - 1,
+            }
+            output: BlockOutput
+            if recompute:
+                # With the weights of now: in a functional call they are not the block's own, which
+                # is what it will have again in the backward pass.
+                weights = dict(block.named_parameters())
+                call = (functional_call, block, weights, (states[-1], context), options)
+                output = checkpoint(*call, use_reentrant=False)
+            else:
+                output = block(states[-1], context, **options)
+            states = [*states, output.hidden] if need_states else [output.hidden]
+            attentions.append(output.weights)
+            cross_attentions.append(output.cross_weights)
+            caches.append(output.cache)
+            kernels += output.kernels
+        if self.layer_norm is not None:
+            states[-1] = self.layer_norm(states[-1])
+        cached = _those_there(caches)
+        return StackOutput(
+            states=tuple(states),
+            attentions=_those_there(attentions),
+            cross_attentions=_those_there(cross_attentions),
+            cache=None if cached is None else Cache(blocks=cached),
+            kernels=tuple(kernels),
+        )
+
+    def cross_memory(self, encoded: Tensor) -> list[KeyValue]:
+        """Return what the cross-attention of each block attends to in ``encoded``, (B, E, D)."""
+        return [block.crossattention.self.keys_and_values(encoded) for block in self.blocks]
+
+
+def _those_there(values: Iterable[T | None]) -> tuple[T, ...] | None:
+    """Return what is not None, or None if nothing is."""
+    return tuple(value for value in values if value is not None) or None
