@@ -3,31 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from heedful.models import PUBLIC
+
 __version__ = "0.1.0"
 
 # Public name -> module. Looked up at first use, so that importing heedful costs nothing and the
 # command line's help needs no torch.
 _HOMES = {
-    "BertConfig": "heedful.models",
-    "BertEncoderDecoder": "heedful.models",
-    "BertForMaskedLM": "heedful.models",
-    "BertForMultipleChoice": "heedful.models",
-    "BertForNextSentencePrediction": "heedful.models",
-    "BertForPreTraining": "heedful.models",
-    "BertForQuestionAnswering": "heedful.models",
-    "BertForSequenceClassification": "heedful.models",
-    "BertForTokenClassification": "heedful.models",
-    "BertLMHeadModel": "heedful.models",
-    "BertModel": "heedful.models",
+    **dict.fromkeys(PUBLIC, "heedful.models"),
     "BertTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
-    "RnnConfig": "heedful.models",
-    "RnnSearch": "heedful.models",
     "Search": "heedful.decoding.search",
     "TextTokenizer": "heedful.tokens",
-    "Transformer": "heedful.models",
-    "TransformerConfig": "heedful.models",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
     "get_constant_schedule": "heedful.training.schedule",
@@ -38,6 +26,7 @@ _HOMES = {
     "get_linear_schedule_with_warmup": "heedful.training.schedule",
     "get_polynomial_decay_schedule_with_warmup": "heedful.training.schedule",
     "load": "heedful.predictor",
+    "load_model": "heedful.models",
     "load_tokenizer": "heedful.tokens",
 }
 __all__ = ["__version__", *_HOMES]
@@ -45,21 +34,7 @@ __all__ = ["__version__", *_HOMES]
 if TYPE_CHECKING:
     from heedful.decoding.search import Search as Search
     from heedful.errors import UserError as UserError
-    from heedful.models import BertConfig as BertConfig
-    from heedful.models import BertEncoderDecoder as BertEncoderDecoder
-    from heedful.models import BertForMaskedLM as BertForMaskedLM
-    from heedful.models import BertForMultipleChoice as BertForMultipleChoice
-    from heedful.models import BertForNextSentencePrediction as BertForNextSentencePrediction
-    from heedful.models import BertForPreTraining as BertForPreTraining
-    from heedful.models import BertForQuestionAnswering as BertForQuestionAnswering
-    from heedful.models import BertForSequenceClassification as BertForSequenceClassification
-    from heedful.models import BertForTokenClassification as BertForTokenClassification
-    from heedful.models import BertLMHeadModel as BertLMHeadModel
-    from heedful.models import BertModel as BertModel
-    from heedful.models import RnnConfig as RnnConfig
-    from heedful.models import RnnSearch as RnnSearch
-    from heedful.models import Transformer as Transformer
-    from heedful.models import TransformerConfig as TransformerConfig
+    from heedful.models import *  # noqa: F403
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction

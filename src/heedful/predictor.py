@@ -24,6 +24,7 @@ from heedful.checkpoints.marian import read_longest
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.models import BertConfig, TransformerConfig
+from heedful.models.loading import load_model
 from heedful.reading import Text
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
@@ -89,7 +90,8 @@ class Predictor:
             if not runs.is_finished(folder):
                 raise UserError(f"{folder}: training has not finished; go on with --resume")
         task = task_named(record.task)
-        return cls(task.load(folder), task.load_tokenizer(folder), record, settings)
+        model = load_model(folder, head=task.head)
+        return cls(model, task.load_tokenizer(folder), record, settings)
 
     def __call__(self, texts: Text | Sequence[Text]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from heedful.models import BertModelOutput, SequenceClassifierOutput
+from heedful.models.outputs import BertModelOutput, SequenceClassifierOutput
 
 LOSS, LOGITS = torch.tensor(1.5), torch.ones(2, 3)
 

@@ -16,7 +16,8 @@ from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
 from heedful.layers.cache import Cache
-from heedful.models import BertConfig, BertModel, BertModelOutput
+from heedful.models import BertConfig, BertModel
+from heedful.models.outputs import BertModelOutput
 
 B, S, E, PAST, D, H, L = 3, 6, 5, 3, 16, 4, 2
 SIZES: dict[str, Any] = {

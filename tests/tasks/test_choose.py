@@ -11,6 +11,7 @@ import torch
 import heedful
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.models import load_model
 from heedful.predictor import Predictor
 from heedful.reading.choices import Choices
 from heedful.settings import ChooseSettings, ColumnSettings, PredictSettings
@@ -85,7 +86,7 @@ def test_the_loss_is_that_of_whole_items(tiny_model: Path) -> None:
     """The batch's rows are grouped item by item."""
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     goal = choose.Goal(choices=2)
-    model = choose.BertForMultipleChoice.from_pretrained(tiny_model)
+    model = load_model(tiny_model, head="choice")
     records = _records(("blue", "very very red"), ("green", "a sky"), ("a", "the"))
     fit = Fit(max_length=20, rule="head")
     encoded = list(choose.encode(records, goal, tokenizer, fit, True))

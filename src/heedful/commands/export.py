@@ -6,6 +6,7 @@ from heedful.checkpoints import marian, runs
 from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.models import Transformer
+from heedful.models.loading import load_model
 from heedful.models.pretrained import CONFIG
 from heedful.models.weights import WEIGHTS
 from heedful.predictor import read_goal
@@ -37,7 +38,7 @@ def export(run: Path, out: Path, *, overwrite: bool = False) -> None:
         raise UserError(f"{run}: learnt to {record.task}; Marian's models translate")
     if not runs.is_finished(run):
         raise UserError(f"{run}: training has not finished; go on with --resume")
-    model = translate.TASK.load(run)
+    model = load_model(run)
     if not isinstance(model, Transformer):
         raise UserError(f"{run}: a recurrent network; Marian's models here are Transformers")
     tokenizer = TranslationTokenizer.from_pretrained(run)

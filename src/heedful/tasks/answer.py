@@ -23,7 +23,7 @@ from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
-from heedful.models import BertForQuestionAnswering
+from heedful.models.loading import load_model
 from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
@@ -193,15 +193,16 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     return int(inside[0]), int(inside[-1])
 
 
-def build(goal: Goal, data: DataSettings) -> BertForQuestionAnswering:
+def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Load an encoder, with its own two outputs if it has learnt to answer, else with fresh ones.
 
     Raises:
         UserError: texts are to be read with a gap, over which no answer could reach.
     """
     _check_rule(data.long_text)
-    model: BertForQuestionAnswering = BertForQuestionAnswering.from_pretrained(
+    model: nn.Module = load_model(
         data.model,
+        head="span",
         num_labels=2,
         **encoder_options(data),
     )
@@ -213,11 +214,6 @@ def _check_rule(rule: LongText | None) -> None:
         raise UserError(
             "--long-text head-tail: leaves a gap, and an answer is one slice; give window or head"
         )
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    return BertForQuestionAnswering.from_pretrained(folder)
 
 
 def batch_of(
@@ -345,6 +341,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="answer",
+    head="span",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -353,7 +350,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
-from heedful.files import read_json
-from heedful.models import BertForMultipleChoice
+from heedful.models.loading import head_of, load_model
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, PredictSettings
@@ -146,19 +145,12 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         raise UserError(
             "--long-text window: choices are compared as wholes; give head or head-tail"
         )
-    config = read_json(resolve(data.model, data.revision) / "config.json")
-    model: nn.Module = BertForMultipleChoice.from_pretrained(
+    model: nn.Module = load_model(
         data.model,
-        classifier_dropout=data.dropout,
-        fresh_head=config.get("architectures") != [BertForMultipleChoice.__name__],
+        head="choice",
+        fresh_head=head_of(resolve(data.model, data.revision)) != "choice",
         **encoder_options(data),
     )
-    return model
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    model: nn.Module = BertForMultipleChoice.from_pretrained(folder)
     return model
 
 
@@ -264,6 +256,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="choose",
+    head="choice",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -272,7 +265,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.models import BertConfig, BertForSequenceClassification
+from heedful.models.loading import load_model, read_config
 from heedful.reading import Record
 from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
@@ -181,24 +180,20 @@ def encode(
     return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
-def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
+def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Load an encoder, with a fresh classifier unless it has one for the same labels."""
     folder = resolve(data.model, data.revision)
     problem = "multi_label_classification" if goal.multi_label else "single_label_classification"
-    return BertForSequenceClassification.from_pretrained(
+    model: nn.Module = load_model(
         data.model,
+        head="sequence",
         id2label=dict(enumerate(goal.labels)),
         problem_type=problem,
-        classifier_dropout=data.dropout,
         # A run's classifier for other labels, or for these in another order, would mislead.
-        fresh_head=tuple(BertConfig.read(folder / "config.json").id2label.values()) != goal.labels,
+        fresh_head=tuple(read_config(folder).id2label.values()) != goal.labels,
         **encoder_options(data),
     )
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    return BertForSequenceClassification.from_pretrained(folder)
+    return model
 
 
 def batch_of(
@@ -329,6 +324,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="classify",
+    head="sequence",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -337,7 +333,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -20,6 +20,7 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
 from heedful.models import BertModel
+from heedful.models.loading import load_model
 from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, EmbedSettings, PredictSettings
 from heedful.tasks import sentence_folder
@@ -159,18 +160,9 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     """
     if data.long_text == "window":
         raise UserError("--long-text window: texts are compared as wholes; give head or head-tail")
-    model: BertModel = BertModel.from_pretrained(
-        data.model,
-        **encoder_options(data),
-    )
+    model: BertModel = load_model(data.model, head="body", **encoder_options(data))
     if model.pooler is not None:
         model.pooler.requires_grad_(False)
-    return model
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    model: nn.Module = BertModel.from_pretrained(folder)
     return model
 
 
@@ -325,6 +317,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="embed",
+    head="body",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -333,7 +326,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     write_beside=write_beside,
     batch_of=batch_of,
     loss=loss,

@@ -8,9 +8,9 @@ Shapes: B items of a batch, S tokens of the text to read, U of the text to write
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
-from heedful.files import read_json
 from heedful.losses import IGNORED
-from heedful.models import BertEncoderDecoder, BertLMHeadModel, BertModel
+from heedful.models import BertEncoderDecoder, BertLMHeadModel
+from heedful.models.loading import head_of, load_model
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
 from heedful.sources import resolve
@@ -178,38 +178,21 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
     folder = resolve(data.model, data.revision)
     tokenizer = load_encoder_tokenizer(folder)
-    dropout: dict[str, Any] = {
-        "hidden_dropout_prob": data.dropout,
-        "attention_probs_dropout_prob": data.dropout,
-    }
+    load = partial(load_model, folder, dropout=data.dropout)
     if not goal.pairs:
-        model: nn.Module = BertLMHeadModel.from_pretrained(folder, is_decoder=True, **dropout)
+        model: nn.Module = load(head="causal_lm", is_decoder=True)
         return model
-    if is_encoder_decoder(folder):
-        both = BertEncoderDecoder.from_pretrained(folder, **dropout)
+    if head_of(folder) == "seq2seq":
+        both: BertEncoderDecoder = load()
     else:
         both = BertEncoderDecoder(
-            BertModel.from_pretrained(folder, **dropout),
-            BertLMHeadModel.from_pretrained(
-                folder, is_decoder=True, add_cross_attention=True, **dropout
-            ),
+            load(head="body"),
+            load(head="causal_lm", is_decoder=True, add_cross_attention=True),
             decoder_start_token_id=tokenizer.cls_token_id,
         )
     if both.encoder.pooler is not None:
         both.encoder.pooler.requires_grad_(False)  # nothing reads it
     return both
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    kind = BertEncoderDecoder if is_encoder_decoder(folder) else BertLMHeadModel
-    model: nn.Module = kind.from_pretrained(folder)
-    return model
-
-
-def is_encoder_decoder(folder: Path) -> bool:
-    """Tell whether a model folder holds two models."""
-    return read_json(folder / "config.json").get("model_type") == "encoder-decoder"
 
 
 def batch_of(
@@ -329,6 +312,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="generate",
+    head=None,
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -337,7 +321,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -9,7 +9,6 @@ Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,8 +23,8 @@ from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences, sentence_pairs
 from heedful.batches.sentences import SentenceRule
-from heedful.checkpoints import runs
-from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining
+from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining, Head
+from heedful.models.loading import load_model
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 from heedful.models.presets import PRESETS
 from heedful.reading import Record
@@ -118,12 +117,9 @@ def sequences(
 
 def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Make a model from scratch, for the vocabulary in ``data.model``, or load one that goes on."""
-    kind = BertForPreTraining if goal.pairs else BertForMaskedLM
     if goal.preset is None:
-        model: nn.Module = kind.from_pretrained(
-            data.model,
-            **encoder_options(data),
-        )
+        head: Head = "pretraining" if goal.pairs else "masked_lm"
+        model: nn.Module = load_model(data.model, head=head, **encoder_options(data))
         return model
     tokenizer = load_encoder_tokenizer(data.model, data.revision)
     dropout = 0.1 if data.dropout is None else data.dropout
@@ -136,15 +132,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         attention_probs_dropout_prob=dropout,
         **PRESETS[goal.preset],
     )
-    return kind(config)
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    pairs = runs.read_record(folder).goal["objective"] == "mlm+nsp"
-    kind = BertForPreTraining if pairs else BertForMaskedLM
-    model: nn.Module = kind.from_pretrained(folder)
-    return model
+    return BertForPreTraining(config) if goal.pairs else BertForMaskedLM(config)
 
 
 def encode(
@@ -319,6 +307,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="pretrain",
+    head=None,
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -327,7 +316,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError, listed
-from heedful.models import BertForSequenceClassification
+from heedful.models.loading import load_model
 from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
@@ -108,23 +107,19 @@ def encode(
     return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
-def build(goal: Goal, data: DataSettings) -> BertForSequenceClassification:
+def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Load an encoder with a fresh output, which starts at the mean of the training data."""
-    model: BertForSequenceClassification = BertForSequenceClassification.from_pretrained(
+    model = load_model(
         data.model,
+        head="sequence",
         num_labels=1,
         problem_type="regression",
-        classifier_dropout=data.dropout,
         fresh_head=True,
         **encoder_options(data),
     )
     nn.init.constant_(model.classifier.bias, goal.mean)
+    assert isinstance(model, nn.Module)
     return model
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    return BertForSequenceClassification.from_pretrained(folder)
 
 
 def batch_of(
@@ -209,6 +204,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="regress",
+    head="sequence",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -217,7 +213,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -25,7 +25,7 @@ from heedful.batches.words import (
     word_values,
 )
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.models import BertConfig, BertForTokenClassification
+from heedful.models.loading import load_model, read_config
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
@@ -208,21 +208,17 @@ def _targets(record: TaggedText, places: Places, goal: Goal) -> NDArray[np.int64
     return targets
 
 
-def build(goal: Goal, data: DataSettings) -> BertForTokenClassification:
+def build(goal: Goal, data: DataSettings) -> nn.Module:
     """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-    config = BertConfig.read(resolve(data.model, data.revision) / "config.json")
-    return BertForTokenClassification.from_pretrained(
+    config = read_config(resolve(data.model, data.revision))
+    model: nn.Module = load_model(
         data.model,
+        head="token",
         id2label=dict(enumerate(goal.labels)),
-        classifier_dropout=data.dropout,
         fresh_head=tuple(config.id2label.values()) != goal.labels,
         **encoder_options(data),
     )
-
-
-def load(folder: Path) -> nn.Module:
-    """Load the model of a run."""
-    return BertForTokenClassification.from_pretrained(folder)
+    return model
 
 
 def batch_of(
@@ -316,6 +312,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="tag",
+    head="token",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -324,7 +321,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=load,
     batch_of=batch_of,
     loss=loss,
     count=count,

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from torch import Tensor, nn
 
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.models import BertModel
+from heedful.models import BertModel, Head
 from heedful.reading import Text
 from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.tokens import load_tokenizer
@@ -51,8 +51,7 @@ def encoder_options(data: DataSettings) -> dict[str, Any]:
     """Return what a model whose encoder reads texts is loaded with, whatever is put on it."""
     return {
         "is_decoder": False,  # a run of generate, which could not look ahead, now can
-        "hidden_dropout_prob": data.dropout,
-        "attention_probs_dropout_prob": data.dropout,
+        "dropout": data.dropout,
         "revision": data.revision,
     }
 
@@ -77,6 +76,8 @@ class Task:
 
     name: str
     """What stands after ``heedful train``."""
+    head: Head | None
+    """What its models decide; None where the folder of a run says so."""
     goal: type[Any]
     """Frozen dataclass of plain values: what a run learns, and must know to answer. It is decided
     once, from the training data, and kept in ``heedful.json``."""
@@ -97,8 +98,6 @@ class Task:
     build: Callable[[Goal, Settings], nn.Module]
     """The goal and the settings of data and model to the model to train: with a fresh head unless
     it has one for this goal, or all of it fresh."""
-    load: Callable[[Path], nn.Module]
-    """The model of a finished run."""
     batch_of: Callable[[Sequence[Example], Goal, Tokenizer, Draw | None], Batch]
     """Examples to a padded batch. With a draw they are learnt from or scored; without one there are
     no labels."""

@@ -20,10 +20,10 @@ from heedful.batches.sentences import split_sentences
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.losses import IGNORED
+from heedful.models.loading import load_model
 from heedful.reading import Record
 from heedful.reading.parallel import letter_shares, look_swapped, read_pairs, read_sources
 from heedful.settings import ColumnSettings, ParallelSettings, PredictSettings, TranslateSettings
-from heedful.sources import resolve
 from heedful.tasks import translator
 from heedful.tasks.task import Fit, Forward, Task
 from heedful.tasks.texts import from_texts
@@ -236,7 +236,10 @@ def batch_of(
 def build(goal: Goal, data: ParallelSettings) -> nn.Module:
     """Load the model to go on from."""
     assert data.model is not None
-    return translator.load(resolve(data.model, data.revision), dropout=data.dropout)
+    model: nn.Module = load_model(
+        data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
+    )
+    return model
 
 
 def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
@@ -301,6 +304,7 @@ def card(goal: Goal) -> str:
 
 TASK = Task(
     name="translate",
+    head="seq2seq",
     goal=Goal,
     read=read,
     from_texts=from_texts,
@@ -309,7 +313,6 @@ TASK = Task(
     metrics=metrics,
     encode=encode,
     build=build,
-    load=translator.load,
     load_tokenizer=TranslationTokenizer.from_pretrained,
     positions=translator.positions,
     doubt=doubt,

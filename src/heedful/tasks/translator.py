@@ -5,7 +5,6 @@ Shapes: B items of a batch, E tokens of the text to read, S of the text to write
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,9 @@ from torch import nn
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis
-from heedful.files import read_json
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.presets import RNN_PRESETS, TRANSFORMER_PRESETS
-from heedful.models.pretrained import CONFIG
-from heedful.models.rnn.config import MODEL_TYPE as RNN
 from heedful.settings import PredictSettings, TranslateSettings
 from heedful.tasks.written import draw_number, log_likelihoods, search_options
 from heedful.tokens import TranslationTokenizer
@@ -50,14 +46,6 @@ def new_model(
             normalize_before=settings.pre_norm, **TRANSFORMER_PRESETS[settings.preset], **common
         )
     )
-
-
-def load(folder: Path, dropout: float | None = None) -> Translator:
-    """Load the model of a folder."""
-    kind = read_json(folder / CONFIG).get("model_type")
-    if kind == RNN:
-        return RnnSearch.from_pretrained(folder, dropout=dropout)
-    return Transformer.from_pretrained(folder, dropout=dropout)
 
 
 def positions(model: nn.Module) -> int:

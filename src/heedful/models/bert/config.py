@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError, listed, unknown_name
 from heedful.files import read_json
@@ -72,6 +72,13 @@ class BertConfig:
     Raises:
         UserError: a value is of the wrong type or out of range.
     """
+
+    DROPOUTS: ClassVar[tuple[str, ...]] = (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
+    )
+    """The fields that one rate of dropout sets."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""

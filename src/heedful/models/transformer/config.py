@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
@@ -59,6 +59,9 @@ class TransformerConfig:
     Raises:
         UserError: a value is of the wrong type or out of range, or two do not go together.
     """
+
+    DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout",)
+    """The fields that one rate of dropout sets."""
 
     vocab_size: int = 37000
     """Number of pieces of the source vocabulary."""

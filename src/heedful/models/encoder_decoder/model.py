@@ -1,7 +1,6 @@
 """A BERT that reads and a BERT that writes, from text to text (Rothe et al. 2020).
 
-The folder is the reference's: the configurations of both inside one, and the weights of the two
-under the prefixes ``encoder.`` and ``decoder.``.
+The folder is the reference's: the weights of the two are under ``encoder.`` and ``decoder.``.
 
 Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabulary.
 """
@@ -9,8 +8,7 @@ Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabu
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -19,11 +17,10 @@ from torch import Tensor, nn
 from heedful import losses, sources
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
-from heedful.files import read_json
 from heedful.layers.cache import Cache
 from heedful.models import generation, pretrained
-from heedful.models.bert.config import IGNORED, BertConfig
 from heedful.models.bert.model import BertModel
+from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right
@@ -31,61 +28,6 @@ from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.weights import read_weights
 
 logger = logging.getLogger(__name__)
-
-ARCHITECTURE = "EncoderDecoderModel"
-"""The reference's name for it."""
-
-_FIXED = {"model_type": "encoder-decoder", "is_encoder_decoder": True, "tie_encoder_decoder": False}
-# What such folders also hold: sizes that stand in the two parts, and what only the parts decide.
-_IGNORED = {
-    *(IGNORED - _FIXED.keys()),
-    *("vocab_size", "pad_token_id", "tie_word_embeddings", "use_cache"),
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderDecoderConfig:
-    """What an encoder and a decoder are made of."""
-
-    encoder: BertConfig
-    """Of what reads."""
-    decoder: BertConfig
-    """Of what writes."""
-    decoder_start_token_id: int | None = None
-    """The token that a text to write starts after, which is not part of it."""
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of such a folder.
-
-        Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
-        """
-        values = read_json(path)
-        for key, right in _FIXED.items():
-            if values.get(key, right) != right:
-                raise UserError(f"{path}: {key} is {values[key]!r}; only {right!r} is supported")
-        known = {"encoder", "decoder", "decoder_start_token_id"}
-        if odd := sorted(values.keys() - known - _FIXED.keys() - _IGNORED):
-            raise UserError(f"{path}: unknown key {odd[0]!r}")
-        if not all(isinstance(values.get(part), dict) for part in ("encoder", "decoder")):
-            raise UserError(f"{path}: expected the configurations 'encoder' and 'decoder' in it")
-        return cls(
-            encoder=BertConfig.from_dict(values["encoder"], where=f"{path}: encoder"),
-            decoder=BertConfig.from_dict(values["decoder"], where=f"{path}: decoder"),
-            decoder_start_token_id=values.get("decoder_start_token_id"),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return {
-            "architectures": [ARCHITECTURE],
-            **_FIXED,
-            "encoder": self.encoder.to_dict(),
-            "decoder": self.decoder.to_dict(),
-            "decoder_start_token_id": self.decoder_start_token_id,
-            "pad_token_id": self.decoder.pad_token_id,
-        }
 
 
 class BertEncoderDecoder(nn.Module):

@@ -1,0 +1,67 @@
+"""The configurations of an encoder and of a decoder, in one file as the reference has it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.errors import UserError
+from heedful.files import read_json
+from heedful.models.bert.config import IGNORED, BertConfig
+
+ARCHITECTURE = "EncoderDecoderModel"
+"""The reference's name for it."""
+
+_FIXED = {"model_type": "encoder-decoder", "is_encoder_decoder": True, "tie_encoder_decoder": False}
+# What such folders also hold: sizes that stand in the two parts, and what only the parts decide.
+_IGNORED = {
+    *(IGNORED - _FIXED.keys()),
+    *("vocab_size", "pad_token_id", "tie_word_embeddings", "use_cache"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderDecoderConfig:
+    """What an encoder and a decoder are made of."""
+
+    DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    """The fields of both parts that one rate of dropout sets."""
+
+    encoder: BertConfig
+    """Of what reads."""
+    decoder: BertConfig
+    """Of what writes."""
+    decoder_start_token_id: int | None = None
+    """The token that a text to write starts after, which is not part of it."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of such a folder.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        values = read_json(path)
+        for key, right in _FIXED.items():
+            if values.get(key, right) != right:
+                raise UserError(f"{path}: {key} is {values[key]!r}; only {right!r} is supported")
+        known = {"encoder", "decoder", "decoder_start_token_id"}
+        if odd := sorted(values.keys() - known - _FIXED.keys() - _IGNORED):
+            raise UserError(f"{path}: unknown key {odd[0]!r}")
+        if not all(isinstance(values.get(part), dict) for part in ("encoder", "decoder")):
+            raise UserError(f"{path}: expected the configurations 'encoder' and 'decoder' in it")
+        return cls(
+            encoder=BertConfig.from_dict(values["encoder"], where=f"{path}: encoder"),
+            decoder=BertConfig.from_dict(values["decoder"], where=f"{path}: decoder"),
+            decoder_start_token_id=values.get("decoder_start_token_id"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        return {
+            "architectures": [ARCHITECTURE],
+            **_FIXED,
+            "encoder": self.encoder.to_dict(),
+            "decoder": self.decoder.to_dict(),
+            "decoder_start_token_id": self.decoder_start_token_id,
+            "pad_token_id": self.decoder.pad_token_id,
+        }

@@ -1,0 +1,112 @@
+"""The table of families: each of its models is what its folder is read as."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from tests import tiny
+from torch import nn
+
+from heedful import models
+from heedful.errors import UserError
+from heedful.models import FAMILIES, BertConfig, Head, load_model
+from heedful.models.loading import head_of, read_config
+
+PIECES = {"vocab_size": 50, "pad_token_id": 49}
+BERT = {**tiny.SIZES, "num_labels": 2, "is_decoder": False}
+ENDS = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": BERT,
+    "heedful-rnn": {**PIECES, "embedding_width": 8, "hidden_width": 8},
+    "marian": {**PIECES, **ENDS, **DEPTHS},
+    "pegasus": {**PIECES, **ENDS, **DEPTHS, "normalize_before": True},
+}
+EVERY = [(kind, head) for kind, family in FAMILIES.items() for head in family.models]
+
+
+def _model(model_type: str, head: Head) -> Any:
+    torch.manual_seed(0)
+    family = FAMILIES[model_type]
+    if model_type == "encoder-decoder":
+        writer = {**BERT, "is_decoder": True, "add_cross_attention": True}
+        decoder = models.BertLMHeadModel(BertConfig(**writer))
+        return models.BertEncoderDecoder(models.BertModel(BertConfig(**BERT)), decoder)
+    return family.model_class(head)(family.config_class()(**SMALL[model_type]))
+
+
+def _equal(one: nn.Module, other: nn.Module) -> bool:
+    weights, others = one.state_dict(), other.state_dict()
+    return weights.keys() == others.keys() and all(weights[x].equal(others[x]) for x in weights)
+
+
+@pytest.mark.parametrize(("model_type", "head"), EVERY)
+def test_a_folder_says_what_it_holds(tmp_path: Path, model_type: str, head: Head) -> None:
+    model = _model(model_type, head)
+    model.save_pretrained(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["model_type"] == model_type
+    assert head_of(tmp_path / "model") == head
+    assert read_config(tmp_path / "model") == model.config
+    again = load_model(tmp_path / "model", dropout=0.25)
+    assert type(again) is type(model) is type(load_model(tmp_path / "model", head=head))
+    assert not again.training
+    assert _equal(again, model)
+    parts = [again.config]
+    if model_type == "encoder-decoder":
+        parts = [again.config.encoder, again.config.decoder]
+    for part in parts:
+        assert {getattr(part, name) for name in again.config.DROPOUTS} == {0.25}
+
+
+def test_every_model_of_the_table_is_public() -> None:
+    assert set(get_args(Head)) == {head for _, head in EVERY}
+    for model_type, head in EVERY:
+        family = FAMILIES[model_type]
+        for kind in (family.config_class(), family.model_class(head)):
+            assert getattr(models, kind.__name__) is kind
+
+
+def test_another_head_takes_the_same_body(tmp_path: Path) -> None:
+    model = _model("bert", "pretraining")
+    model.save_pretrained(tmp_path)
+    tagger = load_model(tmp_path, head="token", id2label={0: "O", 1: "B", 2: "I"})
+    assert isinstance(tagger, models.BertForTokenClassification)
+    assert tagger.config.label2id == {"O": 0, "B": 1, "I": 2}
+    words = tagger.bert.embeddings.word_embeddings.weight
+    assert words.equal(model.bert.embeddings.word_embeddings.weight)
+    writer = load_model(tmp_path, head="causal_lm", is_decoder=True)
+    assert writer.config == dataclasses.replace(model.config, is_decoder=True)
+
+
+def test_a_folder_that_names_no_head_is_a_body(tmp_path: Path) -> None:
+    _model("bert", "masked_lm").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["architectures"], config["model_type"]  # as the reference's oldest folders
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert type(load_model(tmp_path)) is models.BertModel
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head": "tokens"}, "unknown head 'tokens' .*'token'"),
+        ({"head": "token"}, "no head 'token' for model_type 'marian'; it has seq2seq"),
+        ({"num_labels": 3}, "no num_labels for model_type 'marian'; leave it out"),
+        ({"fresh_head": True}, "no fresh_head for model_type 'marian'; leave it out"),
+    ],
+)
+def test_what_a_family_has_not_is_named(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    _model("marian", "seq2seq").save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=message):
+        load_model(tmp_path, **options)
+
+
+def test_an_unknown_family_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bart"}')
+    with pytest.raises(UserError, match="model_type is 'bart'; expected one of bert, "):
+        load_model(tmp_path)
