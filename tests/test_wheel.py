@@ -1,5 +1,7 @@
 """What users install is the wheel, not the source tree."""
 
+import csv
+import io
 import os
 import subprocess
 import sys
@@ -16,11 +18,12 @@ def _python(*arguments: str | Path, cwd: Path, **environment: str) -> str:
         [sys.executable, "-P", *arguments],
         cwd=cwd,
         env={**os.environ, **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     return done.stdout
 
 
@@ -30,6 +33,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _python("-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     (built,) = folder.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """Install the wheel into a folder; as PYTHONPATH it comes before the editable install."""
+    folder = wheel.parent / "installed"
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    _python(*install, "--target", folder, wheel, cwd=wheel.parent)
+    return folder
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
@@ -46,13 +58,18 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name for name in names if name.endswith(".py")} == modules
 
 
-def test_the_wheel_works_away_from_the_source_tree(wheel: Path, tmp_path: Path) -> None:
-    target = tmp_path / "installed"
-    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
-    _python(*install, "--target", target, wheel, cwd=tmp_path)
-    # PYTHONPATH comes before the editable install of the source tree.
-    path = {"PYTHONPATH": str(target)}
+def test_the_wheel_holds_the_tickets_of_the_demo(wheel: Path) -> None:
+    tickets = ROOT / "src" / "heedful" / "tickets"
+    with zipfile.ZipFile(wheel) as archive:
+        for name, rows in (("train.csv", 548), ("test.csv", 151)):
+            content = archive.read(f"heedful/tickets/{name}")
+            assert content == (tickets / name).read_bytes()
+            assert len(list(csv.DictReader(io.StringIO(content.decode())))) == rows
+
+
+def test_the_wheel_works_away_from_the_source_tree(installed: Path, tmp_path: Path) -> None:
+    path = {"PYTHONPATH": str(installed)}
     program = "import heedful, heedful.tokens as t; print(heedful.__file__, t.__file__, sep='\\n')"
     printed = _python("-c", program, cwd=tmp_path, **path)
-    assert [Path(line).is_relative_to(target) for line in printed.splitlines()] == [True, True]
+    assert [Path(line).is_relative_to(installed) for line in printed.splitlines()] == [True, True]
     assert "heedful train" in _python("-m", "heedful", "train", "--help", cwd=tmp_path, **path)

@@ -258,7 +258,7 @@ def setup(model: str, /) -> None:
     command.setup(model, say=say)
 
 
-def demo(*, out: Path = Path("runs/demo"), data: Path = Path("examples/support_tickets")) -> None:
+def demo(*, out: Path = Path("runs/demo"), data: Path | None = None) -> None:
     """Watch a pre-trained BERT learn to sort support tickets, in about a minute.
 
     Parameters
@@ -266,11 +266,11 @@ def demo(*, out: Path = Path("runs/demo"), data: Path = Path("examples/support_t
     out
         Run folder to make; a demo that stands there is replaced.
     data
-        Folder with train.csv and test.csv.
+        Folder with train.csv and test.csv; without it, the tickets that come with heedful.
     """
-    from heedful.commands.demo import run_demo
+    from heedful.commands.demo import TICKETS, run_demo
 
-    run_demo(out, data, say=say, show=print_table)
+    run_demo(out, data or TICKETS, say=say, show=print_table)
 
 
 def _predictor(run: Path, settings: PredictSettings) -> "Predictor":

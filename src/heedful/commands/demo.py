@@ -18,6 +18,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
+from heedful.sources import resolve
 
 NEW_TICKETS = [
     "Hi, I was charged twice for October, could you send one payment back?",
@@ -27,6 +28,8 @@ NEW_TICKETS = [
     "I can't sign in any more, the code never reaches my phone",
     "These headphones broke after a week. How do I send them back?",
 ]
+TICKETS = Path(__file__).parents[1] / "tickets"
+"""The data that comes with heedful; ``examples/support_tickets`` describes it."""
 TRAINING = TrainSettings(epochs=6, batch_size=16)
 
 
@@ -35,20 +38,27 @@ def run_demo(
 ) -> dict[str, Any]:
     """Train, evaluate, answer a few new tickets and draw a picture, telling each step.
 
+    Args:
+        out: run folder to make, or to replace.
+        data: has ``train.csv`` and ``test.csv``, with the columns ``text`` and ``label``.
+        say: told what happens.
+        show: given the tables of scores.
+
+    Returns:
+        The scores on ``test.csv``.
+
     Raises:
-        UserError: the data is not there.
+        UserError: a file is not there, or the model to start from is not installed.
     """
-    if not (data / "train.csv").is_file():
-        raise UserError(
-            f"{data}: no train.csv; run the demo from the project's folder, or give --data"
-        )
-    columns = ColumnSettings()
+    for name in ("train.csv", "test.csv"):
+        if not (data / name).is_file():
+            raise UserError(f"--data {data}: no {name} in it")
+    columns, settings = ColumnSettings(), DataSettings(train=[data / "train.csv"])
+    resolve(settings.model)
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
     started = time.monotonic()
-    settings = DataSettings(train=[data / "train.csv"])
-    own = ClassifySettings()
-    place = RunSettings(out=out, overwrite=out.exists())
-    train("classify", settings, own, columns, TRAINING, place, say=say)
+    run = RunSettings(out=out, overwrite=out.exists())
+    train("classify", settings, ClassifySettings(), columns, TRAINING, run, say=say)
     say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
 
     say(f"2. Scores on {data / 'test.csv'}, which it has not seen")
@@ -62,7 +72,10 @@ def run_demo(
         say(f"   {answer.label:<10} {answer.score:.2f}  {ticket}")
 
     picture = out / "attention.png"
-    save_attention_picture(predictor, NEW_TICKETS[0], picture)
-    say(f"4. Where it looks in the first ticket: {picture}")
+    try:
+        save_attention_picture(predictor, NEW_TICKETS[0], picture)
+        say(f"4. Where it looks in the first ticket: {picture}")
+    except UserError as error:
+        say(f"4. No picture of where it looks: {error}")
     say(f'Next: heedful predict {out} "your own text", or train on your own CSV (--help tells how)')
     return scores
