@@ -158,3 +158,86 @@ TENSORS: list[tuple[str, str]] = [
     ("BertLMHeadModel", "writer"),
 ]
 """Public classes and the folders they load, whose outputs are kept."""
+
+
+def _again(task: str, file: str, model: str, *options: str, batch: int = 8) -> tuple[str, ...]:
+    data = ("--train", f"data/{file}", "--model", model, "--batch-size", str(batch))
+    return (task, *data, "--learning-rate", "3e-3", "--head-learning-rate", "6e-3", *options)
+
+
+def _text(model: str, *options: str) -> tuple[str, ...]:
+    return _again("pretrain", "pretrain.txt", model, "--max-length", "24", *options)
+
+
+def _scratch(*options: str) -> tuple[str, ...]:
+    data = ("--train", "data/pretrain.txt", "--vocabulary", "body", "--preset", "tiny")
+    return ("pretrain", *data, "--max-length", "24", "--batch-size", "8", *options)
+
+
+def _german(*options: str) -> tuple[str, ...]:
+    rate = ("--learning-rate", "3e-3", "--batch-size", "8")
+    return ("translate", "--train", *GERMAN, *rate, *options)
+
+
+FEW = ("--batch-tokens", "32")
+"""So that a step's gradient is that of several batches."""
+DEV = ("--dev", "data/classify.csv", "--evaluate-every", "5")
+DEV_GERMAN = ("--dev", *GERMAN, "--evaluate-every", "10")
+NEW = ("--preset", "tiny", "--vocab-size", "340")
+
+CURVES: dict[str, tuple[str, ...]] = {
+    "classify": _again("classify", "classify.csv", "classify"),
+    "classify-fresh": _again("classify", "classify.csv", "body", "--fresh-pooler"),
+    "classify-windows": _again("classify", "classify.csv", "classify", "--max-length", "8", *FEW),
+    "classify-dev": _again("classify", "classify.csv", "classify", *DEV),
+    "classify-ema": _again("classify", "classify.csv", "classify", *DEV, "--ema", "0.9"),
+    "classify-average": _again("classify", "classify.csv", "classify", *DEV, "--average", "3"),
+    "classify-recomputed": _again("classify", "classify.csv", "body", "--gradient-checkpointing"),
+    "classify-relative": _again("classify", "classify.csv", "relative", *FEW),
+    "classify-weights": _again("classify", "classify.csv", "body", "--class-weights", "balanced"),
+    "classify-many": _again("classify", "many.csv", "many", *MANY),
+    "classify-pair": _again("classify", "pairs.csv", "pair", *PAIR, *FEW),
+    "classify-pruned": _again("classify", "classify.csv", "pruned"),
+    "classify-prune": _again("classify", "classify.csv", "classify", "--prune", "0.4"),
+    "regress": _again("regress", "regress.csv", "regress"),
+    "regress-fresh": _again("regress", "regress.csv", "body", *FEW),
+    "tag": _again("tag", "tag.conll", "tag"),
+    "tag-pieces-fresh": _again("tag", "tag.conll", "body", "--label-pieces", "all", *FEW),
+    "tag-spans": _again("tag", "tag.jsonl", "spans", "--scheme", "IOBES"),
+    "tag-spans-windows": _again("tag", "tag.jsonl", "body", "--max-length", "12", *FEW),
+    "answer": _again("answer", "answer.jsonl", "answer"),
+    "answer-windows-fresh": _again(
+        *("answer", "answer.jsonl", "body", "--max-length", "20", "--stride", "4"), *FEW
+    ),
+    "choose": _again("choose", "choose.jsonl", "choose"),
+    "choose-fresh": _again("choose", "choose.jsonl", "body", "--batch-tokens", "64"),
+    "embed": _again("embed", "embed.csv", "embed", *OTHER),
+    "embed-first": _again("embed", "embed.csv", "sentences", *OTHER, "--pooling", "cls"),
+    "embed-scored": _again("embed", "scored.csv", "body", *OTHER, "--label", "score", *FEW),
+    "pretrain": _text("pretrain"),
+    "pretrain-few": _text("pretrain", *FEW, "--whole-word", "--max-predictions", "2"),
+    "pretrain-masked": _text("masked", "--objective", "mlm", *FEW),
+    "pretrain-heads-fresh": _text("body", "--gradient-checkpointing"),
+    "pretrain-tiny-fresh": _scratch(),
+    "pretrain-keys-fresh": _scratch("--position-type", "relative_key"),
+    "pretrain-queries-fresh": _scratch("--position-type", "relative_key_query"),
+    "generate": _again("generate", "generate.txt", "writer"),
+    "generate-recomputed": _again("generate", "generate.txt", "body", "--gradient-checkpointing"),
+    "generate-pairs": _again("generate", "generate.csv", "replies", *FEW),
+    "generate-pairs-fresh": _again("generate", "generate.csv", "body"),
+    "translate": _german("--model", "translate"),
+    "translate-few": _german("--model", "translate", *FEW, "--schedule", "inverse-sqrt"),
+    "translate-dev": _german("--model", "translate", *DEV_GERMAN, "--average", "2"),
+    "translate-ema": _german("--model", "translate", *DEV_GERMAN, "--ema", "0.9"),
+    "translate-separate": _german("--model", "separate"),
+    "translate-marian": _german("--model", "marian"),
+    "translate-gru": _german("--model", "gru"),
+    "translate-lstm": _german("--model", "lstm", *FEW),
+    "translate-fresh": _german(*NEW),
+    "translate-pre-norm-fresh": _german(*NEW, "--pre-norm", "--separate-vocabularies"),
+    "translate-gru-fresh": _german(*NEW, "--arch", "rnn"),
+    "translate-lstm-fresh": _german(*NEW, "--arch", "rnn", "--cell", "lstm"),
+}
+"""Names of trainings whose losses are compared between versions, and the words after ``heedful
+train``. All but those called fresh go on from weights that are stored, though a head may be drawn.
+"""

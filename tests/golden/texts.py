@@ -98,6 +98,16 @@ def _write_decisions(folder: Path, draw: random.Random) -> None:
             for colour in COLOURS[:2]
         ),
     )
+    _table(
+        folder / "scored.csv",
+        ("text", "other", "score"),
+        (
+            (f"the {colour} {noun}", f"a {other}", 2 * (noun == other) + (noun in ANIMALS))
+            for colour in COLOURS[:2]
+            for noun in (*ANIMALS[:2], *FOODS[:2])
+            for other in (*ANIMALS[:2], *FOODS[:2])
+        ),
+    )
 
 
 def _write_names(folder: Path, draw: random.Random) -> None:
