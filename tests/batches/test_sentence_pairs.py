@@ -12,9 +12,11 @@ from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.examples import Example
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import NEXT, RANDOM, Frame, full_sequences, sentence_pairs
+from heedful.tokens import PairLayout
 
 CLS, SEP = 1, 2
-FRAME = Frame(cls_id=CLS, sep_id=SEP, max_length=64)
+LAYOUT = PairLayout(begin=(CLS,), middle=(SEP,), end=(SEP,), second_type=1)
+FRAME = Frame(layout=LAYOUT, max_length=64)
 ROOM = 61
 STEP = 10_000  # so that an id tells its document and its place there
 
@@ -136,7 +138,7 @@ def test_an_epoch_comes_again_and_no_two_are_the_same(make_corpus: MakeCorpus) -
 @pytest.mark.parametrize("max_length", [8, 9, 64])
 def test_long_and_lonely_sentences(make_corpus: MakeCorpus, max_length: int) -> None:
     corpus = make_corpus([[1000], [1], [1, 700, 2], [3]])
-    frame = Frame(cls_id=CLS, sep_id=SEP, max_length=max_length)
+    frame = Frame(layout=LAYOUT, max_length=max_length)
     examples = list(sentence_pairs(corpus, frame, seed=0, epoch=0))
     assert max(len(example.ids) for example in examples) <= max_length
     for example in examples:
@@ -156,7 +158,7 @@ def test_one_document_is_not_enough(make_corpus: MakeCorpus) -> None:
 
 def test_full_sequences_hold_every_token_once_in_order(make_corpus: MakeCorpus) -> None:
     corpus = make_corpus([[5, 100], [1], [2], [60], [61], [62], [63], [900], [4]])
-    frame = Frame(cls_id=CLS, sep_id=SEP, max_length=64)
+    frame = Frame(layout=LAYOUT, max_length=64)
     for epoch in range(30):
         rows = [e.ids.tolist() for e in full_sequences(corpus, frame, seed=0, epoch=epoch)]
         text = [at for row in rows for at in row if at not in (CLS, SEP)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tiny import SPECIAL
 from torch import Tensor
 
 import heedful
@@ -23,7 +24,7 @@ from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongT
 from heedful.sources import resolve
 from heedful.tasks import Fit, answer
 from heedful.tasks.candidates import Answer
-from heedful.tokens import BertTokenizer
+from heedful.tokens import BertTokenizer, Vocabulary
 
 Out = pytest.CaptureFixture[str]
 
@@ -224,7 +225,7 @@ def decoded(
     settings: PredictSettings = PredictSettings(),  # noqa: B008
 ) -> Answer:
     record = Question(question="", context=context, answers=None, where="here")
-    tokenizer: Any = None  # it is not asked
+    tokenizer = BertTokenizer(Vocabulary(SPECIAL))  # it is asked for its layout alone
     return answer.decode(record, fitted, outputs, goal, settings, tokenizer)
 
 

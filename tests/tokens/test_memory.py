@@ -21,8 +21,8 @@ def _texts(count: int) -> Iterator[str]:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder, "MAX_CHUNKS", 300)
-    monkeypatch.setattr(encoder, "MAX_LOCATED_CHUNKS", 200)
+    monkeypatch.setattr(wordpiece, "MAX_CHUNKS", 300)
+    monkeypatch.setattr(wordpiece, "MAX_LOCATED_CHUNKS", 200)
     monkeypatch.setattr(wordpiece, "MAX_WORDS", 100)
     monkeypatch.setattr(normalize, "MAX_TABLE", 50)
     ours = BertTokenizer(Vocabulary([*SPECIAL, *string.ascii_letters]))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from heedful.batches.sentences import SentenceRule, split_sentences
 from heedful.batches.store import open_blocks, to_lists, write_blocks
 from heedful.reading.documents import Document
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 _CHUNK_CHARACTERS = 2**20
 """Text that is tokenized, and stored, together."""
@@ -49,7 +49,7 @@ class Tokenized:
 
 
 def tokenize_documents(
-    documents: Iterable[Document], tokenizer: BertTokenizer, rule: SentenceRule, *, workers: int
+    documents: Iterable[Document], tokenizer: Tokenizer, rule: SentenceRule, *, workers: int
 ) -> Iterator[list[Tokenized]]:
     """Tokenize documents in order, some at a time; those without a token are left out.
 
@@ -93,11 +93,11 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
         yield chunk
 
 
-_worker: tuple[BertTokenizer, SentenceRule] | None = None
+_worker: tuple[Tokenizer, SentenceRule] | None = None
 """What a worker process tokenizes with: sent once, not with each chunk."""
 
 
-def _start_worker(tokenizer: BertTokenizer, rule: SentenceRule) -> None:
+def _start_worker(tokenizer: Tokenizer, rule: SentenceRule) -> None:
     global _worker
     _worker = tokenizer, rule
 
@@ -107,9 +107,7 @@ def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
     return _tokenize(texts, *_worker)
 
 
-def _tokenize(
-    texts: Sequence[str], tokenizer: BertTokenizer, rule: SentenceRule
-) -> list[Tokenized]:
+def _tokenize(texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule) -> list[Tokenized]:
     special = np.array(tokenizer.all_special_ids)
     found = []
     for text in texts:

@@ -13,8 +13,8 @@ class Example:
     ids: NDArray[np.int32]
     """(T,) Token ids with the special tokens in their places, unpadded."""
     split: int | None = None
-    """Where the second text's tokens start, with the special tokens that close it; the token type
-    is 0 before it and 1 from there. None for a single text."""
+    """Where the second text's tokens start, with the special tokens that close it, for models that
+    are told: the token type is 0 before it and 1 from there. None where all types are 0."""
     labels: tuple[float, ...] = ()
     """A class, several classes, a value, a class for each token, a first and a last token, or the
     tokens of a text to write: `heedful.batches.collate` is told which."""

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heedful.batches.examples import Example
 from heedful.batches.windows import Fitted, fit_pair, fit_text
 from heedful.errors import UserError
 from heedful.reading import Text
 from heedful.settings import LongText
-from heedful.tokens import BertTokenizer
+from heedful.tokens import PairLayout, Tokenizer
 
 # Texts tokenized at once: enough to make the cost of a call vanish, few enough to stay small.
 _TOGETHER = 1024
@@ -19,7 +20,7 @@ _WINDOW_SHARE = 4
 
 
 def features(
-    texts: Iterable[Text], tokenizer: BertTokenizer, *, max_length: int, rule: LongText
+    texts: Iterable[Text], tokenizer: Tokenizer, *, max_length: int, rule: LongText
 ) -> Iterator[Fitted[Example]]:
     """Encode each text, or pair, into one example, or several where it is read in windows.
 
@@ -39,7 +40,7 @@ def features(
         if seconds and len(seconds) < len(firsts):
             raise UserError("give either single texts or pairs of texts, not both at once")
         encoded = tokenizer.encode_batch(firsts)
-        room = max_length - tokenizer.num_special_tokens(pair=bool(seconds))
+        room = max_length - tokenizer.layout.size(pair=bool(seconds))
         stride = room // _WINDOW_SHARE
         if not seconds:
             for ids in encoded:
@@ -59,9 +60,26 @@ def features(
             )
 
 
+def row_offsets(
+    offsets: NDArray[np.int32], layout: PairLayout, first: int | None = None
+) -> NDArray[np.int32]:
+    """Return the offsets of a row's tokens: (-1, -1) for all that are not of the text in question.
+
+    Args:
+        offsets: where in that text each of its tokens starts and ends. Shape (N, 2).
+        layout: the special tokens around texts.
+        first: with that many tokens of another text before it; None where it stands alone.
+
+    Shape:
+        (T, 2).
+    """
+    before = len(layout.begin) if first is None else layout.second_start(first)
+    return np.pad(offsets, ((before, len(layout.end)), (0, 0)), constant_values=-1)
+
+
 def _example(
-    tokenizer: BertTokenizer, first: Sequence[int], second: Sequence[int] | None = None
+    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None
 ) -> Example:
-    ids, types = tokenizer.build_inputs(first, second)
-    split = None if second is None else types.index(1)
-    return Example(ids=np.array(ids, dtype=np.int32), split=split)
+    layout = tokenizer.layout
+    ids = np.array(layout.ids(first, second), dtype=np.int32)
+    return Example(ids=ids, split=None if second is None else layout.type_split(len(first)))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 IGNORED = -100
 """The label of a token that is not to be predicted."""
@@ -29,8 +29,8 @@ class MaskRule:
     replacements: NDArray[np.int64]
     """Ids of all others: what a random token is drawn from."""
     continues: NDArray[np.bool_] | None
-    """(V,) True = a token that continues a word (``##ing``), to hide words whole; None hides single
-    tokens."""
+    """(V,) True = a token that goes on with the word before it, to hide words whole; None hides
+    single tokens."""
     share: float
     """Share of the ordinary tokens that are to be predicted, at least one of them."""
     most: int | None
@@ -38,7 +38,7 @@ class MaskRule:
 
 
 def mask_rule(
-    tokenizer: BertTokenizer, *, share: float = 0.15, whole_word: bool = False, most: int | None
+    tokenizer: Tokenizer, *, share: float = 0.15, whole_word: bool = False, most: int | None
 ) -> MaskRule:
     """Build the rule for a vocabulary.
 
@@ -46,17 +46,20 @@ def mask_rule(
         UserError: the vocabulary has no mask token, or none but special ones.
     """
     assert 0 < share <= 1
-    tokens = tokenizer.vocabulary.tokens
     if tokenizer.mask_token_id is None:
         raise UserError(
             f"{tokenizer.vocabulary.source}: there is no {tokenizer.mask_token} in the vocabulary, "
             "so no token can be hidden; learn one with heedful vocabulary, or add a line for it"
         )
-    special = np.zeros(len(tokens), np.bool_)
+    special = np.zeros(len(tokenizer), np.bool_)
     special[tokenizer.all_special_ids] = True
     if special.all():
         raise UserError(f"{tokenizer.vocabulary.source}: the vocabulary has only special tokens")
-    continues = np.array([token.startswith("##") for token in tokens]) if whole_word else None
+    continues = (
+        np.array([tokenizer.continues_word(token_id) for token_id in range(len(tokenizer))])
+        if whole_word
+        else None
+    )
     return MaskRule(
         mask_id=tokenizer.mask_token_id,
         special=special,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from heedful.batches.corpus import Corpus, Tokenized
 from heedful.batches.examples import Example
 from heedful.errors import UserError
+from heedful.tokens import PairLayout
 
 NEXT, RANDOM = 0.0, 1.0
 """The label of a pair whose second part follows the first, and of one where it does not."""
@@ -30,8 +31,7 @@ Ids = NDArray[np.int32]
 class Frame:
     """What stands around the tokens of a sequence, and how long it may be."""
 
-    cls_id: int
-    sep_id: int
+    layout: PairLayout
     max_length: int
     """The most tokens of a sequence, special tokens included; at least 8."""
 
@@ -67,13 +67,13 @@ def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
             "not follow the first; say with --documents what ends a document (blank-line, gap, "
             "file, line), or give --objective mlm"
         )
+    layout, room = frame.layout, frame.max_length - frame.layout.size(pair=True)
+    begin, middle, end = map(_ids, (layout.begin, layout.middle, layout.end))
     for number in range(len(corpus)):
         draw = Random(f"{seed}/{epoch}/{number}")
-        for first, second, label in _pairs(corpus, number, frame.max_length - 3, draw):
-            ids = np.concatenate(
-                [[frame.cls_id], first, [frame.sep_id], second, [frame.sep_id]], dtype=np.int32
-            )
-            yield Example(ids=ids, split=len(first) + 2, labels=(label,))
+        for first, second, label in _pairs(corpus, number, room, draw):
+            ids = np.concatenate([begin, first, middle, second, end])
+            yield Example(ids=ids, split=layout.type_split(len(first)), labels=(label,))
 
 
 def _pairs(
@@ -150,18 +150,24 @@ def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
         seed: with ``epoch``, all that decides what is drawn.
         epoch: number of the epoch.
     """
-    least = 3  # a text of one token and what stands around it
+    begin, end = _ids(frame.layout.begin), _ids(frame.layout.end)
+    around = len(begin) + len(end)
+    least = around + 1
     room = least + _below(frame.max_length - least + 1, Random(f"{seed}/{epoch}"))
     parts: list[Ids] = []
     for document in corpus:
         start = 0
         while start < len(document.ids):
-            text = document.ids[start : start + room - 2]
-            parts += [np.array([frame.cls_id]), text, np.array([frame.sep_id])]
+            text = document.ids[start : start + room - around]
+            parts += [begin, text, end]
             start += len(text)
-            room -= len(text) + 2
+            room -= len(text) + around
             if room < least:
-                yield Example(ids=np.concatenate(parts, dtype=np.int32))
+                yield Example(ids=np.concatenate(parts))
                 parts, room = [], frame.max_length
     if parts:
-        yield Example(ids=np.concatenate(parts, dtype=np.int32))
+        yield Example(ids=np.concatenate(parts))
+
+
+def _ids(special: tuple[int, ...]) -> Ids:
+    return np.array(special, dtype=np.int32)

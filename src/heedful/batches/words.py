@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText, Word
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 from heedful.tokens.characters import MARKS
 
 Aggregation = Literal["first", "average", "max"]
@@ -23,7 +23,7 @@ whose largest number is the largest."""
 Places = NDArray[np.int32]
 
 
-def piece_words(text: str, tokenizer: BertTokenizer) -> tuple[list[int], Places]:
+def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Places]:
     """Return the ids of a text's pieces, and for each piece where its word stands in the text.
 
     Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs.
@@ -119,8 +119,8 @@ def word_values(
     side where it has fewer.
 
     Args:
-        places: of each example, where the word of each token stands; special tokens are the first
-            and the last. Each of shape (T, 2).
+        places: of each example, where the word of each token stands; (-1, -1) for special tokens,
+            which stand at both ends. Each of shape (T, 2).
         values: of each example, what each token was given. Each of shape (T or more, L).
         aggregation: how a word gets its numbers from its pieces.
 
@@ -128,13 +128,16 @@ def word_values(
         (L,) for each word.
     """
     best: dict[Word, tuple[int, NDArray[np.floating]]] = {}
-    for example, given in zip(places, values, strict=True):
-        inner = example[1:-1]
+    for example, rows in zip(places, values, strict=True):
+        inside = np.flatnonzero(example[:, 0] >= 0)
+        inner = example[inside]
         begins = first_pieces(inner)  # (W,)
         ends = _ends(begins, len(inner))
         contexts = np.minimum(begins, len(inner) - ends).tolist()
-        rows = _aggregated(given[1 : 1 + len(inner)], begins, ends, aggregation)
-        for (start, stop), context, row in zip(inner[begins].tolist(), contexts, rows, strict=True):
+        words = _aggregated(rows[inside], begins, ends, aggregation)
+        for (start, stop), context, row in zip(
+            inner[begins].tolist(), contexts, words, strict=True
+        ):
             # Where examples tie, the first has the word's first piece, and a later may not.
             if (start, stop) not in best or context > best[start, stop][0]:
                 best[start, stop] = context, row

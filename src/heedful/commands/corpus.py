@@ -14,7 +14,7 @@ from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
 from heedful.reading.documents import read_documents
 from heedful.tasks.pretrain import Goal
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
 
 _SMALL = 2**23
@@ -42,7 +42,7 @@ def check_documents(paths: Sequence[Path], goal: Goal) -> None:
 def open_corpus(
     paths: Sequence[Path],
     goal: Goal,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     folder: Path,
     *,
     workers: int | None = None,
@@ -77,19 +77,17 @@ def open_corpus(
     return corpus
 
 
-def _name(paths: Sequence[Path], goal: Goal, tokenizer: BertTokenizer) -> str:
+def _name(paths: Sequence[Path], goal: Goal, tokenizer: Tokenizer) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
     parts = [
         [print_.sha256 for print_ in fingerprint(paths)],
         [goal.documents, goal.sentences],
-        [tokenizer.do_lower_case, tokenizer.strip_accents, tokenizer.tokenize_chinese_chars],
-        [sorted(tokenizer.never_split), tokenizer.all_special_tokens],
-        list(tokenizer.vocabulary.tokens),
+        *tokenizer.identity(),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def unknown_share(corpus: Corpus, tokenizer: BertTokenizer) -> float:
+def unknown_share(corpus: Corpus, tokenizer: Tokenizer) -> float:
     """Return the share of unknown tokens among a corpus's first million; 1 where it has none."""
     seen = unknown = 0
     for document in corpus:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from heedful.tokens import BertTokenizer, TextTokenizer, TranslationTokenizer, load_tokenizer
+from heedful.tokens import TextTokenizer, Tokenizer, TranslationTokenizer, load_tokenizer
 
 
 def tokenize(texts: Iterable[str], model: str, revision: str | None = None) -> Iterator[Any]:
@@ -23,13 +23,15 @@ def tokenize(texts: Iterable[str], model: str, revision: str | None = None) -> I
     return map(_row(tokenizer), texts)
 
 
-def _row(tokenizer: BertTokenizer) -> Callable[[str], dict[str, Any]]:
+def _row(tokenizer: Tokenizer) -> Callable[[str], dict[str, Any]]:
     def row(text: str) -> dict[str, Any]:
-        encoding = tokenizer(text, return_offsets_mapping=True)
+        pieces = tokenizer.pieces(text)
+        ids = tokenizer.layout.ids(pieces.ids)
+        offsets = tokenizer.layout.values(pieces.offsets, special=(0, 0))
         return {
-            "pieces": tokenizer.convert_ids_to_tokens(encoding["input_ids"]),
-            "ids": encoding["input_ids"],
-            "offsets": [list(span) for span in encoding["offset_mapping"]],
+            "pieces": [tokenizer.vocabulary.token(token_id) for token_id in ids],
+            "ids": ids,
+            "offsets": [list(span) for span in offsets],
         }
 
     return row

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful.batches.features import row_offsets
 from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
@@ -29,7 +30,7 @@ from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.tasks.candidates import Answer, plain, row, weigh
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
-from heedful.tokens import BertTokenizer
+from heedful.tokens import PairLayout, Tokenizer
 
 CANDIDATES = 20
 """Answers that share the probability, as many as in the published code of BERT."""
@@ -108,7 +109,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Question], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Question], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each question into an example for every window of its context.
 
@@ -116,7 +117,7 @@ def encode(
         UserError: a question is too long, no token stands for an answer, or see `build`.
     """
     _check_rule(fit.rule)
-    room = fit.max_length - tokenizer.num_special_tokens(pair=True)
+    room = fit.max_length - tokenizer.layout.size(pair=True)
     context: str | None = None
     for record in records:
         if record.context is not context:  # one context has many questions
@@ -142,7 +143,8 @@ def encode(
             tokens_total=len(question) + len(offsets),
             tokens_used=len(question) + used,
             offsets=[
-                _beside(offsets[start : start + limit], len(question) + 2) for start in starts
+                row_offsets(offsets[start : start + limit], tokenizer.layout, len(question))
+                for start in starts
             ],
         )
 
@@ -153,28 +155,22 @@ def _starts(total: int, limit: int, goal: Goal) -> list[int]:
 
 
 def _example(
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     question: Sequence[int],
     context: Sequence[int],
     window: slice,
     answer: tuple[int, int] | None,
 ) -> Example:
     """Lay out one window; an answer that does not stand whole in it is learnt as none."""
-    part = context[window]
-    ids, types = tokenizer.build_inputs(question, part)
-    split = types.index(1)
-    first, last = (place - window.start for place in answer or (-1, -1))
+    layout, part = tokenizer.layout, context[window]
+    first, last = (token - window.start for token in answer or (-1, -1))
     whole = first >= 0 and last < len(part)
+    start = layout.second_start(len(question))
     return Example(
-        ids=np.array(ids, dtype=np.int32),
-        split=split,
-        labels=(split + first, split + last) if whole else (0, 0),
+        ids=np.array(layout.ids(question, part), dtype=np.int32),
+        split=layout.type_split(len(question)),
+        labels=(start + first, start + last) if whole else (0, 0),
     )
-
-
-def _beside(offsets: NDArray[np.int32], before: int) -> NDArray[np.int32]:
-    """Put the places of a window's tokens among those that are not of the context."""
-    return np.pad(offsets, ((before, 1), (0, 0)), constant_values=-1)
 
 
 def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
@@ -217,7 +213,7 @@ def _check_rule(rule: LongText | None) -> None:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples, with their answers' tokens where there is something to learn."""
     return collate(examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "span")
@@ -258,7 +254,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Answer:
     """Find the best slices over all windows, and weigh them against giving no answer.
 
@@ -271,7 +267,7 @@ def decode(
     elif not goal.no_answer:
         raise UserError("--no-answer-threshold: this run learnt from no question without an answer")
     spans = best_spans(
-        list(_scored_windows(fitted, outputs, goal)),
+        list(_scored_windows(fitted, outputs, goal, tokenizer.layout)),
         count=max(CANDIDATES, settings.top),
         max_tokens=goal.max_answer_tokens,
     )
@@ -295,17 +291,16 @@ def decode(
 
 
 def _scored_windows(
-    fitted: Fitted[Example], outputs: Sequence[Tensor], goal: Goal
+    fitted: Fitted[Example], outputs: Sequence[Tensor], goal: Goal, layout: PairLayout
 ) -> Iterator[ScoredWindow]:
     """Take the tokens of the context out of each window."""
-    split = fitted.pieces[0].split
-    assert split is not None
-    sizes = [len(piece.ids) - 1 - split for piece in fitted.pieces]
+    inner = [np.flatnonzero(offsets[:, 0] >= 0) for offsets in fitted.offsets]
     starts = [0]
-    if len(sizes) > 1:
-        starts = _starts(fitted.tokens_total - (split - 2), sizes[0], goal)
-    for first, size, offsets, scores in zip(starts, sizes, fitted.offsets, outputs, strict=True):
-        inside = slice(split, split + size)
+    if len(inner) > 1:
+        size = len(inner[0])
+        question = len(fitted.pieces[0].ids) - layout.size(pair=True) - size
+        starts = _starts(fitted.tokens_total - question, size, goal)
+    for first, inside, offsets, scores in zip(starts, inner, fitted.offsets, outputs, strict=True):
         start, end = scores[inside].T.numpy()
         yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
 

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from heedful.batches import Example, Fitted, features
+from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.task import Fit
-from heedful.tokens import BertTokenizer
-from heedful.tokens.wordpiece import PREFIX
+from heedful.tokens import Tokenizer
 
 _SPARE = 8
 """Candidates computed beyond those that are wanted: special tokens among them are left out."""
@@ -32,7 +32,7 @@ class Candidate:
     """A token for a mask."""
 
     token: str
-    """As it stands in the vocabulary; ``##s`` goes on a word."""
+    """As it stands in the vocabulary."""
     score: float
     """Its probability."""
     text: str
@@ -66,7 +66,7 @@ class Filled:
     """Tokens the model was given."""
 
 
-def encode(record: Record, tokenizer: BertTokenizer, fit: Fit, *, pairs: bool) -> Fitted[Example]:
+def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fitted[Example]:
     """Encode a text with masks, or a pair of texts.
 
     Args:
@@ -91,9 +91,9 @@ def encode(record: Record, tokenizer: BertTokenizer, fit: Fit, *, pairs: bool) -
     return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule))
 
 
-def _encode_masks(text: str, where: str, tokenizer: BertTokenizer, fit: Fit) -> Fitted[Example]:
+def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
     pieces = tokenizer.pieces(text)
-    wrong = [found for found in _MASK_LIKE.findall(text) if found != tokenizer.mask_token]
+    wrong = [mask for mask in _MASK_LIKE.findall(text) if mask != tokenizer.mask_token]
     if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
         raise UserError(f"{where}: {wrong[0]!r} is no mask; write {tokenizer.mask_token}")
     if tokenizer.mask_token_id not in pieces.ids:
@@ -102,14 +102,14 @@ def _encode_masks(text: str, where: str, tokenizer: BertTokenizer, fit: Fit) -> 
             "give a pair of texts to be told whether the second follows the first"
         )
     offsets = np.array(pieces.offsets, dtype=np.int32)  # (T, 2)
-    room = fit.max_length - tokenizer.num_special_tokens()
+    layout = tokenizer.layout
+    room = fit.max_length - layout.size(pair=False)
     fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
-    outside = np.full((1, 2), -1, dtype=np.int32)
     examples, places = [], []
     for part in fitted.pieces:
-        ids, _ = tokenizer.build_inputs([pieces.ids[at] for at in part])
+        ids = layout.ids([pieces.ids[at] for at in part])
         examples.append(Example(ids=np.array(ids, dtype=np.int32)))
-        places.append(np.concatenate([outside, offsets[list(part)], outside]))
+        places.append(row_offsets(offsets[list(part)], layout))
     return Fitted(
         pieces=examples,
         tokens_total=fitted.tokens_total,
@@ -151,7 +151,7 @@ def decode(
     fitted: Fitted[Example],
     outputs: Sequence[Tensor],
     top: int,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Filled:
     """Choose tokens for the masks of a text, or say whether a pair's second text follows.
 
@@ -171,26 +171,31 @@ def decode(
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
-    spans, found = _masks(record.text, fitted, outputs, tokenizer)
-    choices = [_tokens(output, top, tokenizer) for output in found]
-    best = [rows[0][0] if rows else tokenizer.mask_token for rows in choices]
+    spans, rows_of_masks = _masks(record.text, fitted, outputs, tokenizer)
+    choices = [_tokens(output, top, tokenizer) for output in rows_of_masks]
+    best = [rows[0][0] if rows else None for rows in choices]
     blanks = [
         Blank(
             start=start,
             end=end,
             candidates=tuple(
                 Candidate(
-                    token=token,
+                    token=tokenizer.vocabulary.token(token_id),
                     score=score,
-                    text=_fill(record.text, spans, [*best[:number], token, *best[number + 1 :]]),
+                    text=_fill(
+                        record.text,
+                        spans,
+                        [*best[:number], token_id, *best[number + 1 :]],
+                        tokenizer,
+                    ),
                 )
-                for token, score in rows
+                for token_id, score in rows
             ),
         )
         for number, ((start, end), rows) in enumerate(zip(spans, choices, strict=True))
     ]
     return Filled(
-        text=_fill(record.text, spans, best),
+        text=_fill(record.text, spans, best, tokenizer),
         blanks=tuple(blanks),
         next_sentence=None,
         tokens_total=fitted.tokens_total,
@@ -199,7 +204,7 @@ def decode(
 
 
 def _masks(
-    text: str, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: BertTokenizer
+    text: str, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: Tokenizer
 ) -> tuple[list[tuple[int, int]], list[Tensor | None]]:
     """Return where each mask is, and its candidates where it has the most text around it."""
     best: dict[tuple[int, int], tuple[int, Tensor]] = {}
@@ -219,24 +224,32 @@ def _masks(
     return spans, [best[span][1] if span in best else None for span in spans]
 
 
-def _tokens(output: Tensor | None, top: int, tokenizer: BertTokenizer) -> list[tuple[str, float]]:
-    """Return the likeliest tokens, special ones left out, and their probabilities."""
+def _tokens(output: Tensor | None, top: int, tokenizer: Tokenizer) -> list[tuple[int, float]]:
+    """Return the ids of the likeliest tokens, special ones left out, and their probabilities."""
     if output is None:
         return []
     special = set(tokenizer.all_special_ids)
     rows = [
-        (tokenizer.vocabulary.tokens[int(at)], score)
+        (int(at), score)
         for at, score in zip(*output.tolist(), strict=True)
         if int(at) < len(tokenizer) and int(at) not in special
     ]
     return rows[:top]
 
 
-def _fill(text: str, spans: Sequence[tuple[int, int]], tokens: Sequence[str]) -> str:
+def _fill(
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    token_ids: Sequence[int | None],
+    tokenizer: Tokenizer,
+) -> str:
     """Put tokens in the place of masks; one that goes on a word stands close to it."""
-    for (start, end), token in reversed(list(zip(spans, tokens, strict=True))):
-        before = text[:start].rstrip() if token.startswith(PREFIX) else text[:start]
-        text = before + token.removeprefix(PREFIX) + text[end:]
+    for (start, end), token_id in reversed(list(zip(spans, token_ids, strict=True))):
+        if token_id is not None:
+            before = text[:start]
+            if tokenizer.continues_word(token_id):
+                before = before.rstrip()
+            text = before + tokenizer.text_of([token_id]) + text[end:]
     return text
 
 

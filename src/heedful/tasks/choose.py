@@ -24,7 +24,7 @@ from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, Predi
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import numbered
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +117,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Choices], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Choices], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each question into one example a choice, or several where a long text has windows.
 
@@ -155,7 +155,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples; the labels are, for each, the number of its item's right choice."""
     batch = collate(examples, pad_id=tokenizer.pad_token_id)
@@ -202,7 +202,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Choice:
     """Average each choice's windows and choose."""
     owners = torch.tensor([int(piece.labels[0]) for piece in fitted.pieces])

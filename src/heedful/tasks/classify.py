@@ -18,7 +18,7 @@ from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, Pre
 from heedful.sources import resolve
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import encode_texts, from_texts, read
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,7 +173,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows."""
     labels = partial(targets, goal=goal) if labelled else None
@@ -197,7 +197,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples, with their labels where there is something to learn."""
     return collate(
@@ -248,7 +248,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Prediction:
     """Average the windows' probabilities and choose."""
     mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (labels,)

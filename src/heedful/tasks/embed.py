@@ -29,7 +29,7 @@ from heedful.tasks.sentence_folder import Layout, Pooling
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import from_texts, numbered
 from heedful.tasks.texts import read as read_table
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +130,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each text into one example, the two of a pair one after the other, or into windows.
 
@@ -174,7 +174,7 @@ def write_beside(goal: Goal, model: nn.Module, max_length: int, folder: Path) ->
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples; the labels are, for each, the cosine of its pair, if that is to be learnt."""
     batch = collate(examples, pad_id=tokenizer.pad_token_id)
@@ -232,7 +232,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Embedding:
     """Average each text's windows."""
     found = []

@@ -40,7 +40,7 @@ from heedful.tasks.written import (
     row,
     search_options,
 )
-from heedful.tokens import BertTokenizer, load_encoder_tokenizer
+from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 MAX_NEW_TOKENS = 64
 """The most tokens of a text that is written, unless told otherwise."""
@@ -125,7 +125,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
 
@@ -138,7 +138,7 @@ def encode(
     """
     if not goal.pairs and not labelled and fit.rule != "window":
         raise UserError("--long-text: a text to go on from keeps its end; leave the option out")
-    room = fit.max_length - tokenizer.num_special_tokens()
+    room = fit.max_length - tokenizer.layout.size(pair=False)
     records, copies = tee(records)
     for record, ids in zip(records, _ids(copies, tokenizer), strict=True):
         if labelled:
@@ -164,14 +164,13 @@ def encode(
         )
 
 
-def _ids(records: Iterable[Record], tokenizer: BertTokenizer) -> Iterator[list[int]]:
+def _ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list[int]]:
     while chunk := [record.text for record in islice(records, _TOGETHER)]:
         yield from tokenizer.encode_batch(chunk)
 
 
-def _example(tokenizer: BertTokenizer, ids: Sequence[int]) -> Example:
-    row, _ = tokenizer.build_inputs(ids)
-    return Example(ids=np.array(row, dtype=np.int32))
+def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
+    return Example(ids=np.array(tokenizer.layout.ids(ids), dtype=np.int32))
 
 
 def build(goal: Goal, data: DataSettings) -> nn.Module:
@@ -196,7 +195,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples, with what is to be written where there is something to learn."""
     return collate(
@@ -288,7 +287,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Generation:
     """Turn tokens into texts; those of several windows are joined, the best of each."""
     windows = [

@@ -22,7 +22,7 @@ from heedful.settings import PredictSettings
 from heedful.tasks import pretrain
 from heedful.tasks.pretrain import Goal
 from heedful.tasks.task import Forward
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 _TOGETHER = 64
 """Texts whose copies are sorted by length together."""
@@ -63,7 +63,7 @@ def likelihoods(
     texts: Iterable[str],
     forward: Forward,
     goal: Goal,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     *,
     max_length: int,
     settings: PredictSettings,
@@ -110,22 +110,22 @@ def likelihoods(
             )
 
 
-def _copies(ids: Sequence[int], tokenizer: BertTokenizer, max_length: int) -> Iterator[_Copy]:
+def _copies(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Copy]:
     """Yield a copy of a text for each of its tokens."""
     assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
-    room = max_length - tokenizer.num_special_tokens()
+    layout = tokenizer.layout
+    room = max_length - layout.size(pair=False)
     starts = window_starts(len(ids), room, room // 2)
     last = min(room, len(ids)) - 1
     for at, truth in enumerate(ids):
         start = min(starts, key=lambda start: abs(2 * (at - start) - last))  # nearest its middle
-        row, _ = tokenizer.build_inputs(ids[start : start + room])
-        place = at - start + 1  # behind [CLS]
-        hidden = np.array(row, dtype=np.int32)
+        hidden = np.array(layout.ids(ids[start : start + room]), dtype=np.int32)
+        place = len(layout.begin) + at - start
         hidden[place] = tokenizer.mask_token_id
         yield _Copy(example=Example(ids=hidden), place=place, truth=truth)
 
 
-def _batch(copies: Sequence[_Copy], tokenizer: BertTokenizer) -> Batch:
+def _batch(copies: Sequence[_Copy], tokenizer: Tokenizer) -> Batch:
     batch = collate([copy.example for copy in copies], pad_id=tokenizer.pad_token_id)
     width = batch.input_ids.shape[1]
     return replace(

@@ -34,7 +34,7 @@ from heedful.tasks import blanks
 from heedful.tasks.blanks import Filled, plain, row
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import from_texts, read
-from heedful.tokens import BertTokenizer, load_encoder_tokenizer
+from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,16 +101,14 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def sequences(
-    corpus: Corpus, goal: Goal, tokenizer: BertTokenizer, *, max_length: int, seed: int, epoch: int
+    corpus: Corpus, goal: Goal, tokenizer: Tokenizer, *, max_length: int, seed: int, epoch: int
 ) -> Iterator[Example]:
     """Cut the sequences of an epoch from a corpus.
 
     Raises:
         UserError: there is only one document to make pairs of.
     """
-    frame = Frame(
-        cls_id=tokenizer.cls_token_id, sep_id=tokenizer.sep_token_id, max_length=max_length
-    )
+    frame = Frame(layout=tokenizer.layout, max_length=max_length)
     cut = sentence_pairs if goal.pairs else full_sequences
     return cut(corpus, frame, seed=seed, epoch=epoch)
 
@@ -138,7 +136,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 def encode(
     records: Iterable[Example] | Iterable[Record],
     goal: Goal,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     fit: Fit,
     labelled: bool,
 ) -> Iterator[Fitted[Example]]:
@@ -152,7 +150,7 @@ def encode(
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples; with a draw hide some of their tokens, without one find their masks."""
     if draw is None:
@@ -189,7 +187,7 @@ def batch_of(
 
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary
-def _rule(tokenizer: BertTokenizer, share: float, whole_word: bool, most: int | None) -> MaskRule:
+def _rule(tokenizer: Tokenizer, share: float, whole_word: bool, most: int | None) -> MaskRule:
     return mask_rule(tokenizer, share=share, whole_word=whole_word, most=most)
 
 
@@ -259,7 +257,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Scored | Filled:
     """Take a sequence's scores, or choose what stands behind the masks of a text."""
     if not isinstance(record, Example):

@@ -16,7 +16,7 @@ from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
 from heedful.tasks.texts import encode_texts, from_texts, read
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 LARGEST = 1e15
 """Squares of larger numbers, added up, may be more than a float32 holds."""
@@ -100,7 +100,7 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows."""
     labels = (lambda record: (target(record),)) if labelled else None
@@ -123,7 +123,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples, with their numbers where there is something to learn."""
     return collate(
@@ -155,7 +155,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Estimate:
     """Average over the windows."""
     return Estimate(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.batches.words import (
     Places,
@@ -34,7 +35,7 @@ from heedful.settings import ColumnSettings, DataSettings, PredictSettings, TagS
 from heedful.sources import resolve
 from heedful.tasks.entities import Tagging, plain, row, tagging
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 _FORMATS = {
     **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes"), "conll"),
@@ -167,14 +168,14 @@ def metrics(goal: Goal) -> tuple[str, ...]:
 
 
 def encode(
-    records: Iterable[TaggedText], goal: Goal, tokenizer: BertTokenizer, fit: Fit, labelled: bool
+    records: Iterable[TaggedText], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows.
 
     The offsets are those of each token's word.
     """
-    room = fit.max_length - tokenizer.num_special_tokens()
-    ends = np.full((1, 2), -1, dtype=np.int32)
+    layout = tokenizer.layout
+    room = fit.max_length - layout.size(pair=False)
     for record in records:
         ids, places = piece_words(record.text, tokenizer)
         targets = _targets(record, places, goal) if labelled else None  # (N,)
@@ -182,10 +183,12 @@ def encode(
         pieces, offsets = [], []
         for part in parts.pieces:
             chosen = np.array(part, dtype=np.int64)
-            row, _ = tokenizer.build_inputs([ids[place] for place in part])
-            labels = () if targets is None else (losses.IGNORED, *targets[chosen], losses.IGNORED)
-            pieces.append(Example(ids=np.array(row, dtype=np.int32), labels=labels))
-            offsets.append(np.concatenate([ends, places[chosen], ends]))
+            row = np.array(layout.ids([ids[place] for place in part]), dtype=np.int32)
+            labels: tuple[float, ...] = ()
+            if targets is not None:
+                labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
+            pieces.append(Example(ids=row, labels=labels))
+            offsets.append(row_offsets(places[chosen], layout))
         yield Fitted(
             pieces=pieces,
             tokens_total=parts.tokens_total,
@@ -222,7 +225,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
 
 
 def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: BertTokenizer, draw: Draw | None
+    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
 ) -> Batch:
     """Pad examples, with their tags where there is something to learn."""
     return collate(
@@ -259,7 +262,7 @@ def decode(
     outputs: Sequence[Tensor],
     goal: Goal,
     settings: PredictSettings,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
 ) -> Tagging:
     """Tag the words with the likeliest sequence that may be, and gather entities."""
     values = word_values(

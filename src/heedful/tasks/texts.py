@@ -11,7 +11,7 @@ from heedful.errors import UserError
 from heedful.reading import Record, Text, read_records
 from heedful.settings import ColumnSettings
 from heedful.tasks.task import Fit
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 
 def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
@@ -36,7 +36,7 @@ def from_texts(texts: Sequence[Text]) -> list[Record]:
 
 def encode_texts(
     records: Iterable[Record],
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     fit: Fit,
     *,
     pairs: bool,

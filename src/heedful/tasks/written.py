@@ -14,7 +14,7 @@ from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.tokens import BertTokenizer
+from heedful.tokens import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,15 +116,13 @@ def log_likelihoods(logits: Tensor, positions: Tensor, labels: Tensor) -> Tensor
     return told.new_zeros(len(labels), 2).index_add_(0, owner, told)
 
 
-def read_line(line: Tensor, tokenizer: BertTokenizer) -> Written | None:
+def read_line(line: Tensor, tokenizer: Tokenizer) -> Written | None:
     """Read one line of what was computed; None where the search found fewer texts."""
     score, ended, *tokens = line.tolist()
     if ended < 0:
         return None
     ids = [int(token) for token in tokens if token >= 0]
-    text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-    # What goes on inside a word begins with the mark of that.
-    return Written(text=text.removeprefix("##"), score=score, ended=bool(ended))
+    return Written(text=tokenizer.text_of(ids), score=score, ended=bool(ended))
 
 
 def row(answer: Generation, everything: bool) -> dict[str, Any]:

@@ -1,18 +1,22 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
+from heedful.tokens.bert import BertTokenizer
 from heedful.tokens.encoding import Encoding, Pieces
+from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
+from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.text import TextTokenizer
-from heedful.tokens.tokenizer import BertTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 __all__ = [
     "BertTokenizer",
     "Encoding",
+    "PairLayout",
     "Pieces",
     "SpecialTokens",
     "TextTokenizer",
+    "Tokenizer",
     "TranslationTokenizer",
     "Vocabulary",
     "load_encoder_tokenizer",

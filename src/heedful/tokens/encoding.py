@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from heedful.errors import UserError, did_you_mean
-from heedful.tokens.rows import Layout, Row
+from heedful.tokens.rows import Row, RowPlan
 from heedful.tokens.vocabulary import Vocabulary
 
 Tensors = Literal["pt", "np"]
@@ -106,12 +106,12 @@ class Encoding(MutableMapping[str, Any]):
 
     def word_ids(self, row: int = 0) -> list[int | None]:
         """Return the index of each token's word in its text; None at special tokens."""
-        return self._lay(row, lambda text: text.pieces.words)
+        return self._values_of(row, lambda text: text.pieces.words)
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
         """Return 0 for tokens of the first text, 1 of the second, None at special tokens."""
         _, second = self._samples[self._row(row).sample]
-        return self._lay(row, lambda text: [int(text is second)] * len(text.ids))
+        return self._values_of(row, lambda text: [int(text is second)] * len(text.ids))
 
     def to(self, device: Any) -> "Encoding":
         """Move all tensors to a torch device, in place, and return the encoding."""
@@ -127,15 +127,11 @@ class Encoding(MutableMapping[str, Any]):
             raise UserError(f"row {row}: this encoding has {len(self._rows)} rows, from 0")
         return self._rows[row]
 
-    def _lay(self, at: int, values: Callable[[Text], Sequence[int]]) -> list[int | None]:
+    def _values_of(self, at: int, values: Callable[[Text], Sequence[int]]) -> list[int | None]:
         row = self._row(at)
         first, second = self._samples[row.sample]
-        return row.lay(
-            values(first),
-            () if second is None else values(second),
-            begin=None,
-            end=None,
-            padding=None,
+        return row.values(
+            values(first), None if second is None else values(second), special=None, padding=None
         )
 
 
@@ -158,25 +154,18 @@ def lay_out(
         tensors: kind of tensors to make, None for lists.
         single: whether lists are those of the one row there is.
     """
-    special, ids = vocabulary.special, vocabulary.ids
+    pad_id = vocabulary.ids[vocabulary.special.pad_token]
 
     def row_ids(row: Row) -> list[int]:
         first, second = samples[row.sample]
-        return row.lay(
-            first.ids,
-            () if second is None else second.ids,
-            begin=ids[special.cls_token],
-            end=ids[special.sep_token],
-            padding=ids[special.pad_token],
-        )
+        return row.ids(first.ids, None if second is None else second.ids, pad_id=pad_id)
 
     def row_offsets(row: Row) -> list[Offsets]:
         first, second = samples[row.sample]
-        return row.lay(
+        return row.values(
             first.pieces.offsets,
-            () if second is None else second.pieces.offsets,
-            begin=(0, 0),
-            end=(0, 0),
+            None if second is None else second.pieces.offsets,
+            special=(0, 0),
             padding=(0, 0),
         )
 
@@ -206,18 +195,19 @@ _PADDING = {"token_type_ids": 0, "attention_mask": 0, "special_tokens_mask": 1}
 
 
 def pad_values(
-    given: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    plan: Layout,
+    encodings: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    plan: RowPlan,
     pad_token_id: int,
     attention_mask: bool,
 ) -> dict[str, Any]:
     """Pad encodings; see `BertTokenizer.pad`."""
-    if not isinstance(given, Mapping):
-        names = list(given[0]) if given else ["input_ids"]
-        given = {name: [item[name] for item in given] for name in names}
-    if "input_ids" not in given:
-        raise UserError(f"nothing to pad: no 'input_ids' among {', '.join(given) or 'no items'}")
-    values = {name: _as_list(value) for name, value in given.items()}
+    if not isinstance(encodings, Mapping):
+        names = list(encodings[0]) if encodings else ["input_ids"]
+        encodings = {name: [item[name] for item in encodings] for name in names}
+    if "input_ids" not in encodings:
+        names = list(encodings) or ["no items"]
+        raise UserError(f"nothing to pad: no 'input_ids' among {', '.join(names)}")
+    values = {name: _as_list(value) for name, value in encodings.items()}
     ids = values["input_ids"]
     single = bool(ids) and not isinstance(ids[0], list)
     rows: list[list[int]] = [ids] if single else ids

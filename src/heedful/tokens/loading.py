@@ -11,8 +11,9 @@ from heedful.files import read_json
 from heedful.sources import resolve
 from heedful.tokens import folder as wordpiece
 from heedful.tokens import translation
+from heedful.tokens.bert import BertTokenizer
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG
-from heedful.tokens.tokenizer import BertTokenizer
+from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 
 
@@ -20,7 +21,7 @@ from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 class TokenizerKind:
     """A class of tokenizers, and how its folders are told from others."""
 
-    read: Callable[[Path], BertTokenizer | TranslationTokenizer]
+    read: Callable[[Path], Tokenizer | TranslationTokenizer]
     classes: tuple[str, ...]
     """What ``tokenizer_config.json`` calls it, each also with ``Fast`` behind it."""
     model_types: tuple[str, ...]
@@ -60,7 +61,7 @@ KINDS = (
 
 def load_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
-) -> BertTokenizer | TranslationTokenizer:
+) -> Tokenizer | TranslationTokenizer:
     """Read the tokenizer of a model, of the class that the model's folder says.
 
     Args:
@@ -77,7 +78,7 @@ def load_tokenizer(
 
 def load_encoder_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
-) -> BertTokenizer:
+) -> Tokenizer:
     """Read the tokenizer of a model that encodes texts; see `load_tokenizer`.
 
     Raises:

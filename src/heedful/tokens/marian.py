@@ -140,15 +140,15 @@ def model_of(tokenizer: TextTokenizer) -> bytes:
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
         raise missing("marian") from None
-    layout: Any = sentencepiece_model_pb2  # its classes are made when it is imported
-    kinds = layout.ModelProto.SentencePiece
-    model = layout.ModelProto()
+    messages: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    kinds = messages.ModelProto.SentencePiece
+    model = messages.ModelProto()
     tokens = [token for token in tokenizer.tokens if token != PAD]
     special = {UNKNOWN: kinds.UNKNOWN, EOS: kinds.CONTROL} | dict.fromkeys(BYTES, kinds.BYTE)
     for token in tokens:
         model.pieces.add(piece=token, score=0.0, type=special.get(token, kinds.USER_DEFINED))
     training = model.trainer_spec
-    training.model_type = layout.TrainerSpec.BPE
+    training.model_type = messages.TrainerSpec.BPE
     training.vocab_size = len(tokens)
     training.byte_fallback = True
     training.unk_id, training.eos_id = tokens.index(UNKNOWN), tokens.index(EOS)

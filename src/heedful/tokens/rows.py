@@ -1,7 +1,6 @@
 """Which pieces of a text, or of a pair of texts, go into which rows, and where in the row.
 
-Lengths and places only: no ids, no texts. What the arguments of `BertTokenizer.__call__` mean is
-decided here.
+Lengths and places only: no texts. What the arguments of a tokenizer's call mean is decided here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from operator import index
 from typing import Literal, SupportsIndex, TypeVar
 
 from heedful.errors import UserError, did_you_mean
+from heedful.tokens.layout import PairLayout
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
 T = TypeVar("T")
@@ -31,47 +31,52 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """The order of a row: ``[CLS] first [SEP]`` or ``[CLS] first [SEP] second [SEP]``, padding."""
+    """One row of a batch: the pieces of its text or pair, special tokens, and padding."""
 
     sample: int
     """Index of the text, or pair, in the batch."""
     window: Window
-    special: bool
-    """Whether the special tokens are there."""
+    layout: PairLayout
+    """The special tokens that stand in it; none where they are not wanted."""
     padding: int = 0
     """Number of padding tokens at the end."""
 
     def __len__(self) -> int:
-        special = num_special_tokens(self.window.second is not None) if self.special else 0
+        special = self.layout.size(pair=self.window.second is not None)
         return len(self.window) + special + self.padding
 
-    def lay(
-        self, first: Sequence[T], second: Sequence[T], *, begin: T, end: T, padding: T
+    def ids(self, first: Sequence[int], second: Sequence[int] | None, *, pad_id: int) -> list[int]:
+        """Return the row's token ids, given those of all pieces of its texts."""
+        return self.layout.ids(*self._parts(first, second)) + [pad_id] * self.padding
+
+    def values(
+        self, first: Sequence[T], second: Sequence[T] | None, *, special: T, padding: T
     ) -> list[T]:
         """Put one value for each token of the row in its order.
 
         Args:
-            first: the values of all pieces of the first sequence.
-            second: those of the second; not looked at where the row has none.
-            begin: value of ``[CLS]``.
-            end: value of each ``[SEP]``.
-            padding: value of each ``[PAD]``.
+            first: the values of all pieces of the first text.
+            second: those of the second; None where there is none.
+            special: value of each special token.
+            padding: value of each token of the padding.
         """
-        values = [begin] if self.special else []
-        for sequence, part in ((first, self.window.first), (second, self.window.second)):
-            if part is not None:
-                values += sequence[part]
-                if self.special:
-                    values.append(end)
-        return values + [padding] * self.padding
+        parts = self._parts(first, second)
+        return self.layout.values(*parts, special=special) + [padding] * self.padding
+
+    def _parts(
+        self, first: Sequence[T], second: Sequence[T] | None
+    ) -> tuple[Sequence[T], Sequence[T] | None]:
+        """Cut what stands in the row's window out of what there is for all pieces."""
+        window = self.window
+        if window.second is None or second is None:
+            return first[window.first], None
+        return first[window.first], second[window.second]
 
     def type_ids(self) -> list[int]:
-        """Return 1 for each token of the second sequence, its ``[SEP]`` among them, else 0."""
+        """Return the token types; padding has type 0."""
         first, second = self.window.first, self.window.second
-        ids = [0] * (first.stop - first.start + 2 * self.special)
-        if second is not None:
-            ids += [1] * (second.stop - second.start + self.special)
-        return ids + [0] * self.padding
+        lengths = first.stop - first.start, None if second is None else second.stop - second.start
+        return self.layout.types(*lengths) + [0] * self.padding
 
     def attention_mask(self) -> list[int]:
         """Return 0 for padding, else 1."""
@@ -80,18 +85,13 @@ class Row:
     def special_tokens_mask(self) -> list[int]:
         """Return 1 for special tokens and padding, else 0."""
         first, second = self.window.first, self.window.second
-        texts = [0] * first.stop, [0] * (0 if second is None else second.stop)
-        return self.lay(*texts, begin=1, end=1, padding=1)
-
-
-def num_special_tokens(pair: bool) -> int:
-    """Return how many special tokens a row has."""
-    return 3 if pair else 2
+        texts = [0] * first.stop, None if second is None else [0] * second.stop
+        return self.values(*texts, special=1, padding=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
-    """How rows are cut and padded. Made by `layout`."""
+class RowPlan:
+    """How rows are cut and padded. Made by `plan_rows`."""
 
     padding: Literal["longest", "max_length"] | None
     truncation: Truncation | None
@@ -101,7 +101,8 @@ class Layout:
     """Pieces that neighbouring windows share; None where what does not fit gets no windows."""
     multiple: int
     """What the length of a padded row is a multiple of."""
-    special: bool
+    layout: PairLayout
+    """The special tokens of each row; none where they are not wanted."""
 
     def rows(self, sample: int, first: int, second: int | None) -> list[Row]:
         """Return the rows of one sample.
@@ -114,19 +115,20 @@ class Layout:
         if self.truncation is None or self.max_length is None:
             parts = [whole(first, second)]
         else:
-            taken = num_special_tokens(second is not None) if self.special else 0
-            if self.max_length < taken:
+            special = self.layout.size(pair=second is not None)
+            if self.max_length < special:
                 raise UserError(
-                    f"max_length {self.max_length}: the {taken} special tokens of a row do not fit"
+                    f"max_length {self.max_length}: the {special} special tokens of a row do not "
+                    "fit"
                 )
             parts = windows(
                 first,
                 second,
-                room=self.max_length - taken,
+                room=self.max_length - special,
                 truncation=self.truncation,
                 stride=self.stride,
             )
-        return [Row(sample=sample, window=part, special=self.special) for part in parts]
+        return [Row(sample=sample, window=part, layout=self.layout) for part in parts]
 
     def padded(self, rows: list[Row]) -> list[Row]:
         """Return the rows with padding."""
@@ -139,12 +141,12 @@ class Layout:
             return 0
         longest = max(lengths)
         if self.padding == "max_length":
-            assert self.max_length is not None  # `layout` has seen to it
+            assert self.max_length is not None  # `plan_rows` has seen to it
             longest = self.max_length
         return -(-longest // self.multiple) * self.multiple
 
 
-def layout(
+def plan_rows(
     *,
     padding: bool | str,
     truncation: bool | str | None,
@@ -152,9 +154,9 @@ def layout(
     stride: int,
     overflow: bool,
     pad_to_multiple_of: int | None,
-    special: bool,
+    layout: PairLayout,
     model_max_length: int | None,
-) -> Layout:
+) -> RowPlan:
     """Make sense of the arguments of a call.
 
     Raises:
@@ -188,13 +190,13 @@ def layout(
         raise UserError(
             f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}"
         )
-    return Layout(
+    return RowPlan(
         padding=pad,
         truncation=cut,
         max_length=max_length,
         stride=stride if overflow else None,
         multiple=multiple,
-        special=special,
+        layout=layout,
     )
 
 
@@ -216,13 +218,13 @@ _TRUNCATIONS: dict[bool | str | None, Truncation | None] = {
 }
 
 
-def _choice(name: str, given: bool | str | None, choices: Mapping[bool | str | None, T]) -> T:
+def _choice(name: str, value: bool | str | None, choices: Mapping[bool | str | None, T]) -> T:
     try:
-        return choices[given]
+        return choices[value]
     except (KeyError, TypeError):
-        near = did_you_mean(str(given), [choice for choice in choices if isinstance(choice, str)])
+        near = did_you_mean(str(value), [choice for choice in choices if isinstance(choice, str)])
         allowed = ", ".join(map(repr, choices))
-        raise UserError(f"{name} {given!r}{near}; allowed: {allowed}") from None
+        raise UserError(f"{name} {value!r}{near}; allowed: {allowed}") from None
 
 
 def whole(first: int, second: int | None) -> Window:

@@ -1,15 +1,12 @@
-"""BERT's tokenizer: the calls that its users know, with the reference's results."""
+"""What users of a tokenizer call, whatever way it cuts texts: the reference's calls and results."""
 
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
 
 from heedful.errors import UserError
-from heedful.sources import resolve
 from heedful.tokens.batch import Texts, Words, samples_of
-from heedful.tokens.decode import join, tidy
-from heedful.tokens.encoder import TextEncoder
+from heedful.tokens.decode import tidy
+from heedful.tokens.encoder import PieceEncoder
 from heedful.tokens.encoding import (
     Encoding,
     Pieces,
@@ -19,130 +16,49 @@ from heedful.tokens.encoding import (
     lay_out,
     pad_values,
 )
-from heedful.tokens.folder import Settings, read_settings, read_vocabulary, write_folder
-from heedful.tokens.normalize import Normalizer
-from heedful.tokens.rows import Row, layout, num_special_tokens
-from heedful.tokens.vocabulary import Vocabulary, read_tokens
+from heedful.tokens.layout import PairLayout
+from heedful.tokens.rows import Row, plan_rows
+from heedful.tokens.vocabulary import Vocabulary
 
 
-class BertTokenizer:
+class ModelTokenizer:
     """Text to token ids with exact offsets, and back.
 
-    Ids, offsets and everything else a call returns are those of ``transformers`` 4.57's
-    ``BertTokenizerFast``, with these exceptions, each for a reason: no call cuts a text unless it
-    says ``truncation``; offsets are always the slice a piece came from; an empty second text is
-    a text; and text may hold lone surrogates, which are dropped like other non-characters.
+    What a call returns is what ``transformers`` 4.57's compiled tokenizers return, with these
+    exceptions, each for a reason: no call cuts a text unless it says ``truncation``; offsets are
+    always the slice a piece came from; an empty second text is a text; and text may hold lone
+    surrogates, which are dropped.
 
     Args:
-        vocab_file: a ``vocab.txt``, one token a line, or a vocabulary.
-        do_lower_case: whether text is put in lower case.
-        strip_accents: whether accents are dropped; None does as ``do_lower_case``.
-        tokenize_chinese_chars: whether each ideograph is a word by itself.
-        never_split: words that are looked up as they are where they stand between spaces.
+        encoder: how texts become pieces.
+        vocabulary: the tokens.
+        layout: the special tokens around texts.
         model_max_length: the longest row the model takes, in tokens; None if not known.
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
-
-    Raises:
-        UserError: the vocabulary is damaged or lacks a special token.
     """
 
     def __init__(
         self,
-        vocab_file: str | os.PathLike[str] | Vocabulary,
+        encoder: PieceEncoder,
+        vocabulary: Vocabulary,
+        layout: PairLayout,
         *,
-        do_lower_case: bool = True,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool = True,
-        never_split: Collection[str] = (),
-        model_max_length: int | None = None,
-        clean_up_tokenization_spaces: bool = True,
+        model_max_length: int | None,
+        clean_up_tokenization_spaces: bool,
     ) -> None:
-        if isinstance(vocab_file, Vocabulary):
-            self.vocabulary = vocab_file
-        else:
-            path = Path(vocab_file)
-            self.vocabulary = Vocabulary(read_tokens(path), source=str(path))
-        self.do_lower_case = do_lower_case
-        self.strip_accents = strip_accents
-        self.tokenize_chinese_chars = tokenize_chinese_chars
-        self.never_split = tuple(never_split)
+        self._encoder = encoder
+        self.vocabulary = vocabulary
+        self.layout = layout
         self.model_max_length = model_max_length
         self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
-        special, ids = self.vocabulary.special, self.vocabulary.ids
+        special, ids = vocabulary.special, vocabulary.ids
         self.unk_token, self.unk_token_id = special.unk_token, ids[special.unk_token]
         self.sep_token, self.sep_token_id = special.sep_token, ids[special.sep_token]
         self.pad_token, self.pad_token_id = special.pad_token, ids[special.pad_token]
         self.cls_token, self.cls_token_id = special.cls_token, ids[special.cls_token]
         self.mask_token, self.mask_token_id = special.mask_token, ids.get(special.mask_token)
-        self.all_special_tokens = list(self.vocabulary.special_ids())
-        self.all_special_ids = list(self.vocabulary.special_ids().values())
-        normalizer = Normalizer(
-            lower_case=do_lower_case,
-            strip_accents=do_lower_case if strip_accents is None else strip_accents,
-            split_ideographs=tokenize_chinese_chars,
-            never_split=never_split,
-        )
-        self._encoder = TextEncoder(normalizer, self.vocabulary)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name_or_folder: str | os.PathLike[str],
-        revision: str | None = None,
-        *,
-        do_lower_case: bool | None = None,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool | None = None,
-        never_split: Collection[str] | None = None,
-        model_max_length: int | None = None,
-        clean_up_tokenization_spaces: bool | None = None,
-    ) -> Self:
-        """Read the tokenizer of a model's folder.
-
-        Args:
-            name_or_folder: a folder, a run, an installed model package or a hub name.
-            revision: commit, tag or branch of a hub name.
-            do_lower_case: see the class. This and what follows wins over what the folder says.
-            strip_accents: see the class.
-            tokenize_chinese_chars: see the class.
-            never_split: see the class.
-            model_max_length: see the class.
-            clean_up_tokenization_spaces: see the class.
-
-        Raises:
-            UserError: there is no such folder, a file is missing or damaged, or files disagree.
-        """
-        folder = resolve(name_or_folder, revision)
-        given = Settings(
-            do_lower_case=do_lower_case,
-            strip_accents=strip_accents,
-            tokenize_chinese_chars=tokenize_chinese_chars,
-            never_split=None if never_split is None else tuple(never_split),
-            model_max_length=model_max_length,
-            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
-        )
-        chosen = read_settings(folder, given)
-        return cls(
-            read_vocabulary(folder),
-            do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
-            strip_accents=chosen.strip_accents,
-            tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
-            never_split=chosen.never_split or (),
-            model_max_length=chosen.model_max_length,
-            clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
-        )
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``vocab.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``."""
-        settings = Settings(
-            do_lower_case=self.do_lower_case,
-            strip_accents=self.strip_accents,
-            tokenize_chinese_chars=self.tokenize_chinese_chars,
-            never_split=self.never_split or None,
-            model_max_length=self.model_max_length,
-            clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
-        )
-        write_folder(Path(folder), self.vocabulary, settings)
+        self.all_special_tokens = list(vocabulary.special_ids())
+        self.all_special_ids = list(vocabulary.special_ids().values())
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -170,7 +86,7 @@ class BertTokenizer:
 
     def num_special_tokens(self, pair: bool = False) -> int:
         """Return how many tokens `build_inputs` adds."""
-        return num_special_tokens(pair)
+        return self.layout.size(pair=pair)
 
     def build_inputs(
         self, first: Sequence[int], second: Sequence[int] | None = None
@@ -178,15 +94,10 @@ class BertTokenizer:
         """Put special tokens around the ids of a text, or of two.
 
         Returns:
-            The ids of ``[CLS] first [SEP]`` or ``[CLS] first [SEP] second [SEP]``, and their
-            type ids: 1 from the second text on.
+            The ids and the type ids of the row.
         """
-        ids = [self.cls_token_id, *first, self.sep_token_id]
-        types = [0] * len(ids)
-        if second is not None:
-            ids += [*second, self.sep_token_id]
-            types += [1] * (len(second) + 1)
-        return ids, types
+        types = self.layout.types(len(first), None if second is None else len(second))
+        return self.layout.ids(first, second), types
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice each came from and its word; no special tokens."""
@@ -206,7 +117,7 @@ class BertTokenizer:
         is_split_into_words: bool = False,
         pad_to_multiple_of: int | None = None,
         return_tensors: Tensors | None = None,
-        return_token_type_ids: bool = True,
+        return_token_type_ids: bool | None = None,
         return_attention_mask: bool = True,
         return_overflowing_tokens: bool = False,
         return_special_tokens_mask: bool = False,
@@ -218,7 +129,7 @@ class BertTokenizer:
         Args:
             text: one text or many; see ``is_split_into_words``. Many may be pairs of texts.
             text_pair: the second texts.
-            add_special_tokens: whether rows are ``[CLS] text [SEP]``.
+            add_special_tokens: whether special tokens stand around texts.
             padding: True or ``"longest"`` pads to the longest row, ``"max_length"`` to
                 ``max_length``.
             truncation: True or ``"longest_first"`` cuts the longer text of a pair until both are
@@ -230,7 +141,8 @@ class BertTokenizer:
                 the word, and word ids those in the list.
             pad_to_multiple_of: what the length of padded rows is a multiple of.
             return_tensors: ``"pt"`` or ``"np"`` for int64 tensors or arrays.
-            return_token_type_ids: whether to return ``token_type_ids``: 1 in second texts.
+            return_token_type_ids: whether to return ``token_type_ids``: 1 in second texts. By
+                default where the model tells texts by them.
             return_attention_mask: whether to return ``attention_mask``: 0 in padding.
             return_overflowing_tokens: whether what does not fit gets rows of its own, with
                 ``overflow_to_sample_mapping``: which text each row is of.
@@ -247,20 +159,22 @@ class BertTokenizer:
         Raises:
             UserError: an argument is not allowed, or rows of different lengths were to be tensors.
         """
-        plan = layout(
+        plan = plan_rows(
             padding=padding,
             truncation=truncation,
             max_length=max_length,
             stride=stride,
             overflow=return_overflowing_tokens,
             pad_to_multiple_of=pad_to_multiple_of,
-            special=add_special_tokens,
+            layout=self.layout if add_special_tokens else self.layout.bare(),
             model_max_length=self.model_max_length,
         )
-        given, many = samples_of(text, text_pair, words=is_split_into_words)
+        if return_token_type_ids is None:
+            return_token_type_ids = self.layout.second_type > 0
+        texts, many = samples_of(text, text_pair, words=is_split_into_words)
         samples: list[Sample] = [
             (self._encoder.text(first), None if second is None else self._encoder.text(second))
-            for first, second in given
+            for first, second in texts
         ]
         rows: list[Row] = []
         for at, (first, second) in enumerate(samples):
@@ -331,14 +245,14 @@ class BertTokenizer:
         Raises:
             UserError: there are no ``input_ids``, or an argument is not allowed.
         """
-        plan = layout(
+        plan = plan_rows(
             padding=padding,
             truncation=False,
             max_length=max_length,
             stride=0,
             overflow=False,
             pad_to_multiple_of=pad_to_multiple_of,
-            special=False,
+            layout=PairLayout(),
             model_max_length=self.model_max_length,
         )
         values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
@@ -378,7 +292,7 @@ class BertTokenizer:
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join tokens to text."""
-        return join(tokens)
+        return self._encoder.join(tokens, mark=True)
 
     def decode(
         self,
@@ -386,7 +300,7 @@ class BertTokenizer:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
-        """Return a text that reads like the ids: lower case and spaces are not those of the input.
+        """Return a text that reads like the ids; case and spaces may not be those of the input.
 
         Args:
             token_ids: ids, as a list, an array or a tensor of one dimension.
@@ -398,7 +312,7 @@ class BertTokenizer:
             UserError: an id is not one of the vocabulary.
         """
         ids = [token_ids] if isinstance(token_ids, int) else token_ids
-        text = join(self.convert_ids_to_tokens(ids, skip_special_tokens))
+        text = self._encoder.join(self.convert_ids_to_tokens(ids, skip_special_tokens), mark=True)
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
         return tidy(text) if clean_up_tokenization_spaces else text
@@ -413,3 +327,12 @@ class BertTokenizer:
         return [
             self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in sequences
         ]
+
+    def text_of(self, ids: Iterable[int]) -> str:
+        """Return the text that ids spell, as if the first began a word; no special tokens."""
+        tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
+        return tidy(self._encoder.join(tokens, mark=False))
+
+    def continues_word(self, token_id: int) -> bool:
+        """Tell whether a token goes on with the word before it."""
+        return self._encoder.continues_word(self.vocabulary.token(token_id))

@@ -1,6 +1,23 @@
-"""Words -> token ids: greedy longest-match WordPiece (Devlin et al. 2019, Wu et al. 2016)."""
+"""Texts -> token ids: greedy longest-match WordPiece (Devlin et al. 2019, Wu et al. 2016)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+
+from heedful.tokens.batch import Words
+from heedful.tokens.decode import tidy
+from heedful.tokens.encoder import (
+    MAX_CHUNKS,
+    MAX_LOCATED_CHUNKS,
+    ChunkPieces,
+    Memory,
+    encoded,
+    pieces_of_chunks,
+    special_parts,
+    special_pattern,
+)
+from heedful.tokens.encoding import Pieces, Text
+from heedful.tokens.normalize import Normalizer
+from heedful.tokens.vocabulary import Vocabulary
 
 PREFIX = "##"
 MAX_WORD = 100
@@ -32,26 +49,26 @@ class WordPiece(dict[str, tuple[int, ...]]):
     def __missing__(self, word: str) -> tuple[int, ...]:
         if len(word) > MAX_WORD:
             return self._unknown
-        found = self._pieces(word)
+        ids = self._pieces(word)
         if len(self) >= MAX_WORDS + len(self._known):
             self.clear()
             self.update(self._known)
-        self[word] = found
-        return found
+        self[word] = ids
+        return ids
 
     def _pieces(self, word: str) -> tuple[int, ...]:
-        found: list[int] = []
+        ids: list[int] = []
         tokens, start, length = self._heads, 0, len(word)
         while start < length:
             for end in range(min(length, start + self._longest), start, -1):
                 token = tokens.get(word[start:end])
                 if token is not None:
-                    found.append(token)
+                    ids.append(token)
                     break
             else:
                 return self._unknown
             tokens, start = self._tails, end
-        return tuple(found)
+        return tuple(ids)
 
 
 def piece_ends(tokens: Sequence[str], word: str) -> list[int]:
@@ -61,8 +78,106 @@ def piece_ends(tokens: Sequence[str], word: str) -> list[int]:
     """
     if len(tokens) == 1:
         return [len(word)]
-    ends, at = [], 0
-    for place, token in enumerate(tokens):
-        at += len(token) - (len(PREFIX) if place else 0)
-        ends.append(at)
+    ends, end = [], 0
+    for number, token in enumerate(tokens):
+        end += len(token) - (len(PREFIX) if number else 0)
+        ends.append(end)
     return ends
+
+
+class WordPieceEncoder:
+    """Turns texts into ids.
+
+    A chunk is what stands between two spaces. Nothing that the reference does to a text reaches
+    across a space: words end there, special tokens hold none, and canonical order does not pass it.
+
+    Args:
+        normalizer: text -> words; those that it never splits are looked up whole.
+        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+    """
+
+    def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
+        self._normalizer = normalizer
+        self._special = vocabulary.special_ids()
+        self._tokens = vocabulary.tokens
+        unknown_id = vocabulary.ids[vocabulary.special.unk_token]
+        self._words = WordPiece(vocabulary.ids, unknown_id, whole_words=normalizer.never_split)
+        self._pattern = special_pattern(self._special)
+        self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
+        self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
+
+    def text(self, text: Words) -> Text:
+        """Encode a text, or a text that is given as words, for a call."""
+        return encoded(self, text)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text."""
+        ids = self._chunk_ids.__getitem__
+        return [
+            # A line break is a space too, and cutting there makes for chunks that come again.
+            list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
+            for text in texts
+        ]
+
+    def pieces(self, text: str) -> Pieces:
+        """Return the ids of a text, the slice that each came from, and the word it is of."""
+        chunks = text.replace("\n", " ").split(" ")
+        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=0)
+        return pieces_of_chunks(map(self._chunk_pieces.__getitem__, chunks), starts)
+
+    def continues_word(self, token: str) -> bool:
+        """Tell whether a token goes on with the word before it."""
+        return token.startswith(PREFIX)
+
+    def join(self, tokens: Sequence[str], *, mark: bool) -> str:
+        """Join tokens by spaces, pieces to their words, most punctuation to what it follows."""
+        text = []
+        for number, token in enumerate(tokens):
+            if token.startswith(PREFIX):
+                token = token.removeprefix(PREFIX) if number or not mark else token
+            elif number:
+                token = f" {token}"
+            # Token by token, as the reference does, so that only a token's own start is closed up.
+            text.append(tidy(token))
+        return "".join(text)
+
+    def _ids_of(self, chunk: str) -> tuple[int, ...]:
+        if self._pattern.search(chunk):
+            ids = [
+                (self._special[part],) if special else self._ids_of(part)
+                for part, special in special_parts(chunk, self._pattern)
+            ]
+            return tuple(chain.from_iterable(ids))
+        words = self._normalizer.words(chunk)
+        if len(words) == 1:
+            return self._words[words[0]]
+        return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def _pieces_of(self, chunk: str) -> ChunkPieces:
+        ids: list[int] = []
+        begins: list[int] = []
+        ends: list[int] = []
+        words: list[int] = []
+        count = 0
+        for word_ids, word, sources in self._sourced_words(chunk):
+            begin = 0
+            for end in piece_ends([self._tokens[at] for at in word_ids], word):
+                # Canonical order may have put a character before one that stood to its left.
+                begins.append(min(sources[begin:end]))
+                ends.append(max(sources[begin:end]) + 1)
+                begin = end
+            ids += word_ids
+            words += [count] * len(word_ids)
+            count += 1
+        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+
+    def _sourced_words(self, chunk: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
+        """Yield the ids, the text, and the places of the characters of each word of a chunk."""
+        start = 0
+        for part, special in special_parts(chunk, self._pattern):
+            if special:
+                yield (self._special[part],), part, list(range(start, start + len(part)))
+            else:
+                for word, sources in self._normalizer.sourced_words(part):
+                    yield self._words[word], word, [start + at for at in sources]
+            start += len(part)

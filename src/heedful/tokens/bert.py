@@ -1,0 +1,137 @@
+"""BERT's tokenizer: words cut into the longest pieces."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Self
+
+from heedful.sources import resolve
+from heedful.tokens.folder import Settings, read_settings, read_vocabulary, write_folder
+from heedful.tokens.layout import PairLayout
+from heedful.tokens.normalize import Normalizer
+from heedful.tokens.tokenizer import ModelTokenizer
+from heedful.tokens.vocabulary import Vocabulary, read_tokens
+from heedful.tokens.wordpiece import WordPieceEncoder
+
+
+class BertTokenizer(ModelTokenizer):
+    """Text to token ids with exact offsets, and back, as ``BertTokenizerFast`` does it.
+
+    See `ModelTokenizer` for the few differences.
+
+    Args:
+        vocab_file: a ``vocab.txt``, one token a line, or a vocabulary.
+        do_lower_case: whether text is put in lower case.
+        strip_accents: whether accents are dropped; None does as ``do_lower_case``.
+        tokenize_chinese_chars: whether each ideograph is a word by itself.
+        never_split: words that are looked up as they are where they stand between spaces.
+        model_max_length: the longest row the model takes, in tokens; None if not known.
+        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+
+    Raises:
+        UserError: the vocabulary is damaged or lacks a special token.
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | os.PathLike[str] | Vocabulary,
+        *,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        never_split: Collection[str] = (),
+        model_max_length: int | None = None,
+        clean_up_tokenization_spaces: bool = True,
+    ) -> None:
+        if isinstance(vocab_file, Vocabulary):
+            vocabulary = vocab_file
+        else:
+            path = Path(vocab_file)
+            vocabulary = Vocabulary(read_tokens(path), source=str(path))
+        self.do_lower_case = do_lower_case
+        self.strip_accents = strip_accents
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.never_split = tuple(never_split)
+        normalizer = Normalizer(
+            lower_case=do_lower_case,
+            strip_accents=do_lower_case if strip_accents is None else strip_accents,
+            split_ideographs=tokenize_chinese_chars,
+            never_split=never_split,
+        )
+        cls_id = vocabulary.ids[vocabulary.special.cls_token]
+        sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        super().__init__(
+            WordPieceEncoder(normalizer, vocabulary),
+            vocabulary,
+            PairLayout(begin=(cls_id,), middle=(sep_id,), end=(sep_id,), second_type=1),
+            model_max_length=model_max_length,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_folder: str | os.PathLike[str],
+        revision: str | None = None,
+        *,
+        do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+        never_split: Collection[str] | None = None,
+        model_max_length: int | None = None,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> Self:
+        """Read the tokenizer of a model's folder.
+
+        Args:
+            name_or_folder: a folder, a run, an installed model package or a hub name.
+            revision: commit, tag or branch of a hub name.
+            do_lower_case: see the class. This and what follows wins over what the folder says.
+            strip_accents: see the class.
+            tokenize_chinese_chars: see the class.
+            never_split: see the class.
+            model_max_length: see the class.
+            clean_up_tokenization_spaces: see the class.
+
+        Raises:
+            UserError: there is no such folder, a file is missing or damaged, or files disagree.
+        """
+        folder = resolve(name_or_folder, revision)
+        overrides = Settings(
+            do_lower_case=do_lower_case,
+            strip_accents=strip_accents,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            never_split=None if never_split is None else tuple(never_split),
+            model_max_length=model_max_length,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
+        chosen = read_settings(folder, overrides)
+        return cls(
+            read_vocabulary(folder),
+            do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
+            strip_accents=chosen.strip_accents,
+            tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
+            never_split=chosen.never_split or (),
+            model_max_length=chosen.model_max_length,
+            clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
+        )
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``vocab.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``."""
+        settings = Settings(
+            do_lower_case=self.do_lower_case,
+            strip_accents=self.strip_accents,
+            tokenize_chinese_chars=self.tokenize_chinese_chars,
+            never_split=self.never_split or None,
+            model_max_length=self.model_max_length,
+            clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
+        )
+        write_folder(Path(folder), self.vocabulary, settings)
+
+    def identity(self) -> list[Any]:
+        """Return all that decides ids, as plain values for JSON."""
+        return [
+            [self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars],
+            [sorted(self.never_split), self.all_special_tokens],
+            list(self.vocabulary.tokens),
+        ]

@@ -1,0 +1,59 @@
+"""Where a model's special tokens stand: around a text, or around the two of a pair."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairLayout:
+    """The ids of the special tokens of a row.
+
+    Rows are ``begin`` text ``end`` and ``begin`` first ``middle`` second ``end``: of BERT,
+    ``[CLS] text [SEP]`` and ``[CLS] first [SEP] second [SEP]``.
+    """
+
+    begin: tuple[int, ...] = ()
+    middle: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+    second_type: int = 0
+    """Token type of a second text and of what closes it; all other tokens are of type 0."""
+
+    def size(self, *, pair: bool) -> int:
+        """Return how many special tokens a row has."""
+        return len(self.begin) + len(self.end) + (len(self.middle) if pair else 0)
+
+    def bare(self) -> "PairLayout":
+        """Return the layout of rows without special tokens."""
+        return PairLayout(second_type=self.second_type)
+
+    def ids(self, first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
+        """Put special tokens around the ids of a text, or of two."""
+        if second is None:
+            return [*self.begin, *first, *self.end]
+        return [*self.begin, *first, *self.middle, *second, *self.end]
+
+    def values(
+        self, first: Sequence[T], second: Sequence[T] | None = None, *, special: T
+    ) -> list[T]:
+        """Lay out one value a token as `ids` does ids, with ``special`` for each special token."""
+        values = [special] * len(self.begin) + [*first]
+        if second is not None:
+            values += [special] * len(self.middle) + [*second]
+        return values + [special] * len(self.end)
+
+    def second_start(self, first: int) -> int:
+        """Return where in its row a second text starts, behind a first of so many tokens."""
+        return len(self.begin) + first + len(self.middle)
+
+    def type_split(self, first: int) -> int | None:
+        """Return where the tokens of type 1 start, behind a first text; None where none are."""
+        return self.second_start(first) if self.second_type else None
+
+    def types(self, first: int, second: int | None = None) -> list[int]:
+        """Return the token types of a row of texts of so many tokens."""
+        if second is None:
+            return [0] * (first + self.size(pair=False))
+        return [0] * self.second_start(first) + [self.second_type] * (second + len(self.end))
