@@ -63,7 +63,7 @@ class Run:
         found, parts = self.weights(), [self.weights(step, name) for step in wanted]
         for key, value in found.items():
             right = np.mean([part[key].astype(np.float64) for part in parts], 0)
-            np.testing.assert_array_equal(value, right.astype(np.float32), err_msg=key)
+            np.testing.assert_allclose(value, right, rtol=1e-6, err_msg=key)
 
 
 def test_the_last_ones(run: Run) -> None:

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from tests.exact import assert_same_bits
 from torch import Tensor
 
 from heedful.layers.dropout import Dropout, draw_keep
@@ -70,10 +71,8 @@ def test_the_gradient_passes_where_the_value_did(dtype: torch.dtype) -> None:
     (gradient,) = torch.autograd.grad(dropped, values, weights)
     _, scale = draw_keep(torch.ones(1, dtype=dtype), 0.4)
     expected = torch.where(dropped != 0, weights * scale, 0)
-    torch.testing.assert_close(gradient, expected, rtol=0, atol=0)
-    torch.testing.assert_close(
-        dropped, torch.where(dropped != 0, values * scale, 0), rtol=0, atol=0
-    )
+    assert_same_bits(gradient, expected, "one operation")
+    assert_same_bits(dropped, torch.where(dropped != 0, values * scale, 0), "one operation")
 
 
 def test_the_state_of_torchs_generator_decides() -> None:
@@ -82,11 +81,11 @@ def test_the_state_of_torchs_generator_decides() -> None:
     state = torch.get_rng_state()
     dropout = Dropout(0.1)
     first, second = dropout(values), dropout(values)
-    assert not first.equal(second)
+    assert not torch.allclose(first, second)
     torch.set_rng_state(state)
-    assert dropout(values).equal(first)
-    assert dropout(values).equal(second)
-    assert not _drop(values, 0.1, seed=4).equal(first)
+    assert_same_bits(dropout(values), first, "same code")
+    assert_same_bits(dropout(values), second, "same code")
+    assert not torch.allclose(_drop(values, 0.1, seed=4), first)
 
 
 def test_nothing_happens_outside_training_or_at_zero() -> None:
@@ -94,14 +93,14 @@ def test_nothing_happens_outside_training_or_at_zero() -> None:
     state = torch.get_rng_state()
     assert Dropout(0.5).eval()(values) is values
     assert Dropout(0.0)(values) is values
-    assert torch.get_rng_state().equal(state)
+    assert_same_bits(torch.get_rng_state(), state, "whole numbers")
 
 
 def test_any_layout_and_size() -> None:
     values = torch.randn(6, 5, 4).transpose(0, 2)[1:]
     dropped = _drop(values, 0.5)
     kept = dropped != 0
-    assert dropped[kept].equal(values[kept] * 2)
+    assert_same_bits(dropped[kept], values[kept] * 2, "one operation")
     assert 0 < kept.sum() < values.numel()
     assert _drop(torch.empty(0, 3), 0.5).shape == (0, 3)
     assert _drop(torch.ones(()), 0.5).shape == ()

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from tests import tiny
+from tests.exact import assert_same_bits
 from torch import nn
 
 from heedful import models
@@ -38,9 +39,8 @@ def _model(model_type: str, head: Head) -> Any:
     return family.model_class(head)(family.config_class()(**SMALL[model_type]))
 
 
-def _equal(one: nn.Module, other: nn.Module) -> bool:
-    weights, others = one.state_dict(), other.state_dict()
-    return weights.keys() == others.keys() and all(weights[x].equal(others[x]) for x in weights)
+def _assert_equal(one: nn.Module, other: nn.Module) -> None:
+    assert_same_bits(one.state_dict(), other.state_dict(), "stored")
 
 
 @pytest.mark.parametrize(("model_type", "head"), EVERY)
@@ -53,7 +53,7 @@ def test_a_folder_says_what_it_holds(tmp_path: Path, model_type: str, head: Head
     again = load_model(tmp_path / "model", dropout=0.25)
     assert type(again) is type(model) is type(load_model(tmp_path / "model", head=head))
     assert not again.training
-    assert _equal(again, model)
+    _assert_equal(again, model)
     parts = [again.config]
     if model_type == "encoder-decoder":
         parts = [again.config.encoder, again.config.decoder]
@@ -76,7 +76,7 @@ def test_another_head_takes_the_same_body(tmp_path: Path) -> None:
     assert isinstance(tagger, models.BertForTokenClassification)
     assert tagger.config.label2id == {"O": 0, "B": 1, "I": 2}
     words = tagger.bert.embeddings.word_embeddings.weight
-    assert words.equal(model.bert.embeddings.word_embeddings.weight)
+    assert_same_bits(words, model.bert.embeddings.word_embeddings.weight, "stored")
     writer = load_model(tmp_path, head="causal_lm", is_decoder=True)
     assert writer.config == dataclasses.replace(model.config, is_decoder=True)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.exact import assert_same_bits
 from torch import Tensor
 
 from heedful.errors import UserError
@@ -36,9 +37,8 @@ def test_there_and_back_is_exact(config: BertConfig, tmp_path: Path) -> None:
     again = BertForSequenceClassification.from_pretrained(tmp_path / "a")
     assert again.config == config
     assert not again.training
-    for name, tensor in model.state_dict().items():
-        assert again.state_dict()[name].equal(tensor), name
-    assert again(IDS).logits.equal(model(IDS).logits)
+    assert_same_bits(again.state_dict(), model.state_dict(), "stored")
+    assert_same_bits(again(IDS).logits, model(IDS).logits, "stored")
     again.save_pretrained(tmp_path / "b")
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
@@ -51,7 +51,7 @@ def test_an_encoder_gets_a_fresh_head_and_says_so(
     encoder.save_pretrained(tmp_path / "encoder")
     model = BertForSequenceClassification.from_pretrained(tmp_path / "encoder", num_labels=4)
     assert "fresh weights, to be trained: classifier.weight, classifier.bias" in caplog.text
-    assert model.bert(IDS).pooler_output.equal(encoder(IDS).pooler_output)
+    assert_same_bits(model.bert(IDS).pooler_output, encoder(IDS).pooler_output, "stored")
     assert model.classifier.weight.shape == (4, 24)
     assert 0.01 < model.classifier.weight.std().item() < 0.03
     assert model.classifier.bias.eq(0).all()
@@ -64,8 +64,8 @@ def test_a_fresh_head_follows_the_seed(config: BertConfig, tmp_path: Path) -> No
         torch.manual_seed(seed)
         model = BertForSequenceClassification.from_pretrained(tmp_path / "encoder")
         heads.append(model.classifier.weight)
-    assert heads[0].equal(heads[1])
-    assert not heads[0].equal(heads[2])
+    assert_same_bits(heads[0], heads[1], "same code")
+    assert not torch.allclose(heads[0], heads[2])
 
 
 def test_another_head_is_left_and_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,7 +83,7 @@ def test_a_model_without_a_pooler(folder: Path, config: BertConfig) -> None:
     unused = load_weights(model, folder).unused
     assert {"pooler.dense.weight", "pooler.dense.bias"} < set(unused)
     expected = BertModel.from_pretrained(folder)(IDS).last_hidden_state
-    assert model.eval()(IDS).last_hidden_state.equal(expected)
+    assert_same_bits(model.eval()(IDS).last_hidden_state, expected, "stored")
 
 
 def test_old_names_and_buffers_are_read(folder: Path) -> None:
@@ -98,7 +98,8 @@ def test_old_names_and_buffers_are_read(folder: Path) -> None:
     assert old.keys() != tensors.keys()
     old["bert.embeddings.position_ids"] = torch.arange(12)[None]
     write_tensors(folder / "model.safetensors", old)
-    assert BertForSequenceClassification.from_pretrained(folder)(IDS).logits.equal(expected)
+    again = BertForSequenceClassification.from_pretrained(folder)
+    assert_same_bits(again(IDS).logits, expected, "stored")
 
 
 QUERY = "bert.encoder.layer.1.attention.self.query"
@@ -145,9 +146,9 @@ def test_another_number_of_labels_needs_another_head(folder: Path) -> None:
     old = BertForSequenceClassification.from_pretrained(folder)
     new = BertForSequenceClassification.from_pretrained(folder, num_labels=5, fresh_head=True)
     assert new.classifier.weight.shape == (5, 24)
-    assert new.bert(IDS).pooler_output.equal(old.bert(IDS).pooler_output)
+    assert_same_bits(new.bert(IDS).pooler_output, old.bert(IDS).pooler_output, "stored")
     again = BertForSequenceClassification.from_pretrained(folder, fresh_head=True)
-    assert not again.classifier.weight.equal(old.classifier.weight)
+    assert not torch.allclose(again.classifier.weight, old.classifier.weight)
 
 
 def test_options_change_the_configuration(folder: Path) -> None:
@@ -177,7 +178,7 @@ def test_weights_are_read_as_float32(folder: Path, dtype: torch.dtype) -> None:
     write_tensors(folder / "model.safetensors", stored)
     for name, parameter in BertForSequenceClassification.from_pretrained(folder).named_parameters():
         assert parameter.dtype == torch.float32
-        assert parameter.equal(stored[name].float())
+        assert_same_bits(parameter, stored[name].float(), "stored")
 
 
 def test_the_file_can_go_away_after_reading(folder: Path) -> None:
@@ -186,7 +187,7 @@ def test_the_file_can_go_away_after_reading(folder: Path) -> None:
     file = folder / "model.safetensors"
     with file.open("r+b") as stream:
         stream.write(b"\0" * file.stat().st_size)
-    assert model(IDS).logits.equal(before)
+    assert_same_bits(model(IDS).logits, before, "stored")
 
 
 def test_a_pickle_is_read_only_when_asked_for(folder: Path) -> None:
@@ -196,7 +197,7 @@ def test_a_pickle_is_read_only_when_asked_for(folder: Path) -> None:
     with pytest.raises(UserError, match="give allow_pickle=True if you trust"):
         BertForSequenceClassification.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, allow_pickle=True)
-    assert model(IDS).logits.equal(expected)
+    assert_same_bits(model(IDS).logits, expected, "stored")
 
 
 class _Trap:
@@ -236,7 +237,8 @@ def test_shards_are_read(folder: Path) -> None:
         write_tensors(folder / part, inside)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": where}))
-    assert BertForSequenceClassification.from_pretrained(folder)(IDS).logits.equal(expected)
+    again = BertForSequenceClassification.from_pretrained(folder)
+    assert_same_bits(again(IDS).logits, expected, "stored")
 
     for wrong, message in (
         ({"weight_map": where | {"x": "part-0.safetensors"}}, "the shards lack x"),
@@ -289,8 +291,9 @@ def test_an_encoder_becomes_a_decoder(
     cross = model.encoder.layer[1].crossattention
     assert 0.01 < cross.self.query.weight.std() < 0.03
     assert cross.output.LayerNorm.weight.eq(1).all()
-    assert model(IDS[:, :1]).last_hidden_state.equal(encoder(IDS[:, :1]).last_hidden_state)
-    assert not model(IDS).last_hidden_state.equal(encoder(IDS).last_hidden_state)
+    first = IDS[:, :1]  # it attends to itself alone
+    torch.testing.assert_close(model(first).last_hidden_state, encoder(first).last_hidden_state)
+    assert not torch.allclose(model(IDS).last_hidden_state, encoder(IDS).last_hidden_state)
 
     model.save_pretrained(tmp_path / "decoder")
     caplog.clear()

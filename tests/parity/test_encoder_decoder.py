@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny
+from tests.exact import assert_same_bits
 from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
@@ -107,12 +108,11 @@ def test_folders_both_ways(reference: ModuleType, tmp_path: Path, width: int) ->
     ours.save_pretrained(tmp_path / "ours")
     theirs.save_pretrained(tmp_path / "theirs")
     written, given = (read_tensors(tmp_path / x / "model.safetensors") for x in ("ours", "theirs"))
-    assert written.keys() == given.keys()
-    assert all(written[name].equal(tensor) for name, tensor in given.items())
+    assert_same_bits(written, given, "stored")
     batch = _batch() | {"decoder_input_ids": torch.randint(V, (B, S))}
     again = BertEncoderDecoder.from_pretrained(tmp_path / "theirs")
     assert again.config == ours.config
-    assert again(**batch).logits.equal(ours(**batch).logits)
+    assert_same_bits(again(**batch).logits, ours(**batch).logits, "stored")
     read = reference.EncoderDecoderModel.from_pretrained(tmp_path / "ours").eval()
     assert read.config.decoder_start_token_id == START
     torch.testing.assert_close(read(**batch).logits, theirs(**batch).logits)
@@ -136,7 +136,7 @@ def test_a_warm_start(
     found = ours.decoder.state_dict()
     for name, tensor in theirs.state_dict().items():
         if "decoder." not in name:
-            assert found[name].equal(tensor), name
+            assert_same_bits(found[name], tensor, "stored")
     fresh = found["bert.encoder.layer.0.crossattention.self.query.weight"]
     assert 0.01 < fresh.std() < 0.03
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny
+from tests.exact import assert_same_bits
 
 from heedful.files import read_json, read_tensors
 from heedful.models import BertConfig, BertForSequenceClassification, BertModel
@@ -53,9 +54,7 @@ def _call(model: Any, options: dict[str, Any]) -> torch.Tensor:
 
 def _same_weights(one: Path, other: Path) -> None:
     ours, theirs = (read_tensors(folder / "model.safetensors") for folder in (one, other))
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert tensor.equal(theirs[name]), name
+    assert_same_bits(ours, theirs, "stored")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,7 +71,7 @@ def test_ours_to_theirs_and_back(reference: ModuleType, tmp_path: Path, kind: st
     _same_weights(tmp_path / "ours", tmp_path / "theirs")
     again = OURS[kind].from_pretrained(tmp_path / "theirs")
     assert again.config == config
-    assert again(IDS)[0].equal(ours(IDS)[0])
+    assert_same_bits(again(IDS)[0], ours(IDS)[0], "stored")
 
 
 def test_what_the_reference_caches_is_kept(reference: ModuleType, tmp_path: Path) -> None:
@@ -120,8 +119,7 @@ def test_shards_and_old_files_of_the_reference(reference: ModuleType, tmp_path: 
     theirs.save_pretrained(tmp_path / "old", safe_serialization=False)
     for folder, allow_pickle in (("shards", False), ("old", True)):
         ours = BertModel.from_pretrained(tmp_path / folder, allow_pickle=allow_pickle)
-        for name, tensor in theirs.state_dict().items():
-            assert ours.state_dict()[name].equal(tensor), name
+        assert_same_bits(ours.state_dict(), theirs.state_dict(), "stored")
 
 
 def test_a_full_configuration_of_the_reference_is_read(
@@ -149,7 +147,7 @@ def test_an_option_of_ours_to_theirs_and_back(
     _same_weights(tmp_path / "ours", tmp_path / "theirs")
     again = BertModel.from_pretrained(tmp_path / "theirs")
     assert again.config == config
-    assert _call(again, options).equal(_call(ours, options))
+    assert_same_bits(_call(again, options), _call(ours, options), "stored")
 
 
 def test_a_model_that_the_reference_pruned(reference: ModuleType, tmp_path: Path) -> None:
