@@ -25,6 +25,7 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.models import BertConfig, TransformerConfig
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.settings import PredictSettings
 from heedful.sources import PACKAGES, resolve
@@ -51,7 +52,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Model,
         tokenizer: Any,
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
@@ -65,7 +66,7 @@ class Predictor:
         self.record = record
         self.settings = settings
         self.max_length = check_max_length(
-            settings.max_length or record.max_length, self.task.positions(model)
+            settings.max_length or record.max_length, model.max_positions
         )
         self.model = inference_copy(model, self.precision.dtype, self.device)
 

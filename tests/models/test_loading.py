@@ -110,3 +110,48 @@ def test_an_unknown_family_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bart"}')
     with pytest.raises(UserError, match="model_type is 'bart'; expected one of bert, "):
         load_model(tmp_path)
+
+
+HEADS = {
+    "body": ("pooler",),
+    "sequence": ("bert.pooler", "classifier"),
+    "token": ("classifier",),
+    "span": ("qa_outputs",),
+    "choice": ("bert.pooler", "classifier"),
+    "next_sentence": ("bert.pooler", "cls.seq_relationship"),
+    "masked_lm": ("cls.predictions",),
+    "causal_lm": ("cls.predictions",),
+    "pretraining": ("bert.pooler", "cls"),
+}
+
+
+@pytest.mark.parametrize(("model_type", "head"), EVERY)
+def test_what_stands_on_the_body_is_the_head(model_type: str, head: Head) -> None:
+    model = _model(model_type, head)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    expected: tuple[str, ...] = ()
+    if model_type == "bert":
+        expected = HEADS[head]
+    if model_type == "encoder-decoder":
+        layers = [f"decoder.bert.encoder.layer.{number}.crossattention" for number in range(2)]
+        expected = ("encoder.pooler", "decoder.cls", *layers)
+    starts = tuple(f"{name}." for name in expected)
+    in_head = sorted(names.pop(id(parameter)) for parameter in model.head_parameters())
+    assert all(name.startswith(starts) for name in in_head)
+    assert not any(name.startswith(starts) for name in names.values() if starts)
+
+
+def test_both_parts_of_a_pair_recompute() -> None:
+    pair = _model("encoder-decoder", "seq2seq")
+    assert pair.can_recompute
+    pair.gradient_checkpointing = True
+    assert pair.encoder.gradient_checkpointing
+    assert pair.decoder.bert.gradient_checkpointing
+    assert pair.max_positions == pair.encoder.max_positions == 12
+
+
+def test_heads_that_cannot_be_pruned_stay() -> None:
+    pair = _model("encoder-decoder", "seq2seq")
+    assert not pair.can_prune
+    with pytest.raises(UserError, match="BertEncoderDecoder: its attention heads cannot be pruned"):
+        pair.prune_heads({0: [1]})

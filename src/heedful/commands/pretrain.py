@@ -23,7 +23,6 @@ from heedful.commands.trainee import (
     open_training,
 )
 from heedful.errors import UserError
-from heedful.models import BertConfig
 from heedful.predictor import check_max_length
 from heedful.settings import (
     ColumnSettings,
@@ -80,9 +79,8 @@ def pretrain(
         if paths:
             check_documents(paths, goal)
     model = task.build(goal, data).to(device)
-    assert isinstance(model.config, BertConfig)
-    positions = model.config.max_position_embeddings
-    max_length = check_max_length(data.max_length or min(MAX_LENGTH, positions), positions)
+    most = model.max_positions
+    max_length = check_max_length(data.max_length or min(MAX_LENGTH, most), most)
     record = open_training(task.TASK, goal, max_length, data, (own, training), place, say)
     if record is None:
         return None

@@ -11,7 +11,6 @@ from heedful.batches import Batch
 from heedful.commands.feed import Feed
 from heedful.commands.trainee import Trainee
 from heedful.errors import UserError
-from heedful.models import BertModel
 from heedful.models.pruning import head_importance, least_important
 from heedful.training.progress import counted
 
@@ -37,10 +36,10 @@ def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
     Raises:
         UserError: so many heads cannot be spared, or the model is made of two.
     """
-    body, *others = (part for part in trainee.model.modules() if isinstance(part, BertModel))
-    if others:
+    model = trainee.model
+    if not model.can_prune:
         raise UserError("--prune is for models of one BERT; one reads here, and another writes")
-    config = body.config
+    config = model.config
     every = config.num_hidden_layers * config.num_attention_heads
     if (run / CHOSEN).is_file():
         chosen = {int(block): heads for block, heads in files.read_json(run / CHOSEN).items()}
@@ -49,7 +48,7 @@ def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
         chosen = least_important(importance, round(share * every), config)
         files.write_json(run / CHOSEN, {str(block): heads for block, heads in chosen.items()})
     try:
-        body.prune_heads(chosen)
+        model.prune_heads(chosen)
     except UserError as error:
         raise UserError(f"{run / CHOSEN}: {error}") from None
     gone = sum(map(len, chosen.values()))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from heedful.batches import Example, Store, write_store
 from heedful.checkpoints.opening import data_folder, discarded_unless_prepared
@@ -20,7 +19,7 @@ from heedful.commands.trainee import (
     open_training,
 )
 from heedful.errors import UserError
-from heedful.models import BertModel
+from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.predictor import check_max_length
 from heedful.settings import (
@@ -79,8 +78,8 @@ def train(
     model = task.build(goal, data).to(device)
     if data.fresh_pooler:
         renew_pooler(model)
-    positions = task.positions(model)
-    max_length = check_max_length(data.max_length or positions, positions)
+    most = model.max_positions
+    max_length = check_max_length(data.max_length or most, most)
     settings = (own, columns, training)
     record = open_training(task, goal, max_length, data, settings, place, say)
     if record is None:
@@ -104,16 +103,18 @@ def train(
         return carry_out(trainee, feed, training, place.out, optimizer, dev, say)
 
 
-def renew_pooler(model: nn.Module) -> None:
+def renew_pooler(model: Model) -> None:
     """Draw the weights of a model's pooler anew.
 
     Raises:
         UserError: it has none.
     """
-    for part in model.modules():
-        if isinstance(part, BertModel) and part.pooler is not None:
-            return initialise(part.pooler, part.config.initializer_range)
-    raise UserError("--fresh-pooler: the model of this task has no pooler; leave the option out")
+    pooler = getattr(model.body, "pooler", None)
+    if pooler is None:
+        raise UserError(
+            "--fresh-pooler: the model of this task has no pooler; leave the option out"
+        )
+    initialise(pooler, model.config.initializer_range)
 
 
 def _stored(

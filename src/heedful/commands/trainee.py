@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from heedful.checkpoints.opening import open_run
 from heedful.checkpoints.runs import RunRecord
@@ -16,8 +15,7 @@ from heedful.commands.evaluate import score_records
 from heedful.commands.feed import Feed
 from heedful.doctor import versions
 from heedful.errors import UserError, unknown_name
-from heedful.models import BertModel
-from heedful.models.pretrained import save_pretrained
+from heedful.models.model import Model
 from heedful.predictor import Predictor
 from heedful.reading import fingerprint
 from heedful.settings import (
@@ -113,7 +111,7 @@ class Trainee:
 
     task: Task
     goal: Any
-    model: nn.Module
+    model: Model
     tokenizer: Any
     record: RunRecord
 
@@ -149,9 +147,8 @@ def carry_out(
     precision = choose_precision(training.precision, device)
     steps_per_epoch = -(-feed.items // training.batch_size)
     total_steps = training.steps or training.epochs * steps_per_epoch
-    for part in model.modules():
-        if isinstance(part, BertModel):
-            part.gradient_checkpointing = training.gradient_checkpointing
+    if model.can_recompute:
+        model.gradient_checkpointing = training.gradient_checkpointing
     work = Work(
         model=model,
         optimizer=optimizer,
@@ -198,7 +195,7 @@ def _scores(
 def _save(trainee: Trainee, folder: Path) -> None:
     """Write everything that answers need, and what says what they are."""
     task, goal, model, record = trainee.task, trainee.goal, trainee.model, trainee.record
-    save_pretrained(model, folder)
+    model.save_pretrained(folder)
     trainee.tokenizer.save_pretrained(folder)
     write_card(folder, record, task.card(goal))
     task.write_beside(goal, model, record.max_length, folder)

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from heedful.batches import Example, Store, write_store
 from heedful.checkpoints.opening import data_folder, discarded_unless_prepared
@@ -25,6 +24,7 @@ from heedful.commands.trainee import (
 )
 from heedful.errors import UserError
 from heedful.files import new_folder
+from heedful.models.model import Model
 from heedful.predictor import check_max_length
 from heedful.reading import Record
 from heedful.reading.parallel import Cleaning
@@ -91,7 +91,7 @@ def translate(
             tokenizer = _tokenizer(data, own, read, place.out / _VOCABULARY)
             torch.manual_seed(training.seed)
             model = _model(data, own, goal, tokenizer).to(device)
-            most = check_max_length(data.max_length, translator.positions(model))
+            most = check_max_length(data.max_length, model.max_positions)
             cleaning = Cleaning(max_tokens=most - 1, max_ratio=own.max_ratio)
             pairs = task.learnable(counted(read(data.train), "pairs tokenized"), tokenizer)
             store = _stored(folder / "train.arrow", pairs, cleaning, say)
@@ -176,7 +176,7 @@ def _model(
     own: TranslateSettings,
     goal: task.Goal,
     tokenizer: TranslationTokenizer,
-) -> nn.Module:
+) -> Model:
     """Make a model, or load the one to go on from."""
     if data.model is None:
         return translator.new_model(own, tokenizer, dropout=data.dropout)

@@ -27,7 +27,7 @@ def load_model(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> Any:
-    """Read a model of any family in evaluation mode; what is None stays as the folder says.
+    """Read a ``Model`` of any family in evaluation mode; what is None stays as the folder says.
 
     The class is the one that the folder's ``model_type`` and the head ask for; see its
     ``from_pretrained`` for what starts fresh and for the other options.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
@@ -25,6 +25,7 @@ from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
@@ -189,14 +190,14 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     return int(inside[0]), int(inside[-1])
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder, with its own two outputs if it has learnt to answer, else with fresh ones.
 
     Raises:
         UserError: texts are to be read with a gap, over which no answer could reach.
     """
     _check_rule(data.long_text)
-    model: nn.Module = load_model(
+    model: Model = load_model(
         data.model,
         head="span",
         num_labels=2,

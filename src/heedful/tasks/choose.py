@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
 from heedful.models.loading import head_of, load_model
+from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, PredictSettings
@@ -135,7 +136,7 @@ def encode(
         yield numbered(own, right)
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder, with a fresh head unless the model has learnt to choose.
 
     Raises:
@@ -145,7 +146,7 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         raise UserError(
             "--long-text window: choices are compared as wholes; give head or head-tail"
         )
-    model: nn.Module = load_model(
+    model: Model = load_model(
         data.model,
         head="choice",
         fresh_head=head_of(resolve(data.model, data.revision)) != "choice",

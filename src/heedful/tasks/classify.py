@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.models.loading import load_model, read_config
+from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
 from heedful.sources import resolve
@@ -180,11 +181,11 @@ def encode(
     return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder, with a fresh classifier unless it has one for the same labels."""
     folder = resolve(data.model, data.revision)
     problem = "multi_label_classification" if goal.multi_label else "single_label_classification"
-    model: nn.Module = load_model(
+    model: Model = load_model(
         data.model,
         head="sequence",
         id2label=dict(enumerate(goal.labels)),

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate, features
 from heedful.errors import UserError
-from heedful.models import BertModel
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, EmbedSettings, PredictSettings
 from heedful.tasks import sentence_folder
@@ -152,7 +152,7 @@ def _texts(record: Record) -> tuple[str, ...]:
     return (record.text,) if record.text_pair is None else (record.text, record.text_pair)
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder. Its pooler is kept for whoever reads the folder, but not trained.
 
     Raises:
@@ -160,15 +160,14 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
     """
     if data.long_text == "window":
         raise UserError("--long-text window: texts are compared as wholes; give head or head-tail")
-    model: BertModel = load_model(data.model, head="body", **encoder_options(data))
-    if model.pooler is not None:
-        model.pooler.requires_grad_(False)
+    model: Model = load_model(data.model, head="body", **encoder_options(data))
+    if (pooler := getattr(model, "pooler", None)) is not None:
+        pooler.requires_grad_(False)
     return model
 
 
-def write_beside(goal: Goal, model: nn.Module, max_length: int, folder: Path) -> None:
+def write_beside(goal: Goal, model: Model, max_length: int, folder: Path) -> None:
     """Make the run's folder one that sentence-transformers reads."""
-    assert isinstance(model, BertModel)
     layout = Layout(pooling=goal.pooling, normalise=goal.normalise, max_length=max_length)
     sentence_folder.write_layout(layout, model.config.hidden_size, folder)
 

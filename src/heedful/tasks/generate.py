@@ -11,18 +11,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.losses import IGNORED
-from heedful.models import BertEncoderDecoder, BertLMHeadModel
+from heedful.models import BertEncoderDecoder
 from heedful.models.loading import head_of, load_model
+from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
 from heedful.sources import resolve
@@ -173,13 +175,13 @@ def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
     return Example(ids=np.array(tokenizer.layout.ids(ids), dtype=np.int32))
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
     folder = resolve(data.model, data.revision)
     tokenizer = load_encoder_tokenizer(folder)
     load = partial(load_model, folder, dropout=data.dropout)
     if not goal.pairs:
-        model: nn.Module = load(head="causal_lm", is_decoder=True)
+        model: Model = load(head="causal_lm", is_decoder=True)
         return model
     if head_of(folder) == "seq2seq":
         both: BertEncoderDecoder = load()
@@ -260,14 +262,12 @@ def _log_likelihood(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
 
 
 def _write(
-    model: Forward, batch: Batch, goal: Goal, settings: PredictSettings
+    model: Any, batch: Batch, goal: Goal, settings: PredictSettings
 ) -> list[list[Hypothesis]]:
     ids, mask = batch.input_ids, batch.attention_mask
     lengths = torch.full((len(ids),), ids.shape[1]) if mask is None else mask.sum(1)
     start, end = int(ids[0, 0]), int(ids[0, int(lengths[0]) - 1])
-    writer = model.decoder if isinstance(model, BertEncoderDecoder) else model
-    assert isinstance(writer, BertLMHeadModel)
-    positions = writer.config.max_position_embeddings
+    positions = model.decoder.max_positions if goal.pairs else model.max_positions
     # Not by the longest text of the batch, on which the others must not depend.
     room = positions if goal.pairs else positions // 2
     most = min(settings.max_new_tokens or MAX_NEW_TOKENS, room)
@@ -278,7 +278,10 @@ def _write(
         return model.generate(ids, mask, search=options, numbers=numbers)
     places = torch.arange(ids.shape[1] - 1, device=ids.device)
     before_end = places < (lengths.to(ids.device) - 1)[:, None]  # (B, S - 1)
-    return writer.generate(ids[:, :-1], before_end, search=options, numbers=numbers)
+    texts: list[list[Hypothesis]] = model.generate(
+        ids[:, :-1], before_end, search=options, numbers=numbers
+    )
+    return texts
 
 
 def decode(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
@@ -25,6 +25,7 @@ from heedful.batches.sentence_pairs import Frame, full_sequences, sentence_pairs
 from heedful.batches.sentences import SentenceRule
 from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining, Head
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 from heedful.models.presets import PRESETS
 from heedful.reading import Record
@@ -113,11 +114,11 @@ def sequences(
     return cut(corpus, frame, seed=seed, epoch=epoch)
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Make a model from scratch, for the vocabulary in ``data.model``, or load one that goes on."""
     if goal.preset is None:
         head: Head = "pretraining" if goal.pairs else "masked_lm"
-        model: nn.Module = load_model(data.model, head=head, **encoder_options(data))
+        model: Model = load_model(data.model, head=head, **encoder_options(data))
         return model
     tokenizer = load_encoder_tokenizer(data.model, data.revision)
     dropout = 0.1 if data.dropout is None else data.dropout

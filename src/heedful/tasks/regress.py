@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.errors import UserError, listed
+from heedful.models import BertForSequenceClassification
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.settings import ColumnSettings, DataSettings, PredictSettings, RegressSettings
 from heedful.tasks.task import Fit, Forward, Task, encoder_options
@@ -107,9 +109,9 @@ def encode(
     return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder with a fresh output, which starts at the mean of the training data."""
-    model = load_model(
+    model: BertForSequenceClassification = load_model(
         data.model,
         head="sequence",
         num_labels=1,
@@ -118,7 +120,6 @@ def build(goal: Goal, data: DataSettings) -> nn.Module:
         **encoder_options(data),
     )
     nn.init.constant_(model.classifier.bias, goal.mean)
-    assert isinstance(model, nn.Module)
     return model
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, collate
@@ -27,6 +27,7 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.models.loading import load_model, read_config
+from heedful.models.model import Model
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
@@ -211,10 +212,10 @@ def _targets(record: TaggedText, places: Places, goal: Goal) -> NDArray[np.int64
     return targets
 
 
-def build(goal: Goal, data: DataSettings) -> nn.Module:
+def build(goal: Goal, data: DataSettings) -> Model:
     """Load an encoder, with a fresh classifier unless it has one for the same labels."""
     config = read_config(resolve(data.model, data.revision))
-    model: nn.Module = load_model(
+    model: Model = load_model(
         data.model,
         head="token",
         id2label=dict(enumerate(goal.labels)),

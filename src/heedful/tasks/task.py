@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.models import BertModel, Head
+from heedful.models import Head
+from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.tokens import load_tokenizer
@@ -39,12 +40,6 @@ class Fit:
     """The most tokens of an example, special tokens included."""
     rule: LongText
     """What is done with a longer text."""
-
-
-def bert_positions(model: nn.Module) -> int:
-    """Return how many tokens the BERT that reads has positions for; of two, the encoder."""
-    bert = next(part for part in model.modules() if isinstance(part, BertModel))
-    return bert.config.max_position_embeddings
 
 
 def encoder_options(data: DataSettings) -> dict[str, Any]:
@@ -95,7 +90,7 @@ class Task:
     encode: Callable[[Iterable[Record], Goal, Tokenizer, Fit, bool], Iterator[Fitted[Example]]]
     """Records to examples, with labels if the last argument is true: one result a record, of
     several examples where a long text is read in windows."""
-    build: Callable[[Goal, Settings], nn.Module]
+    build: Callable[[Goal, Settings], Model]
     """The goal and the settings of data and model to the model to train: with a fresh head unless
     it has one for this goal, or all of it fresh."""
     batch_of: Callable[[Sequence[Example], Goal, Tokenizer, Draw | None], Batch]
@@ -123,11 +118,9 @@ class Task:
     """What a run of this goal does, in a sentence or two for its model card."""
     load_tokenizer: Callable[[Path], Tokenizer] = load_tokenizer
     """The tokenizer of a finished run."""
-    positions: Callable[[nn.Module], int] = bert_positions
-    """How many tokens a model can be given at once."""
     doubt: Callable[[Sequence[Record], Goal], str | None] = lambda *given: None
     """The first records that are to be scored: what is odd about them, in a line for the user."""
-    write_beside: Callable[[Goal, nn.Module, int, Path], None] = lambda *given: None
+    write_beside: Callable[[Goal, Model, int, Path], None] = lambda *given: None
     """The goal, the model, its maximum length and the folder of the run: writes there what other
     libraries want beside the model."""
     per_item: Callable[[Goal], int] = lambda goal: 1

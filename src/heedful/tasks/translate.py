@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.sentences import split_sentences
@@ -21,6 +21,7 @@ from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.losses import IGNORED
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.parallel import letter_shares, look_swapped, read_pairs, read_sources
 from heedful.settings import ColumnSettings, ParallelSettings, PredictSettings, TranslateSettings
@@ -233,10 +234,10 @@ def batch_of(
 # Training and answers.
 
 
-def build(goal: Goal, data: ParallelSettings) -> nn.Module:
+def build(goal: Goal, data: ParallelSettings) -> Model:
     """Load the model to go on from."""
     assert data.model is not None
-    model: nn.Module = load_model(
+    model: Model = load_model(
         data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
     )
     return model
@@ -314,7 +315,6 @@ TASK = Task(
     encode=encode,
     build=build,
     load_tokenizer=TranslationTokenizer.from_pretrained,
-    positions=translator.positions,
     doubt=doubt,
     batch_of=batch_of,
     loss=loss,

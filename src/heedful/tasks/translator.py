@@ -48,12 +48,6 @@ def new_model(
     )
 
 
-def positions(model: nn.Module) -> int:
-    """Return the most tokens of a text, its ending piece included."""
-    assert isinstance(model, Translator)
-    return model.config.max_position_embeddings
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
     """What was computed for an example."""

@@ -6,40 +6,44 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.model import Model
 
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
 
 
 def parameter_groups(
-    model: nn.Module, *, learning_rate: float, head_learning_rate: float, weight_decay: float
+    model: Model, *, learning_rate: float, head_learning_rate: float, weight_decay: float
 ) -> list[dict[str, object]]:
     """Split the trainable parameters by learning rate and by whether they decay.
 
     Biases and the gains and offsets of normalisation are vectors; everything that multiplies is a
-    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias). What
-    stands on the encoder, the pooler and the classifier, has a learning rate of its own, and so
-    has the attention of a decoder to an encoder: it starts fresh, too.
+    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias).
+
+    Args:
+        model: what is trained.
+        learning_rate: of its body.
+        head_learning_rate: of its ``head_parameters``.
+        weight_decay: of matrices.
     """
-    encoder: list[nn.Parameter] = []
+    of_head = {id(parameter) for parameter in model.head_parameters()}
+    body: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if parameter.requires_grad:
-            inside = ".encoder." in f".{name}" or ".embeddings." in f".{name}"
-            inside = inside and ".crossattention." not in name
-            (encoder if inside else head).append(parameter)
+            (head if id(parameter) in of_head else body).append(parameter)
     return [
         {
             "params": [p for p in parameters if (p.ndim > 1) == decayed],
             "lr": rate,
             "weight_decay": weight_decay if decayed else 0.0,
         }
-        for parameters, rate in ((encoder, learning_rate), (head, head_learning_rate))
+        for parameters, rate in ((body, learning_rate), (head, head_learning_rate))
         for decayed in (True, False)
     ]
 
 
 def adamw(
-    model: nn.Module,
+    model: Model,
     *,
     learning_rate: float,
     head_learning_rate: float | None = None,

@@ -21,6 +21,7 @@ from heedful.layers.positions import POSITIONS
 from heedful.layers.stack import Stack
 from heedful.models import inputs, pretrained, pruning
 from heedful.models.bert.config import BertConfig
+from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
 
 
@@ -36,22 +37,17 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(hidden[:, 0]))
 
 
-class BertModel(nn.Module):
+class BertModel(Model):
     """BERT without a head.
 
     Args:
         config: its sizes and options.
         add_pooling_layer: whether it has a pooler.
-
-    Attributes:
-        gradient_checkpointing: whether training keeps only each block's input and computes the
-            rest again in the backward pass: less memory, about a third more time. False at first.
     """
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.gradient_checkpointing = False
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
@@ -69,7 +65,17 @@ class BertModel(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertModel]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
+    config: BertConfig
+    can_recompute = True
+    can_prune = True
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
+        fresh = [] if self.pooler is None else [*self.pooler.parameters()]
+        for block in self.encoder.blocks:
+            if self.config.add_cross_attention:
+                fresh += block.crossattention.parameters()
+        return fresh
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""

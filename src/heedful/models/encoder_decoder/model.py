@@ -24,13 +24,14 @@ from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right
+from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.weights import read_weights
 
 logger = logging.getLogger(__name__)
 
 
-class BertEncoderDecoder(nn.Module):
+class BertEncoderDecoder(Model):
     """An encoder, and a decoder that attends to it.
 
     Args:
@@ -62,7 +63,27 @@ class BertEncoderDecoder(nn.Module):
         if self.enc_to_dec_proj is not None:
             pretrained.initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
 
-    save_pretrained = pretrained.save_pretrained
+    can_recompute = True
+
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether both parts recompute; see ``Model``."""
+        return self.encoder.gradient_checkpointing
+
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, recompute: bool) -> None:
+        self.encoder.gradient_checkpointing = recompute
+        self.decoder.gradient_checkpointing = recompute
+
+    @property
+    def max_positions(self) -> int:
+        """The most tokens that it reads at once."""
+        return self.encoder.max_positions
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return what stands on the two bodies, and may learn at a rate of its own."""
+        bridge = [] if self.enc_to_dec_proj is None else [*self.enc_to_dec_proj.parameters()]
+        return [*self.encoder.head_parameters(), *self.decoder.head_parameters(), *bridge]
 
     @property
     def config(self) -> EncoderDecoderConfig:

@@ -1,53 +1,65 @@
-"""What a model with a head has from the encoder under it, ``bert``.
-
-A head has no base class: it names what it takes from here, so that its class shows all it has.
-"""
+"""What a model with a head has from the body under it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar
 
 from torch import nn
 
+from heedful.models.bert.config import BertConfig
 from heedful.models.bert.model import BertModel
+from heedful.models.model import Model
 
-Value = TypeVar("Value")
 
-
-class HasBody(Protocol):
-    """A model with a head."""
+class WithHead(Model):
+    """A body and what decides from its hidden states."""
 
     bert: BertModel
 
+    can_recompute: ClassVar[bool] = True
+    can_prune: ClassVar[bool] = True
 
-class OfBody(Generic[Value]):
-    """An attribute that is read from the encoder and set on it, under the same name."""
+    @property
+    def body(self) -> BertModel:
+        """What gives the hidden states."""
+        return self.bert
 
-    def __set_name__(self, owner: type[nn.Module], name: str) -> None:
-        self._name = name
+    @property
+    def config(self) -> BertConfig:
+        """The body's configuration."""
+        return self.body.config
 
-    def __get__(self, model: HasBody, owner: type[nn.Module]) -> Value:
-        value: Value = getattr(model.bert, self._name)
-        return value
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether the body recomputes; see ``Model``."""
+        return self.body.gradient_checkpointing
 
-    def __set__(self, model: HasBody, value: Value) -> None:
-        setattr(model.bert, self._name, value)
+    @gradient_checkpointing.setter
+    def gradient_checkpointing(self, recompute: bool) -> None:
+        self.body.gradient_checkpointing = recompute
 
+    @property
+    def max_positions(self) -> int:
+        """The most tokens that it takes at once."""
+        return self.body.max_positions
 
-def get_input_embeddings(self: HasBody) -> nn.Embedding:
-    """Return the word embeddings."""
-    return self.bert.get_input_embeddings()
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return what stands on the body, and may learn at a rate of its own."""
+        inside = {id(parameter) for parameter in self.body.parameters()}
+        head = [parameter for parameter in self.parameters() if id(parameter) not in inside]
+        return [*self.body.head_parameters(), *head]
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        return self.body.get_input_embeddings()
 
-def set_input_embeddings(self: HasBody, embeddings: nn.Embedding) -> None:
-    """Replace the word embeddings; see ``BertModel.set_input_embeddings``."""
-    self.bert.set_input_embeddings(embeddings)
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings; see ``BertModel.set_input_embeddings``."""
+        self.body.set_input_embeddings(embeddings)
 
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows; see ``BertModel.resize_token_embeddings``."""
+        return self.body.resize_token_embeddings(size)
 
-def resize_token_embeddings(self: HasBody, size: int) -> nn.Embedding:
-    """Change how many words the model knows; see ``BertModel.resize_token_embeddings``."""
-    return self.bert.resize_token_embeddings(size)
-
-
-def prune_heads(self: HasBody, heads: Mapping[int, Sequence[int]]) -> None:
-    """Take attention heads out; see ``BertModel.prune_heads``."""
-    self.bert.prune_heads(heads)
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take attention heads out of the body; see ``BertModel.prune_heads``."""
+        self.body.prune_heads(heads)

@@ -14,13 +14,12 @@ from heedful.layers.dropout import Dropout
 from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.model import BertModel
-from heedful.models.heads import body
-from heedful.models.heads.body import OfBody
+from heedful.models.heads.body import WithHead
 from heedful.models.heads.labels import class_loss, classification_loss
 from heedful.models.outputs import SequenceClassifierOutput
 
 
-class BertForSequenceClassification(nn.Module):
+class BertForSequenceClassification(WithHead):
     """BERT with a linear classifier, or regression, of the pooled first token.
 
     Args:
@@ -38,13 +37,6 @@ class BertForSequenceClassification(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForSequenceClassification]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
-    set_input_embeddings = body.set_input_embeddings
-    resize_token_embeddings = body.resize_token_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -92,7 +84,7 @@ class BertForSequenceClassification(nn.Module):
         )
 
 
-class BertForNextSentencePrediction(nn.Module):
+class BertForNextSentencePrediction(WithHead):
     """BERT that says whether the second text of a pair follows the first (Devlin et al. 2019, 3.1).
 
     Args:
@@ -108,13 +100,6 @@ class BertForNextSentencePrediction(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForNextSentencePrediction]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
-    set_input_embeddings = body.set_input_embeddings
-    resize_token_embeddings = body.resize_token_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -160,7 +145,7 @@ class BertForNextSentencePrediction(nn.Module):
         )
 
 
-class BertForMultipleChoice(nn.Module):
+class BertForMultipleChoice(WithHead):
     """BERT that gives each choice one score, which the choices of an item share a softmax over.
 
     Args:
@@ -178,13 +163,6 @@ class BertForMultipleChoice(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForMultipleChoice]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
-    set_input_embeddings = body.set_input_embeddings
-    resize_token_embeddings = body.resize_token_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,

@@ -15,13 +15,12 @@ from heedful.layers.dropout import Dropout
 from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.model import BertModel
-from heedful.models.heads import body
-from heedful.models.heads.body import OfBody
+from heedful.models.heads.body import WithHead
 from heedful.models.heads.labels import class_loss
 from heedful.models.outputs import QuestionAnsweringOutput, TokenClassifierOutput
 
 
-class BertForTokenClassification(nn.Module):
+class BertForTokenClassification(WithHead):
     """BERT with a linear classifier of every token.
 
     Args:
@@ -39,13 +38,6 @@ class BertForTokenClassification(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForTokenClassification]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
-    set_input_embeddings = body.set_input_embeddings
-    resize_token_embeddings = body.resize_token_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -90,7 +82,7 @@ class BertForTokenClassification(nn.Module):
         )
 
 
-class BertForQuestionAnswering(nn.Module):
+class BertForQuestionAnswering(WithHead):
     """BERT that says where in a text an answer starts and ends.
 
     Args:
@@ -111,13 +103,6 @@ class BertForQuestionAnswering(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForQuestionAnswering]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
-    set_input_embeddings = body.set_input_embeddings
-    resize_token_embeddings = body.resize_token_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,

@@ -18,13 +18,13 @@ from heedful.layers.cache import Cache
 from heedful.models import generation, pretrained
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.model import BertModel
-from heedful.models.heads import body, word_scores
-from heedful.models.heads.body import OfBody
+from heedful.models.heads import word_scores
+from heedful.models.heads.body import WithHead
 from heedful.models.heads.labels import class_loss
 from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
 
 
-class BertForMaskedLM(nn.Module):
+class BertForMaskedLM(WithHead):
     """BERT that says which words stand at masked places (Devlin et al. 2019, section 3.1).
 
     Args:
@@ -40,14 +40,9 @@ class BertForMaskedLM(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForMaskedLM]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
     set_input_embeddings = word_scores.set_input_embeddings
     resize_token_embeddings = word_scores.resize_token_embeddings
     get_output_embeddings = word_scores.get_output_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -98,7 +93,7 @@ class BertForMaskedLM(nn.Module):
         )
 
 
-class BertLMHeadModel(nn.Module):
+class BertLMHeadModel(WithHead):
     """BERT that says which word comes next, for a configuration with ``is_decoder``.
 
     Args:
@@ -114,14 +109,9 @@ class BertLMHeadModel(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertLMHeadModel]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
     set_input_embeddings = word_scores.set_input_embeddings
     resize_token_embeddings = word_scores.resize_token_embeddings
     get_output_embeddings = word_scores.get_output_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,
@@ -201,7 +191,7 @@ class BertLMHeadModel(nn.Module):
         return generation.settle_alone(found, self, input_ids, attention_mask, search, numbers)
 
 
-class BertForPreTraining(nn.Module):
+class BertForPreTraining(WithHead):
     """BERT with the two heads that it was pre-trained with: masked words, next sentence.
 
     Args:
@@ -222,14 +212,9 @@ class BertForPreTraining(nn.Module):
     from_pretrained: "ClassVar[classmethod[Any, ..., BertForPreTraining]]" = classmethod(
         pretrained.from_pretrained
     )
-    save_pretrained = pretrained.save_pretrained
-    config = OfBody[BertConfig]()
-    gradient_checkpointing = OfBody[bool]()
-    get_input_embeddings = body.get_input_embeddings
     set_input_embeddings = word_scores.set_input_embeddings
     resize_token_embeddings = word_scores.resize_token_embeddings
     get_output_embeddings = word_scores.get_output_embeddings
-    prune_heads = body.prune_heads
 
     def forward(
         self,

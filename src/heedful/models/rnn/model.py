@@ -32,6 +32,7 @@ from heedful.models import pretrained
 from heedful.models.generation import lengths_of, settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
+from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.weights import read_weights
@@ -66,12 +67,14 @@ class RnnState:
         )
 
 
-class RnnSearch(nn.Module):
+class RnnSearch(Model):
     """A bidirectional encoder, and a decoder that attends to it additively.
 
     Args:
         config: its sizes and options.
     """
+
+    config: RnnConfig
 
     def __init__(self, config: RnnConfig) -> None:
         super().__init__()
@@ -94,8 +97,6 @@ class RnnSearch(nn.Module):
         self.output_bias = nn.Parameter(torch.empty(config.decoder_vocab_size))
         self.dropout = Dropout(config.dropout)
         self._initialise()
-
-    save_pretrained = pretrained.save_pretrained
 
     @classmethod
     def from_pretrained(

@@ -30,6 +30,7 @@ from heedful.models import pretrained
 from heedful.models.generation import settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
+from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.transformer import names
 from heedful.models.transformer.config import TransformerConfig
@@ -73,12 +74,14 @@ class TransformerState:
         )
 
 
-class Transformer(nn.Module):
+class Transformer(Model):
     """An encoder and a decoder with a score for each target piece.
 
     Args:
         config: its sizes and options.
     """
+
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -93,8 +96,6 @@ class Transformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self._initialise()
-
-    save_pretrained = pretrained.save_pretrained
 
     @classmethod
     def from_pretrained(
