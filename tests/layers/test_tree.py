@@ -8,7 +8,7 @@ from torch import Tensor
 from heedful.layers.cache import KeyValue
 from heedful.layers.tree import Closing, Places, Tree
 
-BLOCKS, HEADS, WIDTH = 2, 3, 4
+HEADS, WIDTH = (3, 1), 4
 
 
 def _past(tree: Tree, memory: KeyValue) -> list[Tensor]:
@@ -20,12 +20,11 @@ def _past(tree: Tree, memory: KeyValue) -> list[Tensor]:
 @pytest.mark.parametrize("seed", range(4))
 def test_any_course_of_a_search(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    tree = Tree.start(
-        5, blocks=BLOCKS, heads=HEADS, head_width=WIDTH, like=torch.empty((), dtype=torch.float64)
-    )
+    like = torch.empty((), dtype=torch.float64)
+    tree = Tree.start(5, heads=HEADS, head_width=WIDTH, like=like)
     pasts: list[list[int]] = [[] for _ in range(5)]
     needed, token = 0, 0
-    for _ in range(25):
+    for step in range(25):
         alive: dict[int, set[int]] = {}
         for item, past in zip(tree.places.items.tolist(), pasts, strict=True):
             alive.setdefault(item, set()).update(past)
@@ -37,9 +36,12 @@ def test_any_course_of_a_search(seed: int) -> None:
         token += len(pasts)
         pasts = [[*past, name] for past, name in zip(pasts, names.tolist(), strict=True)]
         grid = tree.places.spread(names.double())  # (B, W)
-        new = grid[:, None, :, None].expand(-1, HEADS, -1, WIDTH)
-        for block in range(BLOCKS):
-            memory = tree.remember(block, KeyValue(new * (block + 1), -new))
+        crosses = [KeyValue(like, like)] * len(HEADS)
+        for block, (past, heads) in enumerate(zip(tree.blocks(crosses), HEADS, strict=True)):
+            new = grid[:, None, :, None].expand(-1, heads, -1, WIDTH)
+            assert past.length == step
+            assert past.cross_attention is crosses[block]
+            memory = past.extend(KeyValue(new * (block + 1), -new))
             assert_same_bits(memory.value, -memory.key / (block + 1), "whole numbers")
             found = [row.tolist() for row in _past(tree, memory)]
             assert found == [[name * (block + 1) for name in past] for past in pasts]

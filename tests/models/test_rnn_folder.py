@@ -88,8 +88,8 @@ def test_ids_are_filled_in() -> None:
         ({"model_type": "marian"}, "model_type is 'marian'; expected 'heedful-rnn'"),
         ({"hiden_width": 8}, "unknown key 'hiden_width' .did you mean 'hidden_width'"),
         ({"cell": "tree"}, "unknown cell 'tree'"),
-        ({"hidden_width": 9}, "has shape .* expected floating point of shape"),
-        ({"tie_word_embeddings": False}, "weights that are missing or too many: output.weight"),
+        ({"hidden_width": 9}, "has shape .*; the model expects"),
+        ({"tie_word_embeddings": False}, "weights are missing: output.weight"),
     ],
 )
 def test_a_wrong_folder_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -106,7 +106,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "run" / "model.safetensors"
     tensors = read_tensors(path)
     write_tensors(path, {**tensors, "output_bias": tensors["output_bias"].long()})
-    with pytest.raises(UserError, match=r"output_bias has shape .* and type torch.int64"):
+    with pytest.raises(UserError, match=r"output_bias has type torch\.int64; weights are"):
         RnnSearch.from_pretrained(tmp_path / "run")
 
 

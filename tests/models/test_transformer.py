@@ -15,6 +15,7 @@ from heedful.files import read_json, read_tensors, write_json, write_tensors
 from heedful.layers.positions import sinusoids
 from heedful.models import Transformer, TransformerConfig, num_parameters
 from heedful.models.presets import TRANSFORMER_PRESETS
+from heedful.models.transformer import names
 from heedful.training.gradients import NarrowWeights, TableGradients
 
 B, E, S, V, PAD = 4, 6, 5, 30, 29
@@ -36,7 +37,8 @@ def _model(**changed: Any) -> Transformer:
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(**{**SIZES, **changed}))
     for name, parameter in model.named_parameters():
-        nn.init.normal_(parameter, float("layer_norm.weight" in name), std=0.4)
+        gain = name.endswith(("LayerNorm.weight", "layer_norm.weight"))
+        nn.init.normal_(parameter, float(gain), std=0.4)
     return model.double().eval()
 
 
@@ -63,11 +65,10 @@ def test_base_is_as_large_as_published() -> None:
 
 def test_fresh_weights() -> None:
     model = Transformer(TransformerConfig(vocab_size=500, **TRANSFORMER_PRESETS["tiny"]))
-    table = model.model.shared
-    assert table is not None
-    assert not table.weight[499].any()
-    assert table.weight.detach()[:499].norm(dim=1).mean() == pytest.approx(1, rel=0.05)
-    wide = model.model.encoder.layers[0].fc1.weight
+    table = model.embeddings.weight.detach()
+    assert not table[499].any()
+    assert table[:499].norm(dim=1).mean() == pytest.approx(1, rel=0.05)
+    wide = model.encoder.blocks[0].intermediate.dense.weight
     assert wide.abs().max() <= (6 / (128 + 512)) ** 0.5
 
 
@@ -138,6 +139,24 @@ def test_config_of_a_published_model(tmp_path: Path) -> None:
     assert TransformerConfig.from_dict(config.to_dict()) == config
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_each_weight_has_one_name_in_a_file(shared: bool) -> None:
+    model = _model(normalize_before=True, share_encoder_decoder_embeddings=shared)
+    weights = model.state_dict()
+    written = names.to_file(weights, model.config)
+    assert len(written) == len(weights)
+    read = names.from_file(written, weights, model.config, Path())
+    assert read.keys() == weights.keys()
+    assert all(read[name] is weights[name] for name in weights)
+    for name in (
+        "model.shared.weight" if shared else "model.decoder.embed_tokens.weight",
+        "model.encoder.layers.1.self_attn.out_proj.bias",
+        "model.decoder.layers.0.encoder_attn_layer_norm.weight",
+        "model.decoder.layer_norm.bias",
+    ):
+        assert name in written
+
+
 def test_weights_under_any_of_their_names(tmp_path: Path) -> None:
     model = _model(tie_word_embeddings=True).float()
     model.save_pretrained(tmp_path)
@@ -150,8 +169,8 @@ def test_weights_under_any_of_their_names(tmp_path: Path) -> None:
         for part in ("encoder", "decoder")
     }
     del written["final_logits_bias"]
-    for names in (["lm_head.weight"], ["model.decoder.embed_tokens.weight", "lm_head.weight"]):
-        tables = {name: table.clone() for name in names}
+    for aliases in (["lm_head.weight"], ["model.decoder.embed_tokens.weight", "lm_head.weight"]):
+        tables = {name: table.clone() for name in aliases}
         write_tensors(path, {**written, **tables, **positions})
         again = Transformer.from_pretrained(tmp_path)
         assert_same_bits(again(*_batch(), labels=_labels()).logits, right, "stored")
@@ -302,8 +321,7 @@ def test_sparse_gradients_of_a_table_that_also_scores() -> None:
     torch.manual_seed(0)
     model = Transformer(config).eval()
     model(*_batch(), labels=_labels()).loss.backward()
-    table = model.model.shared
-    assert table is not None
+    table = model.embeddings
     assert table.weight.grad is not None
     right = table.weight.grad
     model.zero_grad()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from heedful.decoding.search import Search
 from heedful.files import read_tensors
 from heedful.models import Transformer, TransformerConfig
+from heedful.models.transformer import names
 
 B, E, S, V, PAD = 3, 7, 5, 50, 49
 SIZES: dict[str, Any] = {
@@ -63,8 +64,8 @@ def _models(reference: ModuleType, changed: tuple[str, ...] = ()) -> tuple[Trans
         if "embed_positions" not in name:
             nn.init.normal_(parameter, float("layer_norm.weight" in name), std=0.3)
     nn.init.normal_(theirs.final_logits_bias)
-    names = ours.state_dict().keys()
-    ours.load_state_dict({name: x for name, x in theirs.state_dict().items() if name in names})
+    weights = names.from_file(theirs.state_dict(), ours.state_dict(), ours.config, Path())
+    ours.load_state_dict(weights)
     return ours.double().eval(), theirs.double().eval()
 
 
@@ -91,7 +92,7 @@ def test_values_and_gradients(reference: ModuleType, changed: tuple[str, ...]) -
     assert_equal(output.encoder_last_hidden_state, expected.encoder_last_hidden_state)
     output.loss.backward()
     expected.loss.backward()
-    found = dict(ours.named_parameters())
+    found = names.to_file(dict(ours.named_parameters()), ours.config)
     right = {name: x for name, x in theirs.named_parameters() if x.requires_grad}
     assert found.keys() == right.keys()
     for name, parameter in right.items():

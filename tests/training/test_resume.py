@@ -131,6 +131,28 @@ def test_a_damaged_newest_checkpoint_is_named_and_skipped(
     assert run(tiny_model, colours, out, resume=True) == whole
 
 
+def test_a_checkpoint_whose_weights_have_other_names_is_refused(
+    tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    checkpoint = steps.load(steps.folder_of(out, 3))
+    renamed = {name.replace("encoder.layer", "layers"): x for name, x in checkpoint.model.items()}
+    steps.save(
+        out,
+        checkpoint.state,
+        model=renamed,
+        average=None,
+        optimizer=checkpoint.optimizer,
+        random=checkpoint.random,
+    )
+    with pytest.raises(UserError, match=r"step-3: another version of heedful wrote it, .*anew"):
+        run(tiny_model, colours, out, resume=True)
+
+
 def test_a_run_does_not_go_on_with_other_settings_or_data(
     tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

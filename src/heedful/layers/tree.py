@@ -6,9 +6,10 @@ is made of. Going on in another order, which a beam does nearly every step, then
 and moves no keys. To attention the hypotheses of an item are the queries of one sequence.
 
 Shapes: N hypotheses, B items, W most hypotheses of an item, L blocks, M nodes in use by an item, C
-nodes that there is room for, H heads, K head width.
+nodes that there is room for, E length of the encoder's output, H heads, K head width.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,12 +82,12 @@ class Closing:
             items: those that are left, any of them several times. Shape (N,).
             batch: how many there were.
         """
-        here = items.bincount(minlength=batch) > 0  # (B,)
-        left = int(here.sum())
+        stays = items.bincount(minlength=batch) > 0  # (B,)
+        left = int(stays.sum())
         if left == batch:
             return None
-        free = (~here[:left]).nonzero().squeeze(1)
-        last = here[left:].nonzero().squeeze(1) + left
+        free = (~stays[:left]).nonzero().squeeze(1)
+        last = stays[left:].nonzero().squeeze(1) + left
         numbers = torch.arange(batch, device=items.device)
         numbers[last] = free
         return cls(free=free, last=last, numbers=numbers, left=left)
@@ -101,36 +102,38 @@ class Closing:
 class Tree:
     """The trees of all items. Only the newest may be used: a tree grows where older ones were."""
 
-    nodes: Tensor
-    """Keys and values, of which the first M are in use; those of a head side by side, which is how
-    they are read. Shape (B, L, 2, H, C, K)."""
+    nodes: tuple[Tensor, ...]
+    """Keys and values of each block, of which the first M are in use; those of a head side by side,
+    which is how they are read. Each of shape (B, 2, H, C, K)."""
     seen: Tensor
     """Which nodes each hypothesis is made of. Shape (N, M), bool."""
     newest: Tensor
     """The nodes of the newest tokens. Shape (B, W)."""
     places: Places
+    length: int
+    """How many tokens each hypothesis has, the newest included."""
 
     @classmethod
-    def start(cls, batch: int, *, blocks: int, heads: int, head_width: int, like: Tensor) -> "Tree":
+    def start(cls, batch: int, *, heads: Sequence[int], head_width: int, like: Tensor) -> "Tree":
         """Return trees without a node, of one hypothesis each.
 
         Args:
             batch: B.
-            blocks: L.
-            heads: H.
+            heads: H of each block.
             head_width: K.
             like: gives the type and the device.
         """
         items = torch.arange(batch, device=like.device)
         return cls(
-            nodes=like.new_zeros(batch, blocks, 2, heads, 0, head_width),
+            nodes=tuple(like.new_zeros(batch, 2, number, 0, head_width) for number in heads),
             seen=torch.zeros(batch, 0, dtype=torch.bool, device=like.device),
             newest=items[:, None],
             places=Places.of(items),
+            length=0,
         )
 
     def grow(self) -> "Tree":
-        """Return the trees with a new node for each hypothesis, which ``remember`` fills.
+        """Return the trees with a new node for each hypothesis, which ``BlockTree.extend`` fills.
 
         It takes the place of a node that no hypothesis is made of any more, where there is one.
         """
@@ -139,16 +142,17 @@ class Tree:
         needed = places.width + (int(alive.sum(1).max()) if alive.shape[1] else 0)
         if (more := needed - alive.shape[1]) > 0:
             alive, seen = F.pad(alive, (0, more)), F.pad(seen, (0, more))
-        if (more := needed - nodes.shape[4]) > 0:
+        if (more := needed - nodes[0].shape[3]) > 0:
             # Zeros, for what is not seen yet is multiplied by its weight of 0 all the same.
-            nodes = F.pad(nodes, (0, 0, 0, more + needed // 2))
+            nodes = tuple(F.pad(block, (0, 0, 0, more + needed // 2)) for block in nodes)
         free = alive.byte().argsort(dim=1, stable=True)[:, : places.width]  # (B, W)
-        own = seen.new_zeros(*free.shape, alive.shape[1]).scatter_(2, free[..., None], True)
+        new = seen.new_zeros(*free.shape, alive.shape[1]).scatter_(2, free[..., None], True)
         return Tree(
             nodes=nodes,
-            seen=seen | places.collect(own),
+            seen=seen | places.collect(new),
             newest=free,
             places=places,
+            length=self.length + 1,
         )
 
     @property
@@ -156,22 +160,16 @@ class Tree:
         """Which nodes each hypothesis attends to. Shape (B, 1, W, M), bool."""
         return self.places.spread(self.seen)[:, None]
 
-    def remember(self, block: int, new: KeyValue) -> KeyValue:
-        """Fill the newest nodes of a block, and return all of its nodes.
+    def blocks(self, crosses: Sequence[KeyValue]) -> list["BlockTree"]:
+        """Return what each block goes on from.
 
         Args:
-            block: its number.
-            new: shapes (B, H, W, K).
-
-        Returns:
-            Shapes (B, H, M, K).
+            crosses: what each block attends to in the encoder's output of each item.
         """
-        nodes = self.nodes[:, block]  # (B, 2, H, C, K)
-        items = torch.arange(len(nodes), device=nodes.device)[:, None]
-        for old, filled in zip(nodes.unbind(1), new, strict=True):
-            old.transpose(1, 2)[items, self.newest] = filled.transpose(1, 2)  # (B, W, H, K)
-        used = nodes[:, :, :, : self.seen.shape[1]]
-        return KeyValue(used[:, 0], used[:, 1])
+        return [
+            BlockTree(tree=self, block=number, cross_attention=cross)
+            for number, cross in enumerate(crosses)
+        ]
 
     def select(self, rows: Tensor) -> tuple["Tree", "Closing | None"]:
         """Return the trees of some hypotheses, and how the items that are left close up.
@@ -186,12 +184,50 @@ class Tree:
         items = self.places.items.index_select(0, rows)
         nodes, closing = self.nodes, Closing.of(items, self.places.batch)
         if closing is not None:
-            nodes = closing.close(nodes)
+            nodes = tuple(closing.close(block) for block in nodes)
             items = closing.numbers[items]
         tree = Tree(
             nodes=nodes,
             seen=self.seen.index_select(0, rows),
             newest=self.newest,
             places=Places.of(items),
+            length=self.length,
         )
         return tree, closing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockTree:
+    """What one block has computed of the hypotheses of all items: a ``Past`` of B sequences.
+
+    The nodes stand in no order, so a block whose positions give a bias by the places of keys
+    cannot go on from it.
+    """
+
+    tree: Tree
+    """Grown by the newest tokens."""
+    block: int
+    """The number of the block."""
+    cross_attention: KeyValue | None
+    """Of each item. Shapes (B, H, E, K)."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens each hypothesis has before the newest."""
+        return self.tree.length - 1
+
+    def extend(self, new: KeyValue) -> KeyValue:
+        """Fill the newest nodes, and return all nodes.
+
+        Args:
+            new: shapes (B, H, W, K).
+
+        Returns:
+            Shapes (B, H, M, K).
+        """
+        nodes = self.tree.nodes[self.block]  # (B, 2, H, C, K)
+        items = torch.arange(len(nodes), device=nodes.device)[:, None]
+        for old, newest in zip(nodes.unbind(1), new, strict=True):
+            old.transpose(1, 2)[items, self.tree.newest] = newest.transpose(1, 2)  # (B, W, H, K)
+        used = nodes[:, :, :, : self.tree.seen.shape[1]]
+        return KeyValue(used[:, 0], used[:, 1])

@@ -46,6 +46,13 @@ class _Config(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
+@runtime_checkable
+class _Renamed(Protocol):
+    """A model whose weights have other names in a file."""
+
+    def file_weights(self) -> dict[str, Tensor]: ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadReport:
     """How the weights of a file and of a model met."""
@@ -191,7 +198,8 @@ def _write(model: nn.Module, folder: Path) -> None:
     assert isinstance(model.config, _Config)
     config = {"architectures": [type(model).__name__], **model.config.to_dict()}
     files.write_json(folder / CONFIG, config)
-    files.write_tensors(folder / WEIGHTS, model.state_dict())
+    weights = model.file_weights() if isinstance(model, _Renamed) else model.state_dict()
+    files.write_tensors(folder / WEIGHTS, weights)
 
 
 def load_weights(

@@ -1,5 +1,6 @@
 """The weights of a model's folder, whatever file they are in."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -69,3 +70,31 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
     if lost:
         raise UserError(f"{folder}: the shards lack {listed(lost)}")
     return tensors
+
+
+def check_weights(
+    weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], folder: Path
+) -> None:
+    """Check that weights are all those of a model, and no others.
+
+    Args:
+        weights: those of a file.
+        expected: those of the model, for names and shapes.
+        folder: what an error calls the place that they come from.
+
+    Raises:
+        UserError: a weight is missing or too many, or has another shape or type.
+    """
+    if missing := [name for name in expected if name not in weights]:
+        raise UserError(f"{folder}: weights are missing: {listed(missing)}")
+    if surplus := [name for name in weights if name not in expected]:
+        raise UserError(f"{folder}: weights that the model has no place for: {listed(surplus)}")
+    for name, parameter in expected.items():
+        tensor = weights[name]
+        if tensor.shape != parameter.shape:
+            raise UserError(
+                f"{folder}: {name} has shape {tuple(tensor.shape)}; "
+                f"the model expects {tuple(parameter.shape)}"
+            )
+        if not tensor.is_floating_point():
+            raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")

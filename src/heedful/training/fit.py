@@ -144,6 +144,11 @@ def _begin(job: Job, settings: TrainSettings, run: Path) -> tuple[_Course, steps
     runs.cut_metrics(run, found.state.step if found else 0)
     if found is None:
         return course, steps.TrainingState()
+    if found.model.keys() != model.state_dict().keys():
+        raise UserError(
+            f"{found.folder}: another version of heedful wrote it, whose weights have other names; "
+            "give --overwrite to start anew, or go on with that version"
+        )
     if average and found.average is not None:
         model.load_state_dict(found.average)
         average.restart()

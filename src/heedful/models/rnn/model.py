@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful import losses, sources
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
-from heedful.errors import UserError, listed
+from heedful.errors import UserError
 from heedful.layers.additive import Memory
 from heedful.layers.dropout import Dropout
 from heedful.layers.masks import from_attention_mask
@@ -34,6 +34,7 @@ from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
+from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.weights import read_weights
 
@@ -123,17 +124,8 @@ class RnnSearch(Model):
             config = replace(config, dropout=dropout)
         with torch.device("meta"):  # no time or memory for weights that are read next
             model = cls(config)
-        given = read_weights(folder, allow_pickle=False)
-        right = {key: value.shape for key, value in model.named_parameters()}
-        if odd := sorted(right.keys() ^ given.keys()):
-            raise UserError(f"{folder}: weights that are missing or too many: {listed(odd)}")
-        for key, shape in right.items():
-            if given[key].shape != shape or not given[key].is_floating_point():
-                raise UserError(
-                    f"{folder}: {key} has shape {tuple(given[key].shape)} and type "
-                    f"{given[key].dtype}; expected floating point of shape {tuple(shape)}"
-                )
-        model.load_state_dict({key: value.float() for key, value in given.items()}, assign=True)
+        weights = names.from_file(read_weights(folder, False), model.state_dict(), folder)
+        model.load_state_dict(weights, assign=True)
         return model.requires_grad_().eval()
 
     def _initialise(self) -> None:

@@ -1,10 +1,9 @@
 """The Transformer (Vaswani et al. 2017): an encoder that reads, a decoder that writes.
 
-The attributes are named so that a state dict has the names of the reference's Marian models.
+Its weights have other names in the reference's folders: ``names.py``.
 
-Shapes: B batch, E source length, S target length, T length with what came before, N hypotheses or
-places that are scored, W most hypotheses of an item, H heads, L blocks, D model width, V target
-vocabulary.
+Shapes: B batch, E source length, S target length, N hypotheses or places that are scored, W most
+hypotheses of an item, H heads, L blocks, D model width, V target vocabulary.
 """
 
 import math
@@ -22,9 +21,11 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
 from heedful.errors import UserError
 from heedful.layers import masks
+from heedful.layers.block import Block, BlockOptions, Context
 from heedful.layers.cache import KeyValue
 from heedful.layers.dropout import Dropout
-from heedful.layers.positions import sinusoids
+from heedful.layers.positions import Sinusoids
+from heedful.layers.stack import Stack, StackOutput
 from heedful.layers.tree import Tree
 from heedful.models import pretrained
 from heedful.models.generation import settle_alone
@@ -34,7 +35,6 @@ from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.transformer import names
 from heedful.models.transformer.config import TransformerConfig
-from heedful.models.transformer.stacks import Body, StackOutput
 from heedful.models.weights import read_weights
 
 
@@ -48,8 +48,6 @@ class TransformerState:
     """What each block attends to: of each item once. Each of shape (B, H, E, K)."""
     cross_mask: Tensor | None
     """Shape (B, 1, 1, E), bool."""
-    length: int
-    """How many tokens each hypothesis has."""
     coverage: Tensor | None
     """How much has been attended to each source token so far, if that counts; padding counts as
     attended to. Shape (N, E)."""
@@ -69,7 +67,6 @@ class TransformerState:
             tree=tree,
             crosses=crosses,
             cross_mask=cross_mask,
-            length=self.length,
             coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
         )
 
@@ -86,7 +83,15 @@ class Transformer(Model):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.model = Body(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.encoder = _encoder(config)
+        self.target_embeddings = None
+        if not config.share_encoder_decoder_embeddings:
+            self.target_embeddings = nn.Embedding(
+                config.decoder_vocab_size, config.d_model, config.pad_token_id
+            )
+        self.decoder = _decoder(config)
+        self.positions = Sinusoids(config.d_model)
         self.lm_head = None
         if not config.tie_word_embeddings:
             self.lm_head = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
@@ -123,13 +128,17 @@ class Transformer(Model):
         config = TransformerConfig.read(folder / pretrained.CONFIG)
         if dropout is not None:
             config = replace(config, dropout=dropout)
-        given = read_weights(folder, allow_pickle)
+        tensors = read_weights(folder, allow_pickle)
         with torch.device("meta"):  # no time or memory for weights that are read next
             model = cls(config)
-        weights = names.arrange(given, model.state_dict(), config, folder)
+        weights = names.from_file(tensors, model.state_dict(), config, folder)
         model = model.to_empty(device="cpu")
         model.load_state_dict(weights)
         return model.eval()
+
+    def file_weights(self) -> dict[str, Tensor]:
+        """Return the weights under the names of the reference's folders."""
+        return names.to_file(self.state_dict(), self.config)
 
     def _initialise(self) -> None:
         """Draw fresh weights.
@@ -200,9 +209,9 @@ class Transformer(Model):
             logits=logits,
             positions=positions,
             encoder_last_hidden_state=encoded.hidden,
-            encoder_attentions=encoded.attentions if return_attentions else None,
-            decoder_attentions=decoded.attentions if return_attentions else None,
-            cross_attentions=decoded.cross_attentions if return_attentions else None,
+            encoder_attentions=encoded.attentions,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
         )
 
     @torch.inference_mode()
@@ -240,18 +249,16 @@ class Transformer(Model):
         state = TransformerState(
             tree=Tree.start(
                 batch,
-                blocks=config.decoder_layers,
-                heads=config.decoder_attention_heads,
+                heads=[len(block.attention.self.heads) for block in self.decoder.blocks],
                 head_width=config.d_model // config.decoder_attention_heads,
                 like=encoded,
             ),
             # Those of a head side by side: they are read at every step.
             crosses=[
                 KeyValue(cross.key.contiguous(), cross.value.contiguous())
-                for cross in self.model.decoder.keys_and_values(encoded)
+                for cross in self.decoder.cross_memory(encoded)
             ],
             cross_mask=mask,
-            length=0,
             coverage=_uncovered(encoded, mask) if search.coverage_penalty else None,
         )
         first = torch.full((batch,), config.decoder_start_token_id, device=input_ids.device)
@@ -278,6 +285,7 @@ class Transformer(Model):
         encoded = self._encode(input_ids, attention_mask).hidden
         ids = self._shift(target_ids)
         decoded = self._decode(ids, encoded, attention_mask, (self._aligning,))
+        assert decoded.cross_attentions is not None
         return decoded.cross_attentions[0].mean(1)
 
     @property
@@ -298,9 +306,8 @@ class Transformer(Model):
             causal=False,
             device=ids.device,
         )
-        places = torch.arange(length, device=ids.device)
-        hidden = self._embed(self._source_words, ids, places)
-        output: StackOutput = self.model.encoder(hidden, mask, weights_of=weights_of)
+        hidden = self._embed(self.embeddings, ids, torch.arange(length, device=ids.device))
+        output: StackOutput = self.encoder(hidden, Context(mask=mask), weights_of=weights_of)
         return output
 
     def _decode(
@@ -320,60 +327,46 @@ class Transformer(Model):
         mask = masks.for_self_attention(
             None, batch=batch, queries=length, keys=length, causal=True, device=ids.device
         )
-        places = torch.arange(length, device=ids.device)
-        output: StackOutput = self.model.decoder(
-            self._embed(self._target_words, ids, places),
-            mask,
-            crosses=self.model.decoder.keys_and_values(encoded),
-            cross_mask=cross_mask,
-            weights_of=weights_of,
-        )
+        hidden = self._embed(self._target_table, ids, torch.arange(length, device=ids.device))
+        context = Context(mask=mask, encoded=encoded, cross_mask=cross_mask)
+        output: StackOutput = self.decoder(hidden, context, weights_of=weights_of)
         return output
 
     def _step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Score what follows the newest tokens; see ``decoding.search.Step``."""
         tree = state.tree.grow()
-        place = torch.tensor(state.length, device=tokens.device)
-        hidden = self._embed(self._target_words, tokens, place)  # (N, D)
-        output = self.model.decoder(
+        position = torch.tensor(tree.length - 1, device=tokens.device)
+        hidden = self._embed(self._target_table, tokens, position)  # (N, D)
+        output: StackOutput = self.decoder(
             tree.places.spread(hidden),  # (B, W, D)
-            tree.mask,
-            crosses=state.crosses,
-            cross_mask=state.cross_mask,
-            tree=tree,
+            Context(mask=tree.mask, cross_mask=state.cross_mask),
+            past=tree.blocks(state.crosses),
             weights_of=() if state.coverage is None else (self._aligning,),
         )
         coverage = state.coverage
         if coverage is not None:
+            assert output.cross_attentions is not None
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
             coverage = coverage + tree.places.collect(attended)
-        scores = self._score(tree.places.collect(output.hidden))  # (N, V)
-        return scores, replace(state, tree=tree, length=state.length + 1, coverage=coverage)
+        logits = self._score(tree.places.collect(output.hidden))  # (N, V)
+        return logits, replace(state, tree=tree, coverage=coverage)
 
     @property
-    def _source_words(self) -> nn.Embedding:
-        table = self.model.shared or self.model.encoder.embed_tokens
-        assert table is not None
-        return table
+    def _target_table(self) -> nn.Embedding:
+        return self.target_embeddings or self.embeddings
 
-    @property
-    def _target_words(self) -> nn.Embedding:
-        table = self.model.shared or self.model.decoder.embed_tokens
-        assert table is not None
-        return table
-
-    def _embed(self, table: nn.Embedding, ids: Tensor, places: Tensor) -> Tensor:
-        """Return vectors of words at their places (sections 3.4 and 3.5). Shape (..., D)."""
+    def _embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
+        """Return the vectors of pieces at positions (sections 3.4 and 3.5). Shape (..., D)."""
         vectors = table(ids) * self.scale
-        vectors = vectors + sinusoids(places, self.config.d_model).to(vectors.dtype)
+        vectors = vectors + self.positions(positions).to(vectors.dtype)
         # The tables may be kept wider than the weights that the blocks compute with.
-        narrow = next(self.model.encoder.layers.parameters()).dtype
+        narrow = next(self.encoder.parameters()).dtype
         dropped: Tensor = self.dropout(vectors.to(narrow))
         return dropped
 
     def _score(self, hidden: Tensor) -> Tensor:
         """Return the logits, shape (..., V), of states of shape (..., D)."""
-        weight = self._target_words.weight if self.lm_head is None else self.lm_head.weight
+        weight = self._target_table.weight if self.lm_head is None else self.lm_head.weight
         weight = weight.to(hidden.dtype)
         if self.lm_head is None and torch.is_grad_enabled():
             # As a score it would be trained, and what starts a text would be zeros no more.
@@ -397,3 +390,34 @@ def _uncovered(encoded: Tensor, mask: Tensor | None) -> Tensor:
     """Return the coverage before the first token, shape (B, E); see ``TransformerState``."""
     coverage = encoded.new_zeros(encoded.shape[:2], dtype=torch.float32)
     return coverage if mask is None else coverage.masked_fill(~mask[:, 0, 0], 1.0)
+
+
+def _encoder(config: TransformerConfig) -> Stack:
+    heads = range(config.encoder_attention_heads)
+    options = _block_options(config, len(heads), config.encoder_ffn_dim)
+    blocks = (Block(options, heads=heads) for _ in range(config.encoder_layers))
+    return Stack(blocks, _final_norm(config))
+
+
+def _decoder(config: TransformerConfig) -> Stack:
+    heads = range(config.decoder_attention_heads)
+    options = _block_options(config, len(heads), config.decoder_ffn_dim)
+    blocks = (Block(options, heads=heads, cross_heads=heads) for _ in range(config.decoder_layers))
+    return Stack(blocks, _final_norm(config))
+
+
+def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> BlockOptions:
+    return BlockOptions(
+        width=config.d_model,
+        head_width=config.d_model // heads,
+        inner_width=inner_width,
+        activation=config.activation_function,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
+        norm_before=config.normalize_before,
+    )
+
+
+def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
+    return nn.LayerNorm(config.d_model) if config.normalize_before else None
