@@ -111,7 +111,7 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
         ),
     ):
         assert total.dtype == torch.float32
-        assert total == expected
+        torch.testing.assert_close(total, expected)
 
 
 def test_partners_are_told_from_the_others() -> None:

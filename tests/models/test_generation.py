@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.decoding.alike import assert_alike
 from torch import Tensor, nn
 
 from heedful.decoding.search import Search
@@ -42,11 +43,7 @@ def test_a_cached_text_is_the_one_without_a_cache(still: BertConfig, positions: 
     found = model.generate(ids, mask, search=search)
     for prompt, (text,) in zip(prompts, found, strict=True):
         assert list(text.tokens) == _greedy(model, prompt, 8)
-        [[alone]] = model.generate(torch.tensor([prompt]), search=search)
-        assert (alone.tokens, alone.ended) == (text.tokens, text.ended)
-        assert alone.log_probability == pytest.approx(text.log_probability, rel=1e-9)
-        assert alone.score == pytest.approx(text.score, rel=1e-9)
-        assert alone.margin == pytest.approx(text.margin, rel=1e-9)
+        assert_alike(model.generate(torch.tensor([prompt]), search=search), [[text]])
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -86,10 +83,7 @@ def test_a_written_text_does_not_depend_on_its_neighbours(
     if search.do_sample:  # the draws follow the number of an item
         found, ids, lengths = found[:1], ids[:1], lengths[:1]
     for row, length, texts in zip(ids, lengths.tolist(), found, strict=True):
-        (alone,) = model.generate(row[None, :length], search=search)
-        assert [text.tokens for text in alone] == [text.tokens for text in texts]
-        right = [text.score for text in texts]
-        assert [text.score for text in alone] == pytest.approx(right, rel=1e-9)
+        assert_alike(model.generate(row[None, :length], search=search), [texts])
 
 
 IDS = torch.tensor([[2, 5, 6]])

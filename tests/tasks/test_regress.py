@@ -46,7 +46,9 @@ def test_train_evaluate_predict(
     scores = json.loads(capsys.readouterr().out)
     assert scores["pearson"] > 0.95
     assert scores["mse"] < 0.3
-    assert scores == json.loads((out / "metrics.json").read_text())
+    stored = json.loads((out / "metrics.json").read_text())
+    assert scores.pop("data") == stored.pop("data")
+    assert scores == pytest.approx(stored)
 
     predict = heedful.load(out)
     low, high = predict([("the red sky", "a red apple"), ("the blue sky", "a blue apple")])
