@@ -9,6 +9,8 @@ from heedful.batches.words import (
     first_inside,
     first_pieces,
     piece_words,
+    spaced_words,
+    word_breaks,
     word_values,
 )
 from heedful.errors import UserError
@@ -61,6 +63,39 @@ def test_places_of_pieces(text: str) -> None:
     ):
         assert start <= first < last <= end
         assert text[start:end].split() == [text[start:end]]
+
+
+@pytest.mark.parametrize(
+    "marked",  # a bar stands where words meet without a space
+    [
+        "",
+        "@ann_b #tag US$ 5% AT&T C++ U.S.-led a.b@c.d 9.30",
+        "Ann|'|s (|Bo|)|, “|x|”|; so|: '|U.N|.|'|! 1|,|000 a|/|b **|c|**",
+        "see http://t.co/a?b=c,d#e|. (|https://a.b/|)|, http|:|//",
+        "end|. wait|... no|!!! A|--|B b|''|c . ... -",
+        "ab|中|.|国|c.d|中 http://a.b|中",
+        "e\u0301.a\u0301 x\u00a0y",
+    ],
+)
+def test_words_that_spaces_part(marked: str) -> None:
+    text = marked.replace("|", "")
+    _, split = piece_words(text, tokenizer)
+    words = spaced_words(text, split)
+    spans = words[first_pieces(words)].tolist()
+    assert [text[start:end] for start, end in spans] == marked.replace("|", " ").split()
+    assert {edge for span in spans for edge in span} <= {*word_breaks(text)}
+
+
+@given(st.text(st.sampled_from("abZ .'-@é中\u0301\u200b\n\t/:hps"), max_size=20))
+def test_words_that_spaces_part_are_made_of_whole_words(text: str) -> None:
+    _, split = piece_words(text, tokenizer)
+    words = spaced_words(text, split)
+    assert words.shape == split.shape
+    assert (words[:, 0] <= split[:, 0]).all()
+    assert (words[:, 1] >= split[:, 1]).all()
+    spans = words[first_pieces(words)]
+    assert (spans[1:, 0] >= spans[:-1, 1]).all()
+    assert all(len(text[start:end].split()) == 1 for start, end in spans.tolist())
 
 
 def test_first_pieces() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,10 +10,12 @@ import pytest
 import torch
 
 import heedful
+from heedful.batches.words import WordRule
 from heedful.cli import run
+from heedful.predictor import read_goal
 from heedful.reading.conll import join_words
 from heedful.reading.tagging import Entity, TaggedText
-from heedful.settings import ColumnSettings, LongText, PredictSettings
+from heedful.settings import ColumnSettings, LongText, PredictSettings, TagSettings
 from heedful.tasks import Fit, tag
 from heedful.tasks.entities import Tagging
 from heedful.tokens import BertTokenizer
@@ -212,12 +215,13 @@ def encoded(tiny_model: Path) -> Callable[..., Any]:
     def call(
         record: TaggedText,
         label_pieces: Literal["first", "all"] = "first",
+        words: WordRule = "tokenizer",
         *,
         max_length: int = 40,
         rule: LongText = "window",
         labelled: bool = True,
     ) -> Any:
-        goal = tag.Goal(labels=GOAL.labels, scheme="BIO", label_pieces=label_pieces)
+        goal = replace(GOAL, label_pieces=label_pieces, words=words)
         fit = Fit(max_length=max_length, rule=rule)
         [fitted] = tag.encode([record], goal, tokenizer, fit, labelled)
         return fitted
@@ -241,6 +245,41 @@ def test_labels_of_pieces(encoded: Callable[..., Any]) -> None:
     assert example.labels == ()
 
 
+def test_labels_where_spaces_part_words(encoded: Callable[..., Any]) -> None:
+    # blue ##s | sky | is | red ##s . g ##o | .
+    blues = record("blues sky is reds.go.", Entity(0, 9, "X"), Entity(13, 20, "X"))
+    [example] = encoded(blues, "first", "spaces").pieces
+    assert example.labels == (-100, 1, -100, 2, 0, 1, -100, -100, -100, -100, 0, -100)
+    [example] = encoded(blues, "all", "spaces").pieces
+    assert example.labels == (-100, 1, 1, 2, 0, 1, 1, 1, 1, 1, 0, -100)
+    # Scored, not learnt: two entities in a word.
+    encoded(record("red-sky", Entity(0, 3, "X"), Entity(4, 7, "X")), "first", "spaces")
+
+
+@pytest.mark.parametrize(
+    ("text", "entities", "words"),
+    [
+        ("from U.N., Bonn", [(5, 8), (11, 15)], "spaces"),
+        ("'Ann's'", [(1, 4)], "spaces"),
+        ("Ann", [], "spaces"),
+        ("Bonn-based", [(0, 4)], "tokenizer"),
+        ("see #tag", [(5, 8)], "tokenizer"),
+        ("5kg", [(0, 1)], "tokenizer"),
+    ],
+)
+def test_what_a_word_is(text: str, entities: list[tuple[int, int]], words: WordRule) -> None:
+    records = [
+        record("Ann", Entity(0, 3, "X")),
+        record(text, *(Entity(start, end, "X") for start, end in entities)),
+    ]
+    assert tag.goal_of(records, ColumnSettings(), TagSettings()) == replace(GOAL, words=words)
+
+
+def test_a_run_that_does_not_say_what_a_word_is() -> None:
+    saved = {"labels": ["O", "B-X", "I-X"], "scheme": "BIO", "label_pieces": "first"}
+    assert read_goal(tag.Goal, saved).words == "tokenizer"
+
+
 def test_words_as_given_and_as_found_are_learnt_the_same(encoded: Callable[..., Any]) -> None:
     text, entity = "sky is reds.go", Entity(7, 14, "X")
     whole, given = record(text, entity), record(text, entity, words=["sky", "is", "reds.go"])
@@ -262,10 +301,17 @@ def test_windows_have_the_labels_of_their_words(encoded: Callable[..., Any]) -> 
         assert offsets[[0, -1]].tolist() == [[-1, -1], [-1, -1]]
 
 
-def decoded(tiny_model: Path, fitted: Any, item: TaggedText, rows: list[list[float]]) -> Tagging:
+def decoded(
+    tiny_model: Path,
+    fitted: Any,
+    item: TaggedText,
+    rows: list[list[float]],
+    words: WordRule = "tokenizer",
+) -> Tagging:
     """Decode the probabilities of an example's tokens."""
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    return tag.decode(item, fitted, [torch.tensor(rows)], GOAL, PredictSettings(), tokenizer)
+    goal = replace(GOAL, words=words)
+    return tag.decode(item, fitted, [torch.tensor(rows)], goal, PredictSettings(), tokenizer)
 
 
 def test_impossible_sequences_are_mended(encoded: Callable[..., Any], tiny_model: Path) -> None:
@@ -311,6 +357,24 @@ def test_given_words_have_the_tag_of_their_first_part(
         ("red", "I-X"),
     ]
     assert [entity.text for entity in answer.entities] == ["sky's \u200b red"]
+
+
+def test_words_of_plain_text_have_the_tag_of_their_first_piece(
+    encoded: Callable[..., Any], tiny_model: Path
+) -> None:
+    item = record("very red-sky. is red-sky")
+    fitted = encoded(item, words="spaces", max_length=8, rule="head")
+    rows = [[0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 0]]
+    answer = decoded(tiny_model, fitted, item, rows, "spaces")
+    assert [(word.text, word.tag) for word in answer.words] == [
+        ("very", "B-X"),
+        ("red-sky", "I-X"),
+        (".", "O"),
+        ("is", "O"),
+        ("red-sky", "O"),
+    ]
+    assert [word.scores is None for word in answer.words] == [False] * 4 + [True]
+    assert [entity.text for entity in answer.entities] == ["very red-sky"]
 
 
 # Wrong input.

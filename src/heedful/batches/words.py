@@ -4,6 +4,7 @@ Shapes: N pieces of a text, W its words, T tokens of an example with its special
 that a model gives each token.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
@@ -14,13 +15,42 @@ from numpy.typing import NDArray
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText, Word
 from heedful.tokens import Tokenizer
-from heedful.tokens.characters import MARKS
+from heedful.tokens.characters import IDEOGRAPHS, MARKS, PUNCTUATION
+
+WordRule = Literal["tokenizer", "spaces"]
+"""What a word is. ``tokenizer``: what the tokenizer splits a text into, at spaces, punctuation and
+ideographs. ``spaces``: what stands between spaces, less the marks that `word_breaks` sets apart."""
 
 Aggregation = Literal["first", "average", "max"]
 """How a word gets its numbers: its first piece's, the mean of its pieces', or those of the piece
 whose largest number is the largest."""
 
 Places = NDArray[np.int32]
+"""Start and end, in characters of a text: shape (..., 2)."""
+
+_APART = re.compile(
+    # A web address, which is one word.
+    r"https?://[!-~]*[0-9A-Za-z/]"
+    # Marks; but those of @ann_b, #tag, US$, 5%, C++, AT&T and U.S.-led are part of the word.
+    rf"|((?![-#$%&+.@_]){PUNCTUATION.pattern()})\1*|\.\.+|--+"
+    rf"|{IDEOGRAPHS.pattern()}|\s+"
+)
+
+
+def word_breaks(text: str) -> list[int]:
+    """Return where words begin and end by the rule ``spaces``, in order, with some places twice.
+
+    Several of the same mark are one word.
+    """
+    breaks = [0]
+    for apart in _APART.finditer(text):
+        breaks += [*_last_stop(text, breaks[-1], apart.start()), *apart.span()]
+    return [*breaks, *_last_stop(text, breaks[-1], len(text)), len(text)]
+
+
+def _last_stop(text: str, start: int, end: int) -> list[int]:
+    """Return where the full stop stands that ends what stands between two places, if one does."""
+    return [end - 1] if text.endswith(".", start, end) else []
 
 
 def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Places]:
@@ -45,6 +75,15 @@ def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Places]:
         ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
     counts = _ends(first, len(number)) - first
     return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
+
+
+def spaced_words(text: str, places: Places) -> Places:
+    """Put the tokenizer's words together to words by the rule ``spaces``. Shapes: (N, 2)."""
+    number = np.searchsorted(word_breaks(text), places[:, 0], side="right")  # (N,)
+    first = _changes(number)  # (W,)
+    counts = _ends(first, len(number)) - first
+    ends = places[first + counts - 1, 1]  # (W,)
+    return np.repeat(np.stack([places[first, 0], ends], axis=1), counts, axis=0)
 
 
 def _past_marks(text: str, end: int, limit: int) -> int:

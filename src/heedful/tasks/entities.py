@@ -51,7 +51,7 @@ class Tagging:
     entities: tuple[FoundEntity, ...]
     """In the order of the text, without overlap."""
     words: tuple[TaggedWord, ...]
-    """Every word of the text: those it was given as, else as the tokenizer splits it."""
+    """Every word of the text: those it was given as, else those of the run's rule."""
     tokens_total: int
     """Tokens of the text."""
     tokens_used: int

@@ -19,10 +19,13 @@ from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.batches.words import (
     Places,
+    WordRule,
     entities_in_words,
     first_inside,
     first_pieces,
     piece_words,
+    spaced_words,
+    word_breaks,
     word_values,
 )
 from heedful.errors import UserError, did_you_mean, listed
@@ -60,6 +63,8 @@ class Goal:
     """What the tags mean, and so which may follow which."""
     label_pieces: Literal["first", "all"]
     """The pieces of a word that learn its tag."""
+    words: WordRule = "tokenizer"
+    """What a word is; of runs that do not say, what the tokenizer splits a text into."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -133,18 +138,26 @@ def from_texts(texts: Sequence[Text]) -> list[TaggedText]:
 
 
 def goal_of(records: Iterable[TaggedText], columns: ColumnSettings, settings: TagSettings) -> Goal:
-    """Find the types of entities.
+    """Find the types of entities, and what a word is.
 
     Raises:
         UserError: there is no entity at all.
     """
-    types = {entity.label for record in records for entity in record.entities or ()}
+    types: set[str] = set()
+    words: WordRule = "spaces"
+    for record in records:
+        entities = record.entities or ()
+        types |= {entity.label for entity in entities}
+        edges = {edge for entity in entities for edge in (entity.start, entity.end)}
+        if not edges.issubset(word_breaks(record.text)):
+            words = "tokenizer"  # for entities that are part of such a word: Paris in Paris-based
     if not types:
         raise UserError("the training data has no entities: every word is tagged O")
     return Goal(
         labels=tuple(labels_of(sorted(types), settings.scheme)),
         scheme=settings.scheme,
         label_pieces=settings.label_pieces,
+        words=words,
     )
 
 
@@ -173,13 +186,14 @@ def encode(
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows.
 
-    The offsets are those of each token's word.
+    The offsets are those of the word of each token.
     """
     layout = tokenizer.layout
     room = fit.max_length - layout.size(pair=False)
     for record in records:
-        ids, places = piece_words(record.text, tokenizer)
-        targets = _targets(record, places, goal) if labelled else None  # (N,)
+        ids, split = piece_words(record.text, tokenizer)
+        places = _joined(record.text, split, goal)  # (N, 2)
+        targets = _targets(record, split, places, goal) if labelled else None  # (N,)
         parts = fit_text(range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE)
         pieces, offsets = [], []
         for part in parts.pieces:
@@ -198,17 +212,33 @@ def encode(
         )
 
 
-def _targets(record: TaggedText, places: Places, goal: Goal) -> NDArray[np.int64]:
-    """Return the number of each piece's tag, or -100. Shapes: (N, 2) to (N,)."""
+def _joined(text: str, split: Places, goal: Goal) -> Places:
+    """Turn the words that the tokenizer splits off into the words of a goal. Shapes: (N, 2)."""
+    return spaced_words(text, split) if goal.words == "spaces" else split
+
+
+def _targets(record: TaggedText, split: Places, places: Places, goal: Goal) -> NDArray[np.int64]:
+    """Return the number of each piece's tag, or -100. Each word has the tag of its first part.
+
+    Args:
+        record: the text and its entities.
+        split: where the word stands that the tokenizer split off, for each piece. Shape (N, 2).
+        places: where the word of the goal stands, for each piece. Shape (N, 2).
+        goal: the tags, and which pieces learn them.
+
+    Shape:
+        (N,)
+    """
     check(record, goal)
+    first = first_pieces(split)
+    entities = entities_in_words(record, split[first])
+    tags = np.empty(len(split), dtype=np.int64)
+    tags[first] = [goal.labels.index(tag) for tag in tags_of(entities, len(first), goal.scheme)]
     first = first_pieces(places)  # (W,)
-    entities = entities_in_words(record, places[first])
-    tags = tags_of(entities, len(first), goal.scheme)
-    numbers = np.array([goal.labels.index(tag) for tag in tags], dtype=np.int64)  # (W,)
     if goal.label_pieces == "all":
-        return np.repeat(numbers, np.diff(first, append=len(places)))
+        return np.repeat(tags[first], np.diff(first, append=len(places)))
     targets = np.full(len(places), losses.IGNORED, dtype=np.int64)
-    targets[first] = numbers
+    targets[first] = tags[first]
     return targets
 
 
@@ -271,9 +301,9 @@ def decode(
     )
     words = list(values)
     if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
-        places = piece_words(record.text, tokenizer)[1]
+        places = _joined(record.text, piece_words(record.text, tokenizer)[1], goal)
         words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
-    if record.words is not None:  # each has the tag of the tokenizer's first word in it
+    if record.words is not None:  # each has the tag of its first part
         firsts = first_inside(record.words, words)
         words = list(firsts)
         values = {word: values[first] for word, first in firsts.items() if first in values}

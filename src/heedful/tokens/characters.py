@@ -34,6 +34,11 @@ class _Ranges:
         for first, last in zip(self._starts, self._ends, strict=True):
             yield from range(first, last + 1)
 
+    def pattern(self) -> str:
+        """Return the set as a regular expression."""
+        ranges = zip(self._starts, self._ends, strict=True)
+        return "[" + "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in ranges) + "]"
+
 
 SPACES = _Ranges("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")
 """What separates words. Unlike ``str.split``, not U+000B, U+000C, U+001C to U+001F and U+0085."""
