@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.decoding.alike import assert_alike
+from tests.alike import assert_same_texts
 from torch import Tensor
 
 from heedful.decoding.search import Hypothesis, Search, search
@@ -130,7 +130,7 @@ def test_stopping_early_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
         searches.append((given, run(list(range(5, 11)), **given)))
     monkeypatch.setattr("heedful.decoding.beam._lead_of_found", lambda *given: -math.inf)
     for given, found in searches:
-        assert_alike(run(list(range(5, 11)), **given), found)
+        assert_same_texts(run(list(range(5, 11)), **given), found)
 
 
 def test_neighbours_with_prefixes_change_nothing() -> None:
@@ -145,7 +145,7 @@ def test_neighbours_with_prefixes_change_nothing() -> None:
         for number, (start, prefix) in enumerate(zip(starts, prefixes, strict=True)):
             state = Texts(((),), torch.zeros(1, SOURCE, dtype=torch.float64))
             alone = search(step, state, torch.tensor([start]), settings, [number], [prefix])
-            assert_alike(alone, [together[number]])
+            assert_same_texts(alone, [together[number]])
             assert all(list(text.tokens[: len(prefix)]) == prefix for text in together[number])
 
 

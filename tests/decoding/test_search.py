@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.decoding.alike import assert_alike, tokens_of
+from tests.alike import assert_same_texts, tokens_of
 from torch import Tensor
 
 from heedful.decoding.search import Hypothesis, Search, search
@@ -155,7 +155,7 @@ def test_stopping_early_changes_nothing(penalty: float, monkeypatch: pytest.Monk
     found = run(list(range(5, 25)), quick, **options)
     monkeypatch.setattr("heedful.decoding.beam._lead_of_found", lambda *given: -math.inf)
     slow = Language()
-    assert_alike(run(list(range(5, 25)), slow, **options), found)
+    assert_same_texts(run(list(range(5, 25)), slow, **options), found)
     assert sum(quick.computed) < sum(slow.computed)
 
 
@@ -170,9 +170,9 @@ OPTIONS: list[dict[str, Any]] = [
 def test_neighbours_change_nothing(options: dict[str, Any]) -> None:
     starts = list(range(5, 15))
     alone = [run([start], numbers=[start], **options)[0] for start in starts]
-    assert_alike(run(starts, numbers=starts, **options), alone)
+    assert_same_texts(run(starts, numbers=starts, **options), alone)
     turned = starts[::-1]
-    assert_alike(run(turned, numbers=turned, **options), alone[::-1])
+    assert_same_texts(run(turned, numbers=turned, **options), alone[::-1])
     assert len({str(texts) for texts in tokens_of(alone)}) > 5
 
 
@@ -219,10 +219,10 @@ def test_the_filters_keep_the_likeliest() -> None:
 def test_the_seed_and_the_number_decide_the_draws() -> None:
     options: dict[str, Any] = {"do_sample": True, "num_return_sequences": 5}
     once = run([5, 5], **options)
-    assert_alike(run([5, 5], **options), once)
+    assert_same_texts(run([5, 5], **options), once)
     first, second = tokens_of(once)
     assert first != second
-    assert_alike(run([5], numbers=[1], **options), once[1:])
+    assert_same_texts(run([5], numbers=[1], **options), once[1:])
     assert tokens_of(run([5, 5], seed=1, **options)) != [first, second]
 
 

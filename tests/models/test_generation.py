@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.decoding.alike import assert_alike
+from tests.alike import assert_same_texts
 from torch import Tensor, nn
 
 from heedful.decoding.search import Search
@@ -43,7 +43,7 @@ def test_a_cached_text_is_the_one_without_a_cache(still: BertConfig, positions: 
     found = model.generate(ids, mask, search=search)
     for prompt, (text,) in zip(prompts, found, strict=True):
         assert list(text.tokens) == _greedy(model, prompt, 8)
-        assert_alike(model.generate(torch.tensor([prompt]), search=search), [[text]])
+        assert_same_texts(model.generate(torch.tensor([prompt]), search=search), [[text]])
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -83,7 +83,7 @@ def test_a_written_text_does_not_depend_on_its_neighbours(
     if search.do_sample:  # the draws follow the number of an item
         found, ids, lengths = found[:1], ids[:1], lengths[:1]
     for row, length, texts in zip(ids, lengths.tolist(), found, strict=True):
-        assert_alike(model.generate(row[None, :length], search=search), [texts])
+        assert_same_texts(model.generate(row[None, :length], search=search), [texts])
 
 
 IDS = torch.tensor([[2, 5, 6]])

@@ -1,0 +1,36 @@
+"""The same up to rounding: texts that a search wrote, and scores of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from heedful.decoding.search import Hypothesis
+
+
+def assert_same_texts(
+    found: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothesis]]
+) -> None:
+    """Check the texts of each item: tokens exactly, scores as float64 rounds."""
+    assert tokens_of(found) == tokens_of(right)
+    for texts, others in zip(found, right, strict=True):
+        for text, other in zip(texts, others, strict=True):
+            assert text.ended == other.ended
+            for name in ("log_probability", "score"):
+                expected = pytest.approx(getattr(other, name), rel=1e-9, abs=1e-9)
+                assert getattr(text, name) == expected, name
+
+
+def tokens_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[tuple[int, ...]]]:
+    """Return the tokens alone."""
+    return [[text.tokens for text in texts] for texts in found]
+
+
+def assert_same_scores(found: Mapping[str, Any], right: Mapping[str, Any]) -> None:
+    """Check every score by its name, those of parts of the data too."""
+    assert found.keys() == right.keys()
+    for name, value in right.items():
+        if isinstance(value, Mapping):
+            assert_same_scores(found[name], value)
+        else:
+            assert found[name] == pytest.approx(value), name
