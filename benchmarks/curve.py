@@ -14,19 +14,22 @@ from typing import Any
 
 def baselines(run: Path, held_out: Path) -> dict[str, float]:
     """Return what always the same answer would reach on a held-out text."""
-    from heedful.checkpoints.runs import read_record
-    from heedful.commands.corpus import open_corpus
-    from heedful.tasks import pretrain
-    from heedful.tokens import BertTokenizer
+    from heedful import load
+    from heedful.task import Start
+    from heedful.tasks.corpus import open_corpus
+    from heedful.tasks.pretrain import Pretrain
 
-    goal = pretrain.Goal(**read_record(run).goal)
-    tokenizer = BertTokenizer.from_pretrained(run)
+    predictor = load(run)
+    task, tokenizer = predictor.task, predictor.tokenizer
+    assert isinstance(task, Pretrain)
+    start = Start(tokenizer=tokenizer, model=predictor.model, max_length=predictor.max_length)
     with tempfile.TemporaryDirectory() as folder:
-        corpus = open_corpus([held_out], goal, tokenizer, Path(folder), workers=1)
+        corpus = open_corpus(
+            [held_out], task.documents, task.sentences, tokenizer, Path(folder), workers=1
+        )
         tokens = Counter(token for document in corpus for token in document.ids.tolist())
-        length = read_record(run).max_length
-        cut = pretrain.sequences(corpus, goal, tokenizer, max_length=length, seed=0, epoch=0)
-        follows = Counter(example.labels for example in cut)
+        sequences = task.sequences(corpus, start, seed=0, epoch=0)
+        follows = Counter(example.labels for example in sequences)
     return {
         "masked_accuracy": tokens.most_common(1)[0][1] / tokens.total(),
         "nsp_accuracy": follows.most_common(1)[0][1] / follows.total(),

@@ -53,25 +53,21 @@ def write_pairs(folder: Path) -> None:
     """Learn the vocabulary, and write the pairs for both: as examples, and as lines of pieces."""
     from benchmarks.data import FOLDER
     from heedful.batches import write_store
+    from heedful.batches.parallel import encode_pairs
+    from heedful.reading.parallel import read_pairs
     from heedful.settings import ColumnSettings, TranslateSettings
-    from heedful.tasks import read_files
-    from heedful.tasks import translate as task
-    from heedful.tokens.learning import count_spaced, learn_translation
+    from heedful.tasks.translator import learn_tokenizer
 
     def read(part: str) -> "list[Record]":
         files = [FOLDER / f"multi30k/{part}.{language}.gz" for language in ("de", "en")]
-        return list(read_files(task.TASK, files, columns=ColumnSettings(), labelled=True))
+        return list(read_pairs(files, ColumnSettings()))
 
-    learnt = read("train")
-    tokenizer = learn_translation(
-        count_spaced(pair.text for pair in learnt),
-        count_spaced(pair.text_pair or "" for pair in learnt),
-        size=TranslateSettings().vocab_size,
-    )
+    training = read("train")
+    tokenizer = learn_tokenizer(training, TranslateSettings())
     tokenizer.save_pretrained(folder)
     (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
-    for part, pairs in (("train", learnt), ("val", read("val")[:HELD_OUT])):
-        examples = [example for _, example in task.learnable(pairs, tokenizer)]
+    for part, pairs in (("train", training), ("val", read("val")[:HELD_OUT])):
+        examples = [example for _, example in encode_pairs(pairs, tokenizer)]
         write_store(folder / f"{part}.arrow", examples)
         sides = {
             "de": [one.ids.tolist() for one in examples],
@@ -88,7 +84,7 @@ def heedful_arm(precision: "PrecisionName") -> Iterator[Lap]:
     import torch
 
     from heedful.batches import Batch, Draw, Positions, Store, plan_epoch
-    from heedful.tasks import translate as task
+    from heedful.tasks.translate import Translate
     from heedful.tokens import TranslationTokenizer
     from heedful.training.device import choose_device, choose_precision, keep_big_buffers
     from heedful.training.loop import Position, Work, train
@@ -96,25 +92,27 @@ def heedful_arm(precision: "PrecisionName") -> Iterator[Lap]:
     from heedful.training.schedule import schedule
 
     keep_big_buffers()
-    folder, goal = Path(os.environ[PAIRS]), task.Goal(longest=0)
+    folder, task = Path(os.environ[PAIRS]), Translate(longest=0)
     tokenizer = TranslationTokenizer.from_pretrained(folder)
     model = _new_model(tokenizer)
-    learnt, held_out = Store(folder / "train.arrow"), Store(folder / "val.arrow")
-    sizes = np.stack([learnt.lengths, learnt.label_lengths], axis=1)  # (N, 2)
+    training, held_out = Store(folder / "train.arrow"), Store(folder / "val.arrow")
+    sizes = np.stack([training.lengths, training.label_lengths], axis=1)  # (N, 2)
 
     def fetch(store: Store, rows: Positions, epoch: int = 0) -> Batch:
         draw = Draw(seed=0, epoch=epoch, rows=rows)
-        return task.batch_of([store[int(row)] for row in rows], goal, tokenizer, draw)
+        return task.batch([store[int(row)] for row in rows], tokenizer, draw)
 
     work = Work(
         model=model,
-        optimizer=adamw(model, learning_rate=RATE, weight_decay=0, betas=(0.9, 0.98), epsilon=1e-9),
+        optimizer=adamw(
+            model, learning_rate=RATE, weight_decay=0, betas=task.betas, epsilon=task.epsilon
+        ),
         plan=lambda epoch: plan_epoch(
             sizes, batch_size=BATCH, batch_tokens=8192, seed=0, epoch=epoch
         ),
-        fetch=partial(fetch, learnt),
-        loss=lambda forward, batch: task.loss(forward, batch, goal),
-        count=lambda batch: task.count(batch, goal),
+        fetch=partial(fetch, training),
+        loss=task.loss,
+        count=task.count,
         factor=schedule("inverse-sqrt", total_steps=STEPS, warmup=WARMUP),
     )
     chosen = choose_precision(precision, choose_device("cpu"))
@@ -128,7 +126,7 @@ def heedful_arm(precision: "PrecisionName") -> Iterator[Lap]:
         rows = np.concatenate([rows for step in islice(plan, len(done)) for rows in step])
         yield {
             "seconds": seconds,
-            "targets": int(learnt.label_lengths[rows].sum()),
+            "targets": int(training.label_lengths[rows].sum()),
             "tokens": sum(step.tokens for step in done),
             "places": sum(step.padded_tokens for step in done),
         }
@@ -136,8 +134,8 @@ def heedful_arm(precision: "PrecisionName") -> Iterator[Lap]:
     loss = count = 0.0
     with torch.inference_mode():
         for rows in np.split(np.arange(HELD_OUT), HELD_OUT // BATCH):
-            some, number = task.loss(model, fetch(held_out, rows), goal)
-            loss, count = loss + some.item(), count + number.item()
+            batch = fetch(held_out, rows)
+            loss, count = loss + task.loss(model, batch).item(), count + task.count(batch)
     yield {"loss": loss / count, "weights": _size(model)}
 
 
@@ -149,8 +147,8 @@ def _new_model(tokenizer: "TranslationTokenizer") -> "Transformer":
     from heedful.settings import TranslateSettings
     from heedful.tasks import translator
 
-    own = TranslateSettings(preset="small", label_smoothing=SMOOTHING)
-    config = translator.new_model(own, tokenizer, dropout=DROPOUT).config
+    settings = TranslateSettings(preset="small", label_smoothing=SMOOTHING)
+    config = translator.new_model(settings, tokenizer, dropout=DROPOUT).config
     assert isinstance(config, TransformerConfig)
     torch.manual_seed(0)
     return Transformer(replace(config, attention_dropout=DROPOUT, activation_dropout=DROPOUT))

@@ -14,21 +14,47 @@ from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
 from heedful.predictor import Predictor, check_options
 from heedful.reading.lines import STDIN, read_lines
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, RegressSettings
-from heedful.tasks import TASKS, Fit, generate, regress
-from heedful.tasks.texts import from_texts
+from heedful.settings import (
+    ColumnSettings,
+    DataSettings,
+    PredictSettings,
+    RegressSettings,
+    RunSettings,
+    TrainSettings,
+)
+from heedful.task import AnyTask, Fit, Recipe
+from heedful.tasks import regress
+from heedful.tasks.answer import Answer
+from heedful.tasks.classify import Classify
+from heedful.tasks.generate import Generate
+from heedful.tasks.regress import Regress
+from heedful.tasks.tag import Tag
+from heedful.tasks.texts import text_records
+from heedful.tasks.translate import Translate
 from heedful.tokens import BertTokenizer
 
+EACH: dict[str, AnyTask] = {
+    "classify": Classify(labels=("a", "b"), multi_label=False),
+    "regress": Regress(mean=0.0, lowest=0.0, highest=1.0),
+    "tag": Tag(labels=("O", "B-x", "I-x"), scheme="BIO", label_pieces="first"),
+    "answer": Answer(no_answer=False, threshold=0.0, stride=1, max_answer_tokens=3),
+    "generate": Generate(pairs=False),
+    "translate": Translate(longest=8),
+}
 FIT = Fit(max_length=16, rule="head")
 
 
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
-        ("classify", PredictSettings(beam=2), "--beam decides nothing where a run learnt to clas"),
-        ("tag", PredictSettings(no_answer_threshold=0.0), "--no-answer-threshold decides nothing"),
-        ("answer", PredictSettings(aggregation="max"), "--aggregation decides nothing"),
-        ("generate", PredictSettings(top_p=0.5), "--top-p decides how words are drawn: give --sam"),
+        ("classify", PredictSettings(beam=2), "--beam has no effect on a classify run"),
+        (
+            "tag",
+            PredictSettings(no_answer_threshold=0.0),
+            "--no-answer-threshold has no effect",
+        ),
+        ("answer", PredictSettings(aggregation="max"), "--aggregation has no effect on a"),
+        ("generate", PredictSettings(top_p=0.5), "--top-p shapes random draws: give --sam"),
         ("generate", PredictSettings(beam=2, sample=True), "--beam searches and --sample draws"),
         (
             "translate",
@@ -41,7 +67,7 @@ def test_options_that_would_change_nothing(
     task: str, settings: PredictSettings, message: str
 ) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
-        check_options(TASKS[task], settings)
+        check_options(EACH[task], settings)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +81,7 @@ def test_options_that_would_change_nothing(
     ],
 )
 def test_options_that_a_task_has(task: str, settings: PredictSettings) -> None:
-    check_options(TASKS[task], settings)
+    check_options(EACH[task], settings)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +121,7 @@ def test_fewer_texts_at_once_where_many_are_written_for_each(
 def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(UserError, match="no text: give"):
-        records_of(TASKS["translate"], [], None, ColumnSettings())
+        records_of(EACH["translate"], [], None, ColumnSettings())
     with pytest.raises(UserError, match="standard input: closed"):
         next(read_lines(STDIN))
 
@@ -103,45 +129,68 @@ def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_columns_are_of_files() -> None:
     columns = ColumnSettings(text="message")
     with pytest.raises(UserError, match="the options of columns are for --input"):
-        records_of(TASKS["classify"], ["a text"], None, columns)
+        records_of(EACH["classify"], ["a text"], None, columns)
 
 
-@pytest.mark.parametrize("name", ["classify", "regress"])
+@pytest.mark.parametrize(
+    ("single", "double"),
+    [
+        (EACH["classify"], Classify(labels=("a", "b"), multi_label=False, pairs=True)),
+        (EACH["regress"], Regress(mean=0.0, lowest=0.0, highest=1.0, pairs=True)),
+    ],
+)
 def test_a_run_on_pairs_wants_pairs_and_one_on_single_texts_does_not(
-    name: str, tiny_model: Path
+    single: AnyTask, double: AnyTask, tiny_model: Path
 ) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    task, own = TASKS[name], {"classify": ClassifySettings(), "regress": RegressSettings()}[name]
-    single, pair = task.from_texts(["a", "b"]), task.from_texts([("a", "b"), ("c", "d")])
-    labelled = [replace(one, labels=(str(number),)) for number, one in enumerate(pair)]
-    goal = task.goal_of(labelled, ColumnSettings(text_pair="b"), own)
-    assert len(list(task.encode(pair, goal, tokenizer, FIT, False))) == 2
+    texts, pairs = text_records(["a", "b"]), text_records([("a", "b"), ("c", "d")])
+    assert len(list(double.encode(pairs, tokenizer, FIT, labelled=False))) == 2
     with pytest.raises(UserError, match="text, line 1: expected a pair"):
-        list(task.encode(single, goal, tokenizer, FIT, False))
-    goal = task.goal_of(labelled, ColumnSettings(), own)
+        list(double.encode(texts, tokenizer, FIT, labelled=False))
     with pytest.raises(UserError, match="text, line 1: expected a single text"):
-        list(task.encode(pair, goal, tokenizer, FIT, False))
+        list(single.encode(pairs, tokenizer, FIT, labelled=False))
 
 
 def test_what_writes_reads_single_texts() -> None:
     with pytest.raises(UserError, match="generate reads single texts, not pairs"):
-        generate.from_texts([("a text", "a context")])
+        Generate.from_texts([("a text", "a context")])
 
 
 def test_a_number_is_one_an_item() -> None:
-    records = from_texts(["a text"])
+    recipe = Recipe(
+        data=DataSettings(train=[]),
+        options=RegressSettings(),
+        columns=ColumnSettings(label_separator=";"),
+        training=TrainSettings(),
+        run=RunSettings(out=Path("run")),
+    )
     with pytest.raises(UserError, match="leave out --label-separator"):
-        regress.goal_of(records, ColumnSettings(label_separator=";"), RegressSettings())
+        Regress.decide(recipe)
 
 
 def test_a_number_whose_square_is_none_is_refused() -> None:
-    (one,) = from_texts(["a text"])
+    (one,) = text_records(["a text"])
     assert regress.target(replace(one, labels=("-1e15",))) == -1e15
     with pytest.raises(UserError, match=r"line 1: expected a number, found '1e39'; it may be up"):
         regress.target(replace(one, labels=("1e39",)))
 
 
 def test_one_text_is_written_for_one_read() -> None:
-    (one,) = generate.from_texts(["a text"])
+    (one,) = Generate.from_texts(["a text"])
     with pytest.raises(UserError, match="text, line 1: 2 texts to write, expected 1"):
-        generate.check(replace(one, labels=("a", "b")), generate.Goal(pairs=True))
+        Generate(pairs=True).check(replace(one, labels=("a", "b")))
+
+
+def test_a_call_has_options_of_its_own(tiny_model: Path) -> None:
+    model = BertLMHeadModel.from_pretrained(tiny_model, is_decoder=True)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    record = RunRecord(
+        task="generate", goal={"pairs": False}, max_length=8, settings={}, data=[], versions={}
+    )
+    predict = Predictor(model, tokenizer, record, PredictSettings(precision="fp32"))
+    assert len(predict("the sky", beam=3, top=3, max_new_tokens=2).n_best) == 3
+    assert len(predict("the sky", max_new_tokens=2).n_best) == 4  # as loaded: a beam of 4
+    with pytest.raises(UserError, match=r"unknown option 'beem' \(did you mean 'beam'"):
+        predict("the sky", beem=3)  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="precision is decided when a run is loaded"):
+        predict("the sky", precision="bf16")

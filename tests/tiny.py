@@ -1,6 +1,12 @@
-"""The tiny BERT that most tests compute with, and the special tokens that BERTs have."""
+"""The tiny BERT that most tests compute with, its special tokens, and recipes to train it."""
 
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
+
+from heedful.settings import TASKS, ColumnSettings, RunSettings
+from heedful.task import Recipe
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -14,3 +20,28 @@ STILL: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_pr
 """No dropout."""
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def recipe(task: str, train: Sequence[Path] = (), **settings: Any) -> Recipe:
+    """Return the settings of a training run, as the command would have them.
+
+    Args:
+        task: its name.
+        train: training files.
+        settings: fields of any group.
+    """
+    entry, left = TASKS[task], dict(settings)
+
+    def group(kind: Any, **more: Any) -> Any:
+        names = [field.name for field in fields(kind) if field.name in left]
+        return kind(**more, **{name: left.pop(name) for name in names})
+
+    made = Recipe(
+        data=group(entry.data, train=list(train)),
+        options=group(entry.options),
+        columns=group(ColumnSettings),
+        training=group(entry.training),
+        run=group(RunSettings, **({} if "out" in left else {"out": Path("run")})),
+    )
+    assert not left, f"no such settings: {left}"
+    return made

@@ -18,6 +18,7 @@ _HOMES = {
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
+    "evaluate": "heedful.commands.python",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
     "get_cosine_schedule_with_warmup": "heedful.training.schedule",
@@ -28,10 +29,13 @@ _HOMES = {
     "load": "heedful.predictor",
     "load_model": "heedful.models",
     "load_tokenizer": "heedful.tokens",
+    "train": "heedful.commands.python",
 }
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from heedful.commands.python import evaluate as evaluate
+    from heedful.commands.python import train as train
     from heedful.decoding.search import Search as Search
     from heedful.errors import UserError as UserError
     from heedful.models import *  # noqa: F403

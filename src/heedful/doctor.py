@@ -1,25 +1,15 @@
 """What this machine can do for heedful, and the versions it does it with."""
 
 import os
-import platform
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-import heedful
+from heedful.checkpoints.runs import versions
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
 from heedful.sources import PACKAGES, resolve
 from heedful.training.device import bf16_products, choose_device, choose_precision
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that decide a result."""
-    return {
-        "heedful": heedful.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def examine() -> dict[str, object]:

@@ -1,7 +1,9 @@
 """What a user can mend: one line that says what was given, where, and what is allowed."""
 
 import difflib
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 MOST_NAMES, LONGEST_NAME = 12, 100
@@ -46,3 +48,19 @@ def shorten(name: str, longest: int) -> str:
         return name
     end = longest // 2
     return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """Have errors name arguments of Python (``batch_size``) where they name options of commands."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt) as error:
+        if not error.args:
+            raise
+        raise type(error)(as_arguments(str(error))) from None
+
+
+def as_arguments(message: str) -> str:
+    """Return a message with arguments of Python where it names options (``--batch-size``)."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), message)

@@ -8,30 +8,29 @@ import copy
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields, replace
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints import runs
-from heedful.checkpoints.marian import read_longest
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import UserError
-from heedful.models import BertConfig, TransformerConfig
+from heedful.errors import UserError, naming_arguments, unknown_name
+from heedful.interop import foreign_record
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Text
-from heedful.settings import PredictSettings
+from heedful.settings import PredictOptions, PredictSettings
 from heedful.sources import PACKAGES, resolve
-from heedful.tasks import Fit, Task, embed, task_named, translate
-from heedful.tasks.sentence_folder import is_sentence_folder, read_layout
-from heedful.tokens.translation import is_translation_folder
+from heedful.task import AnyTask, Fit, check_max_length
+from heedful.tasks import task_named
+from heedful.tokens import load_tokenizer
 from heedful.training.device import choose_device, choose_precision
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
@@ -47,7 +46,7 @@ class Predictor:
         model: the model; it is not changed, and a copy is made where the precision asks for one.
         tokenizer: its tokenizer.
         record: what the run folder says of it.
-        settings: how to compute.
+        settings: precision and device, and how to compute where a call does not say.
     """
 
     def __init__(
@@ -57,17 +56,15 @@ class Predictor:
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
     ) -> None:
-        self.task = task_named(record.task)
-        check_options(self.task, settings)
-        self.goal = read_goal(self.task.goal, record.goal)
+        self.task = read_task(record)
         self.device = choose_device(settings.device)
         self.precision = choose_precision(settings.precision, self.device)
         self.tokenizer = tokenizer
         self.record = record
+        self.positions = model.max_positions
+        check_options(self.task, settings)
         self.settings = settings
-        self.max_length = check_max_length(
-            settings.max_length or record.max_length, model.max_positions
-        )
+        self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
 
     @classmethod
@@ -81,106 +78,87 @@ class Predictor:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
-        own = (folder / runs.RECORD).is_file()
-        if not own and is_sentence_folder(folder):
-            record = _record_of_vectors(folder)
-        elif not own and is_translation_folder(folder):
-            record = _record_of_translation(folder)
-        else:
-            record = runs.read_record(folder)
-            if not runs.is_finished(folder):
-                raise UserError(f"{folder}: training has not finished; go on with --resume")
-        task = task_named(record.task)
-        model = load_model(folder, head=task.head)
-        return cls(model, task.load_tokenizer(folder), record, settings)
+        record = foreign_record(folder) or runs.read_finished(folder)
+        return cls(load_model(folder), load_tokenizer(folder), record, settings)
 
-    def __call__(self, texts: Text | Sequence[Text]) -> Any:
+    def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.
+
+        Args:
+            texts: one or several.
+            options: fields of `PredictSettings`, for this call alone.
 
         Returns:
             The answer of the run's task, or a list of them.
         """
-        if isinstance(texts, str | tuple):
-            return next(self.predict([texts]))
-        return list(self.predict(texts))
+        with naming_arguments():
+            if isinstance(texts, str | tuple):
+                return next(self.predict([texts], **options))
+            return list(self.predict(texts, **options))
 
-    def predict(self, texts: Iterable[Text]) -> Iterator[Any]:
+    def predict(self, texts: Iterable[Text], **options: Unpack[PredictOptions]) -> Iterator[Any]:
         """Answer for each text, or pair, in its order, holding only some thousands at a time."""
+        settings = with_options(self.settings, options)
         source = iter(texts)
         while chunk := list(islice(source, _SORTED_TOGETHER)):
-            yield from self.answers(self.task.from_texts(chunk))
+            yield from self.answers(self.task.from_texts(chunk), settings)
 
-    def answers(self, records: Iterable[Any], *, labelled: bool = False) -> Iterator[Any]:
+    def answers(
+        self,
+        records: Iterable[Any],
+        settings: PredictSettings | None = None,
+        *,
+        labelled: bool = False,
+    ) -> Iterator[Any]:
         """Answer for each record of the task, in its order, holding only some thousands at a time.
 
         Args:
             records: as the task's ``read`` gives them.
+            settings: how to compute; by default as the predictor was told.
             labelled: whether to encode their truth too, for scoring.
         """
+        settings = settings or self.settings
+        check_options(self.task, settings)
         records, copies = tee(records)
-        fit = Fit(max_length=self.max_length, rule=self.settings.long_text)
-        encoded = self.task.encode(copies, self.goal, self.tokenizer, fit, labelled)
+        fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
+        encoded = self.task.encode(copies, self.tokenizer, fit, labelled=labelled)
         while chunk := _gather(encoded):
-            outputs = self._compute(chunk, labelled)
+            outputs = self._compute(chunk, settings, labelled)
             for record, fitted in zip(islice(records, len(chunk)), chunk, strict=True):
-                own = [next(outputs) for _ in fitted.pieces]
-                yield self.task.decode(
-                    record, fitted, own, self.goal, self.settings, self.tokenizer
-                )
+                computed = [next(outputs) for _ in fitted.pieces]
+                yield self.task.decode(record, fitted, computed, settings, self.tokenizer)
+
+    def _max_length(self, settings: PredictSettings) -> int:
+        return check_max_length(settings.max_length or self.record.max_length, self.positions)
 
     @torch.inference_mode()
-    def _compute(self, items: Sequence[Fitted[Example]], labelled: bool) -> Iterator[Any]:
+    def _compute(
+        self, items: Sequence[Fitted[Example]], settings: PredictSettings, labelled: bool
+    ) -> Iterator[Any]:
         """Return what the task computes for each example of the items, in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
-        found: list[Any] = [None] * len(examples)
-        for places in plan_pass(
+        outputs: list[Any] = [None] * len(examples)
+        for rows in plan_pass(
             [len(example.ids) for example in examples],
-            batch_tokens=self.settings.batch_tokens,
-            max_items=_most_items(self.settings),
+            batch_tokens=settings.batch_tokens,
+            max_items=_most_items(settings),
             # Writing takes a step for each token of a batch's longest text, whatever else is in it:
             # one batch more costs far more than what padding there is to read.
-            most_padding=math.inf if _writes(self.task) else PASS_PADDING,
+            most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
         ):
-            chosen = [examples[place] for place in places]
-            draw = Draw(seed=0, epoch=0, rows=np.asarray(places)) if labelled else None
-            batch = self.task.batch_of(chosen, self.goal, self.tokenizer, draw).to(self.device)
-            rows = self.task.compute(self.model, batch, self.goal, self.settings)
-            rows = rows.cpu() if isinstance(rows, Tensor) else rows
-            for place, row in zip(places, rows, strict=True):
-                found[place] = row
-        return iter(found)
+            draw = Draw(seed=0, epoch=0, rows=np.asarray(rows)) if labelled else None
+            batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
+            computed = self.task.compute(self.model, batch.to(self.device), settings)
+            computed = computed.cpu() if isinstance(computed, Tensor) else computed
+            for row, output in zip(rows, computed, strict=True):
+                outputs[row] = output
+        return iter(outputs)
 
 
 def _most_items(settings: PredictSettings) -> int:
     """Return how many texts are computed at once: fewer where many are written for each."""
     written = settings.top if settings.sample else settings.beam
     return max(1, settings.batch_size // max(1, written // _DEFAULT.beam))
-
-
-def _record_of_vectors(folder: Path) -> RunRecord:
-    """Say what a folder of sentence-transformers is, as a run would."""
-    layout = read_layout(folder)
-    positions = BertConfig.read(folder / "config.json").max_position_embeddings
-    goal = embed.Goal(pooling=layout.pooling, normalise=layout.normalise)
-    return _record(embed.TASK, goal, min(layout.max_length or positions, positions))
-
-
-def _record_of_translation(folder: Path) -> RunRecord:
-    """Say what a Marian folder is, as a run would."""
-    positions = TransformerConfig.read(folder / "config.json").max_position_embeddings
-    longest = min(read_longest(folder) or positions, positions)
-    return _record(translate.TASK, translate.Goal(longest=longest), positions)
-
-
-def _record(task: Task, goal: Any, max_length: int) -> RunRecord:
-    return RunRecord(
-        task=task.name,
-        goal=asdict(goal),
-        max_length=max_length,
-        settings={},
-        data=[],
-        versions={},
-    )
 
 
 def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
@@ -192,21 +170,23 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
     return items
 
 
-def read_goal(kind: type[Any], values: dict[str, Any]) -> Any:
-    """Build a task's goal from what ``heedful.json`` holds.
+def read_task(record: RunRecord) -> AnyTask:
+    """Build the task of a run from what ``heedful.json`` holds.
 
     Raises:
-        UserError: a key is missing or unknown, or its value of another type.
+        UserError: there is no such task, a key is missing or unknown, or its value of another type.
     """
-    wrong = UserError(f"heedful.json: its goal does not fit the task: {values}")
+    kind = task_named(record.task)
+    fields_ = {key: tuple(v) if isinstance(v, list) else v for key, v in record.goal.items()}
+    wrong = UserError(f"heedful.json: its goal does not fit the task: {record.goal}")
     try:
-        goal = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+        task = kind(**fields_)
     except TypeError:
         raise wrong from None
-    for item in fields(kind):
-        if item.type in (bool, int, str) and type(getattr(goal, item.name)) is not item.type:
+    for item in fields(task):
+        if item.type in (bool, int, str) and type(getattr(task, item.name)) is not item.type:
             raise wrong
-    return goal
+    return task
 
 
 _EVERY_TASK = frozenset(
@@ -214,7 +194,7 @@ _EVERY_TASK = frozenset(
 )
 
 
-def check_options(task: Task, settings: PredictSettings) -> None:
+def check_options(task: AnyTask, settings: PredictSettings) -> None:
     """Refuse an option that would change nothing.
 
     Raises:
@@ -225,36 +205,45 @@ def check_options(task: Task, settings: PredictSettings) -> None:
         if getattr(settings, field.name) == field.default or field.name in _EVERY_TASK:
             continue
         if field.name not in task.answer_options:
-            raise UserError(f"{option} decides nothing where a run learnt to {task.name}")
+            raise UserError(f"{option} has no effect on a {task.name} run")
         if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
-            raise UserError(f"{option} decides how words are drawn: give --sample too")
+            raise UserError(f"{option} shapes random draws: give --sample too")
         if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:
             raise UserError(f"{option} searches and --sample draws: give one of them")
-    if _writes(task) and not settings.sample:
+    if "write" in task.abilities and not settings.sample:
         top, beam = settings.top, settings.beam
         if top != _DEFAULT.top and top > beam:
             raise UserError(f"--top {top}: a search keeps --beam {beam} texts; give a wider beam")
 
 
-def _writes(task: Task) -> bool:
-    return "beam" in task.answer_options
-
-
-def check_max_length(max_length: int, positions: int) -> int:
-    """Check a length against the positions a model has.
+def with_options(settings: PredictSettings, options: PredictOptions) -> PredictSettings:
+    """Return settings with what a call says.
 
     Raises:
-        UserError: it is above them, or too short for a text at all.
+        UserError: an option is misspelt, out of range, or was decided when the run was loaded.
     """
-    if not 8 <= max_length <= positions:
-        raise UserError(
-            f"--max-length {max_length}: this model has {positions} positions; "
-            f"give a length from 8 to {positions}"
-        )
-    return max_length
+    for name in ("precision", "device"):
+        if name in options:
+            raise UserError(
+                f"--{name} is decided when a run is loaded: heedful.load(run, {name}=...)"
+            )
+    return replace(settings, **checked(options))
 
 
-def inference_copy(model: nn.Module, dtype: torch.dtype, device: torch.device) -> nn.Module:
+def checked(options: PredictOptions) -> PredictOptions:
+    """Return options that are all known.
+
+    Raises:
+        UserError: one is misspelt; it names the nearest.
+    """
+    names = [field.name for field in fields(PredictSettings)]
+    for name in options:
+        if name not in names:
+            raise unknown_name("option", name, names)
+    return options
+
+
+def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:
     """Return the model in evaluation mode in a number format; a copy if that changes anything."""
     parameter = next(model.parameters())
     if parameter.dtype is not dtype or parameter.device != device:
@@ -262,6 +251,12 @@ def inference_copy(model: nn.Module, dtype: torch.dtype, device: torch.device) -
     return model.eval()
 
 
-def load(run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> Predictor:
-    """Load a finished run as a function from text to answer: ``load("runs/tickets")("a text")``."""
-    return Predictor.load(run, settings)
+def load(run: str | os.PathLike[str], **options: Unpack[PredictOptions]) -> Predictor:
+    """Load a finished run as a function from text to answer: ``load("runs/tickets")("a text")``.
+
+    Args:
+        run: the run folder, a folder of sentence-transformers, or a Marian folder.
+        options: fields of `PredictSettings`; all but precision and device can change at each call.
+    """
+    with naming_arguments():
+        return Predictor.load(run, replace(_DEFAULT, **checked(options)))

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.batches.collate import collate
+from heedful.batches.collate import class_labels, collate, multi_hot, values
 from heedful.batches.examples import Example
 
 
@@ -14,52 +14,43 @@ def example(ids: list[int], split: int | None = None, labels: tuple[float, ...] 
 
 def test_singles_of_one_length_need_neither_mask_nor_types() -> None:
     batch = collate([example([5, 6]), example([7, 8])], pad_id=0)
-    assert batch.input_ids.tolist() == [[5, 6], [7, 8]]
-    assert batch.input_ids.dtype == torch.int64
-    assert batch.attention_mask is None
-    assert batch.token_type_ids is None
-    assert batch.labels is None
-    assert (batch.tokens, batch.items) == (4, 2)
+    assert batch.inputs["input_ids"].tolist() == [[5, 6], [7, 8]]
+    assert batch.inputs["input_ids"].dtype == torch.int64
+    assert batch.inputs.keys() == {"input_ids"}
+    assert batch.targets == {}
+    assert (batch.num_tokens, batch.num_positions, batch.num_examples) == (4, 4, 2)
 
 
 def test_padding_and_pairs() -> None:
     batch = collate([example([5, 6, 7], split=1), example([8]), example([9, 4], split=2)], pad_id=3)
-    assert batch.input_ids.tolist() == [[5, 6, 7], [8, 3, 3], [9, 4, 3]]
-    assert batch.attention_mask is not None
-    assert batch.attention_mask.dtype == torch.bool
-    assert batch.attention_mask.tolist() == [[True] * 3, [True, False, False], [True, True, False]]
-    assert batch.token_type_ids is not None
-    assert batch.token_type_ids.dtype == torch.int64
-    assert batch.token_type_ids.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
-    assert batch.tokens == 6
+    mask, types = batch.inputs["attention_mask"], batch.inputs["token_type_ids"]
+    assert batch.inputs["input_ids"].tolist() == [[5, 6, 7], [8, 3, 3], [9, 4, 3]]
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[True] * 3, [True, False, False], [True, True, False]]
+    assert types.dtype == torch.int64
+    assert types.tolist() == [[0, 1, 1], [0, 0, 0], [0, 0, 0]]
+    assert (batch.num_tokens, batch.num_positions) == (6, 9)
 
 
 def test_labels() -> None:
     one = [example([1], labels=(2,)), example([1], labels=(0,))]
-    classes = collate(one, pad_id=0, labels="class").labels
-    values = collate(one, pad_id=0, labels="value").labels
-    assert classes is not None
-    assert values is not None
+    classes, numbers = class_labels(one), values(one)
     assert (classes.tolist(), classes.dtype) == ([2, 0], torch.int64)
-    assert (values.tolist(), values.dtype) == ([2.0, 0.0], torch.float32)
+    assert (numbers.tolist(), numbers.dtype) == ([2.0, 0.0], torch.float32)
     several = [example([1], labels=(2, 0)), example([1]), example([1], labels=(1,))]
-    hot = collate(several, pad_id=0, labels="classes", num_labels=3).labels
-    assert hot is not None
+    hot = multi_hot(several, 3)
     assert (hot.tolist(), hot.dtype) == ([[1, 0, 1], [0, 0, 0], [0, 1, 0]], torch.float32)
     with pytest.raises(ValueError, match="unpack"):
-        collate(several, pad_id=0, labels="class")
+        class_labels(several)
 
 
 def test_a_batch_moves_whole() -> None:
-    batch = collate([example([1, 2], 1, (1,)), example([3])], pad_id=0, labels=None)
+    examples = [example([1, 2], 1, (1,)), example([3], labels=(0,))]
+    batch = collate(examples, pad_id=0, targets={"labels": class_labels(examples)})
     moved = batch.to(torch.device("meta"))
-    assert moved.input_ids.device.type == "meta"
-    assert moved.attention_mask is not None
-    assert moved.attention_mask.device.type == "meta"
-    assert moved.token_type_ids is not None
-    assert moved.token_type_ids.device.type == "meta"
-    assert moved.labels is None
-    assert moved.tokens == 3
+    tensors = [*moved.inputs.values(), *moved.targets.values()]
+    assert [tensor.device.type for tensor in tensors] == ["meta"] * 4
+    assert moved.num_tokens == 3
 
 
 @given(
@@ -74,10 +65,10 @@ def test_a_batch_moves_whole() -> None:
 def test_nothing_is_lost(items: list[tuple[list[int], int | None]]) -> None:
     batch = collate([example(ids, split) for ids, split in items], pad_id=0)
     width = max(len(ids) for ids, _ in items)
-    mask = batch.attention_mask
-    types = batch.token_type_ids
+    mask = batch.inputs.get("attention_mask")
+    types = batch.inputs.get("token_type_ids")
     for row, (ids, split) in enumerate(items):
-        assert batch.input_ids[row].tolist() == ids + [0] * (width - len(ids))
+        assert batch.inputs["input_ids"][row].tolist() == ids + [0] * (width - len(ids))
         if mask is not None:
             assert mask[row].tolist() == [place < len(ids) for place in range(width)]
         if types is not None:

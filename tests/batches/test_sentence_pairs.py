@@ -186,11 +186,10 @@ def test_one_document_is_enough_for_masked_language_modelling(make_corpus: MakeC
 def test_texts_of_a_sequence_are_kept_apart() -> None:
     ids = torch.tensor([[CLS, 5, SEP, CLS, 6, SEP], [CLS, 7, 8, SEP, 0, 0]])
     real = ids != 0
-    found = keep_apart(ids, real, CLS)
-    assert found is not None
-    mask, positions = found
+    inputs = keep_apart(ids, real, CLS)
+    mask, positions = inputs["attention_mask"], inputs["position_ids"]
     assert positions[0].tolist() == [0, 1, 2, 0, 1, 2]
     assert positions[1, :4].tolist() == [0, 1, 2, 3]
     assert mask[0].int().tolist() == [[1, 1, 1, 0, 0, 0]] * 3 + [[0, 0, 0, 1, 1, 1]] * 3
     assert mask[1, :4].int().tolist() == [[1, 1, 1, 1, 0, 0]] * 4
-    assert keep_apart(ids[1:], real[1:], CLS) is None
+    assert keep_apart(ids[1:], real[1:], CLS) == {}

@@ -40,6 +40,8 @@ def test_labels_are_what_is_written_after_the_start(still: BertConfig) -> None:
     given = model(IDS, decoder_input_ids=torch.tensor([[2, 5, 6]]), labels=labels)
     torch.testing.assert_close(model(IDS, labels=labels).loss, given.loss)
     assert given.positions.tolist() == [0, 1]
+    total = model(IDS, labels=labels, reduction="sum").loss
+    torch.testing.assert_close(total, 2 * given.loss)
 
 
 @pytest.mark.parametrize(

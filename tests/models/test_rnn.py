@@ -154,6 +154,8 @@ def test_labels_are_smoothed_in_training_alone(training: bool) -> None:
     ids, mask, labels = batch()
     loss = model(ids, mask, labels=labels).loss
     assert_close(loss, plain_loss(model, 0.2 if training else 0.0))
+    total = model(ids, mask, labels=labels, reduction="sum").loss
+    assert_close(total, loss * (labels != -100).sum())
 
 
 def test_target_words_may_be_given_apart_from_labels() -> None:
@@ -195,7 +197,7 @@ def test_narrow_copies_of_the_weights_train_it(cell: str, apart: dict[str, Any])
     loss = model(ids, mask, labels=labels).loss
     right = gradients(model, loss)
     narrow = NarrowWeights(model, torch.bfloat16)
-    output: Any = narrow.forward(ids, mask, labels=labels)
+    output: Any = narrow.forward(input_ids=ids, attention_mask=mask, labels=labels)
     assert output.logits.dtype == torch.bfloat16
     assert output.loss.item() == pytest.approx(loss.item(), rel=0.02)
     output.loss.backward()

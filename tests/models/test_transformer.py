@@ -72,6 +72,16 @@ def test_fresh_weights() -> None:
     assert wide.abs().max() <= (6 / (128 + 512)) ** 0.5
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_the_loss_is_a_mean_or_a_sum(training: bool) -> None:
+    model = _model(label_smoothing=0.2, dropout=0.0).train(training)
+    ids, mask = _batch()
+    labels = _labels()
+    mean = model(ids, mask, labels=labels).loss
+    total = model(ids, mask, labels=labels, reduction="sum").loss
+    torch.testing.assert_close(total, mean * (labels != -100).sum())
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -299,13 +309,13 @@ def test_narrow_weights_give_near_gradients(changed: dict[str, Any]) -> None:
     model = _model(dropout=0.0, **changed).float().train()
     for parameter in model.parameters():
         parameter.data *= 0.25
-    labels = _labels()
-    model(*_batch(), labels=labels).loss.backward()
+    (ids, mask), labels = _batch(), _labels()
+    model(ids, mask, labels=labels).loss.backward()
     right = {name: x.grad for name, x in model.named_parameters()}
     model.zero_grad()
     narrow = NarrowWeights(model, torch.bfloat16)
     narrow.renew()
-    output: Any = narrow.forward(*_batch(), labels=labels)
+    output: Any = narrow.forward(input_ids=ids, attention_mask=mask, labels=labels)
     assert output.encoder_last_hidden_state.dtype == torch.bfloat16
     output.loss.backward()
     narrow.collect()

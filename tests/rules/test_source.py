@@ -31,13 +31,16 @@ LEGS = {
 }
 MEETING = (
     "checkpoints",
+    "interop",
+    "task",
     "training",
     "tasks",
     "predictor",
+    "evaluation",
     "explain",
-    "__init__",  # the public names, imported when they are first used
     "doctor",
     "commands",
+    "__init__",  # the public names, imported when they are first used
     "cli",
     "__main__",
 )
@@ -89,11 +92,21 @@ def _catches_everything(caught: ast.expr | None) -> bool:
     )
 
 
+def _is_typed(keywords: ast.arg) -> bool:
+    """Tell whether ``**keywords`` names each that it takes: ``Unpack[...]`` of a typed dict."""
+    match keywords.annotation:
+        case ast.Subscript(value=ast.Name(id="Unpack")):
+            return True
+    return False
+
+
 def _broken_rules(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         where = f"line {getattr(node, 'lineno', '?')}"
         match node:
-            case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) if given.kwarg:
+            case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given) if (
+                given.kwarg and not _is_typed(given.kwarg)
+            ):
                 yield f"{where}: **{given.kwarg.arg} would swallow a misspelt keyword"
             case ast.ExceptHandler(type=caught, body=[*_, last]) if _catches_everything(
                 caught
@@ -146,6 +159,7 @@ def test_the_rules_notice(source: str) -> None:
         "torch.load('weights.bin', weights_only=True)",
         "model.eval()",
         "f(**record)",
+        "def f(**options: Unpack[Options]): pass",
     ],
 )
 def test_the_rules_let_good_code_pass(source: str) -> None:

@@ -13,15 +13,26 @@ import sys
 from pathlib import Path
 from heedful import BertTokenizer
 from heedful.batches import Store, plan_epoch, write_store
-from heedful.commands.corpus import open_corpus
-from heedful.settings import ColumnSettings, PretrainSettings
-from heedful.tasks import pretrain
+from heedful.tasks.corpus import open_corpus
+from heedful.task import Start
+from heedful.tasks.pretrain import Pretrain
 
 text, folder = map(Path, sys.argv[1:])
 tokenizer = BertTokenizer.from_pretrained(folder)
-goal = pretrain.goal_of((), ColumnSettings(), PretrainSettings())
-corpus = open_corpus([text], goal, tokenizer, folder, workers=1)
-pairs = pretrain.sequences(corpus, goal, tokenizer, max_length=128, seed=0, epoch=0)
+task = Pretrain(
+    preset=None,
+    positions=None,
+    position_type="absolute",
+    objective="mlm+nsp",
+    mask_share=0.15,
+    whole_word=False,
+    max_predictions=None,
+    documents="blank-line",
+    sentences="punctuation",
+)
+corpus = open_corpus([text], task.documents, task.sentences, tokenizer, folder, workers=1)
+start = Start(tokenizer=tokenizer, model=None, max_length=128)
+pairs = task.sequences(corpus, start, seed=0, epoch=0)
 write_store(folder / "pairs.arrow", pairs)
 lengths = Store(folder / "pairs.arrow").lengths
 plan_epoch(lengths, batch_size=32, batch_tokens=8192, seed=0, epoch=0)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests import tiny
 from tests.alike import assert_same_scores
 from tests.exact import assert_same_bits
-from tests.tiny import SPECIAL
 from torch import Tensor
 
 import heedful
@@ -22,15 +22,16 @@ from heedful.cli import run
 from heedful.errors import UserError
 from heedful.models import BertForQuestionAnswering
 from heedful.reading.squad import GoldAnswer, Question, read_questions
-from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
+from heedful.settings import LongText, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks import Fit, answer
-from heedful.tasks.candidates import Answer
+from heedful.task import Fit
+from heedful.tasks.answer import Answer
+from heedful.tasks.answers.candidates import SpanAnswer
 from heedful.tokens import BertTokenizer, Vocabulary
 
 Out = pytest.CaptureFixture[str]
 
-GOAL = answer.Goal(no_answer=True, threshold=0.0, stride=128, max_answer_tokens=30)
+TASK = Answer(no_answer=True, threshold=0.0, stride=128, max_answer_tokens=30)
 LONG = "The grass is green.  " * 9 + "The sky is very blue.\n" + "The grass is green! " * 6
 
 
@@ -54,7 +55,7 @@ def encoded(
     labelled: bool = True,
 ) -> Fitted[Example]:
     fit = Fit(max_length=max_length, rule=rule)
-    (fitted,) = answer.encode([record], replace(GOAL, stride=stride), tokenizer, fit, labelled)
+    (fitted,) = replace(TASK, stride=stride).encode([record], tokenizer, fit, labelled=labelled)
     return fitted
 
 
@@ -137,7 +138,7 @@ def test_no_answer_is_the_first_token(tokenizer: BertTokenizer) -> None:
 def test_questions_of_one_context_and_of_others(tokenizer: BertTokenizer) -> None:
     records = [asked("sky?", LONG), asked("a?", LONG), asked("a?", "the sky")]
     fit = Fit(max_length=24, rule="window")
-    together = list(answer.encode(records, GOAL, tokenizer, fit, False))
+    together = list(TASK.encode(records, tokenizer, fit, labelled=False))
     for record, fitted in zip(records, together, strict=True):
         alone = encoded(record, tokenizer, max_length=24, labelled=False)
         for one, other in zip(fitted.pieces, alone.pieces, strict=True):
@@ -167,7 +168,7 @@ def test_answers_of_real_data_are_slices(data_folder: Path) -> None:
     records = list(read_questions([data_folder / "squad" / "xquad.en.json.gz"]))
     fit = Fit(max_length=128, rule="window")
     for record, fitted in zip(
-        records, answer.encode(records, GOAL, tokenizer, fit, True), strict=True
+        records, TASK.encode(records, tokenizer, fit, labelled=True), strict=True
     ):
         ((right,), learnt) = record.answers or (), set()
         for example, offsets in zip(fitted.pieces, fitted.offsets, strict=True):
@@ -192,28 +193,34 @@ def test_the_loss_is_the_reference_s_and_knows_no_padding(
     ]
     examples = [encoded(record, tokenizer).pieces[0] for record in records]
     draw = Draw(seed=0, epoch=0, rows=np.arange(3))
-    batch = answer.batch_of(examples, GOAL, tokenizer, draw)
-    total, count = answer.loss(model, batch, GOAL)
-    assert int(count) == answer.count(batch, GOAL) == 6
+    batch = TASK.batch(examples, tokenizer, draw)
+    total = TASK.loss(model, batch)
+    assert TASK.count(batch) == 6
     alone = 0.0
     for example in examples:
-        one = answer.batch_of([example], GOAL, tokenizer, draw)
-        assert one.labels is not None
-        ends = {"start_positions": one.labels[:, 0], "end_positions": one.labels[:, 1]}
-        alone += 2 * model(one.input_ids, None, one.token_type_ids, **ends).loss.item()
+        one = TASK.batch([example], tokenizer, draw)
+        ends = one.targets["spans"]
+        mean = model(**one.inputs, start_positions=ends[:, 0], end_positions=ends[:, 1]).loss
+        alone += 2 * mean.item()
     assert total.item() == pytest.approx(alone, rel=1e-12)
     total.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_the_goal_says_whether_some_questions_have_no_answer() -> None:
-    own = AnswerSettings(stride=7, no_answer_threshold=1.5, max_answer_tokens=4)
-    with_answer, without = asked("a?", "the sky", "sky"), asked("a?", "the sky")
-    goal = answer.goal_of([with_answer], ColumnSettings(), own)
-    assert goal == answer.Goal(no_answer=False, threshold=1.5, stride=7, max_answer_tokens=4)
-    assert answer.goal_of([without, with_answer], ColumnSettings(), own).no_answer
+def test_the_task_knows_whether_some_questions_have_no_answer(tmp_path: Path) -> None:
+    def decided(*answers: list[dict[str, object]]) -> Answer:
+        rows = [{"question": "a?", "context": "the sky", "answers": each} for each in answers]
+        path = tmp_path / "questions.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        options = {"stride": 7, "no_answer_threshold": 1.5, "max_answer_tokens": 4}
+        return Answer.decide(tiny.recipe("answer", [path], **options))
+
+    sky: dict[str, object] = {"text": "sky", "start": 4}
+    task = Answer(no_answer=False, threshold=1.5, stride=7, max_answer_tokens=4)
+    assert decided([sky]) == task
+    assert decided([], [sky]).no_answer
     with pytest.raises(UserError, match="no question of the training data has an answer"):
-        answer.goal_of([without], ColumnSettings(), own)
+        decided([])
 
 
 # Answers.
@@ -223,12 +230,12 @@ def decoded(
     fitted: Fitted[Example],
     outputs: Sequence[Tensor],
     context: str,
-    goal: answer.Goal = GOAL,
+    task: Answer = TASK,
     settings: PredictSettings = PredictSettings(),  # noqa: B008
-) -> Answer:
+) -> SpanAnswer:
     record = Question(question="", context=context, answers=None, where="here")
-    tokenizer = BertTokenizer(Vocabulary(SPECIAL))  # it is asked for its layout alone
-    return answer.decode(record, fitted, outputs, goal, settings, tokenizer)
+    tokenizer = BertTokenizer(Vocabulary(tiny.SPECIAL))  # it is asked for its layout alone
+    return task.decode(record, fitted, outputs, settings, tokenizer)
 
 
 def silent_outputs(fitted: Fitted[Example], longest: int = 40) -> list[Tensor]:
@@ -259,7 +266,7 @@ def test_an_answer_is_a_slice_of_the_user_s_text(tokenizer: BertTokenizer) -> No
     assert (found.answer, found.start, found.end) == ("VERY\n Blue", 13, 23)
     assert context[found.start : found.end] == found.answer == found.best
     assert found.margin == -2 - 9
-    assert answer.plain(found) == "VERY Blue"
+    assert found.plain() == "VERY Blue"
     assert len(found.n_best) == 5
     assert_same_bits(found.score, found.n_best[0].score, "moved")
     every = decoded(fitted, outputs, context, settings=PredictSettings(top=1000)).n_best
@@ -298,30 +305,30 @@ def test_a_threshold_decides_between_an_answer_and_none(tokenizer: BertTokenizer
     assert none.margin == 2
     assert none.n_best[0].answer is None
     assert_same_bits(none.score, none.n_best[0].score, "moved")
-    assert answer.plain(none) == ""
-    assert decoded(fitted, outputs, context, replace(GOAL, threshold=2.0)).answer == "blue"
+    assert none.plain() == ""
+    assert decoded(fitted, outputs, context, replace(TASK, threshold=2.0)).answer == "blue"
     settings = PredictSettings(no_answer_threshold=2.5)
     assert decoded(fitted, outputs, context, settings=settings).answer == "blue"
     settings = PredictSettings(no_answer_threshold=1.5)
-    assert decoded(fitted, outputs, context, replace(GOAL, threshold=9), settings).answer is None
+    assert decoded(fitted, outputs, context, replace(TASK, threshold=9), settings).answer is None
 
 
 def test_who_learnt_from_answers_alone_always_answers(tokenizer: BertTokenizer) -> None:
     context = "the sky is blue"
-    goal = replace(GOAL, no_answer=False)
+    task = replace(TASK, no_answer=False)
     fitted = encoded(asked("sky?", context), tokenizer)
     outputs = silent_outputs(fitted)
     outputs[0][0] = 9
-    found = decoded(fitted, outputs, context, goal)
+    found = decoded(fitted, outputs, context, task)
     assert (found.answer, found.margin) == ("the", None)
     assert all(one.answer is not None for one in found.n_best)
     with pytest.raises(UserError, match="--no-answer-threshold: this run learnt from no question"):
-        decoded(fitted, outputs, context, goal, PredictSettings(no_answer_threshold=0.0))
+        decoded(fitted, outputs, context, task, PredictSettings(no_answer_threshold=0.0))
 
 
 def test_a_context_with_nothing_to_read_has_no_answer(tokenizer: BertTokenizer) -> None:
     fitted = encoded(asked("sky?", "\u200b"), tokenizer)
-    found = decoded(fitted, silent_outputs(fitted), "\u200b", replace(GOAL, no_answer=False))
+    found = decoded(fitted, silent_outputs(fitted), "\u200b", replace(TASK, no_answer=False))
     assert (found.answer, found.best, found.score) == (None, "", 1)
 
 
@@ -438,7 +445,7 @@ def test_the_run_says_what_it_does(trained: Path) -> None:
 
 
 def test_training_goes_on_from_a_run(trained: Path, questions: Path, tmp_path: Path) -> None:
-    model = answer.build(GOAL, DataSettings(train=[questions], model=str(trained)))
+    model = TASK.start(tiny.recipe("answer", [questions], model=str(trained))).model
     before = BertForQuestionAnswering.from_pretrained(trained)
     assert_same_bits(model.qa_outputs.weight, before.qa_outputs.weight, "stored")
 

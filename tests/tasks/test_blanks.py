@@ -8,10 +8,10 @@ from heedful import BertTokenizer, UserError
 from heedful.batches import Fitted
 from heedful.batches.examples import Example
 from heedful.reading import Record
-from heedful.tasks import blanks
-from heedful.tasks.blanks import Filled
-from heedful.tasks.task import Fit
-from heedful.tasks.texts import from_texts
+from heedful.task import Fit
+from heedful.tasks.answers import blanks
+from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.texts import text_records
 from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefgh", "##s", "##t", "."]))
@@ -19,7 +19,7 @@ IDS = TOKENIZER.get_vocab()
 
 
 def encoded(text: str | tuple[str, str], max_length: int = 64) -> tuple[Record, Fitted[Example]]:
-    (record,) = from_texts([text])
+    (record,) = text_records([text])
     fit = Fit(max_length=max_length, rule="window")
     return record, blanks.encode(record, TOKENIZER, fit, pairs=True)
 
@@ -104,7 +104,7 @@ def test_a_mask_in_two_windows_is_read_where_it_has_more_text_around_it() -> Non
 
 
 def test_a_mask_that_was_not_read_has_no_candidates() -> None:
-    (record,) = from_texts(["a [MASK] b c d e f g h a b [MASK]"])
+    (record,) = text_records(["a [MASK] b c d e f g h a b [MASK]"])
     fit = Fit(max_length=8, rule="head")
     fitted = blanks.encode(record, TOKENIZER, fit, pairs=True)
     assert fitted.tokens_used < fitted.tokens_total
@@ -125,8 +125,8 @@ def test_a_pair_is_told_whether_it_follows() -> None:
     )
     answer = blanks.decode(record, fitted, list(rows), 5, TOKENIZER)
     assert answer.next_sentence == pytest.approx(float(follows.softmax(1)[0, 0]))
-    assert blanks.row(answer, False) == {"next_sentence": round(answer.next_sentence, 6)}
-    assert blanks.plain(answer) == f"{answer.next_sentence:.6f}"
+    assert answer.to_dict()["next_sentence"] == round(answer.next_sentence, 6)
+    assert answer.plain() == f"{answer.next_sentence:.6f}"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,6 @@ def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
 
 
 def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
-    (record,) = from_texts([("a", "b")])
+    (record,) = text_records([("a", "b")])
     with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt masked words alone"):
         blanks.encode(record, TOKENIZER, Fit(max_length=8, rule="window"), pairs=False)

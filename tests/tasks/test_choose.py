@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests import tiny
 from tests.exact import assert_same_bits
 
 import heedful
@@ -15,8 +16,10 @@ from heedful.errors import UserError
 from heedful.models import load_model
 from heedful.predictor import Predictor
 from heedful.reading.choices import Choices
-from heedful.settings import ChooseSettings, ColumnSettings, PredictSettings
-from heedful.tasks import Fit, choose
+from heedful.settings import ColumnSettings, PredictSettings
+from heedful.task import Fit
+from heedful.tasks import choose
+from heedful.tasks.choose import Choose
 from heedful.tokens import BertTokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -86,21 +89,21 @@ def _records(*choices: tuple[str, ...]) -> list[Choices]:
 def test_the_loss_is_that_of_whole_items(tiny_model: Path) -> None:
     """The batch's rows are grouped item by item."""
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    goal = choose.Goal(choices=2)
+    task = Choose(choices=2)
     model = load_model(tiny_model, head="choice")
     records = _records(("blue", "very very red"), ("green", "a sky"), ("a", "the"))
     fit = Fit(max_length=20, rule="head")
-    encoded = list(choose.encode(records, goal, tokenizer, fit, True))
+    encoded = list(task.encode(records, tokenizer, fit, labelled=True))
     examples = [piece for parts in encoded for piece in parts.pieces]
-    assert [example.labels for example in examples] == [(0, 1), (1, 1)] * 3
+    assert [(example.part, example.labels) for example in examples] == [(0, (1,)), (1, (1,))] * 3
     draw = choose.Draw(seed=0, epoch=0, rows=torch.arange(6).numpy())
-    batch = choose.batch_of(examples, goal, tokenizer, draw)
-    total, count = choose.loss(model, batch, goal)
-    assert int(count) == choose.count(batch, goal) == 3
+    batch = task.batch(examples, tokenizer, draw)
+    total = task.loss(model, batch)
+    assert task.count(batch) == 3
     parts = []
     for one, other in zip(examples[::2], examples[1::2], strict=True):
-        alone = [choose.batch_of([each], goal, tokenizer, None) for each in (one, other)]
-        scores = [choose.compute(model, each, goal, PredictSettings()) for each in alone]
+        alone = [task.batch([each], tokenizer, None) for each in (one, other)]
+        scores = [task.compute(model, each, PredictSettings()) for each in alone]
         parts.append(-torch.cat(scores).flatten().log_softmax(0)[1])
     torch.testing.assert_close(total, torch.stack(parts).sum())
 
@@ -135,18 +138,23 @@ def test_what_cannot_be_chosen_from_is_named(
     assert train(tiny_model, questions, tmp_path / "run", "--long-text", "window") == 2
     assert "--long-text window: choices are compared as wholes" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"text 1: at least 2 choices are needed .* there is 1"):
-        choose.from_texts(["a question", "a choice"])
+        Choose.from_texts(["a question", "a choice"])
     with pytest.raises(UserError, match="text 2: at least 2 choices"):
-        choose.from_texts([("a", "b", "c"), ("a", "b")])  # type: ignore[list-item]
+        Choose.from_texts([("a", "b", "c"), ("a", "b")])  # type: ignore[list-item]
+    path = tmp_path / "odd.jsonl"
+    rows = [{"question": "a?", "choices": ["a", "b", "c"][:count], "answer": 0} for count in (2, 3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="line 2: 3 choices"):
-        choose.goal_of(_records(("a", "b"), ("a", "b", "c")), ColumnSettings(), ChooseSettings())
+        Choose.decide(tiny.recipe("choose", [path]))
 
 
 def test_the_real_files_can_be_read(data_folder: Path) -> None:
     counts = {}
     for name in ("train", "valid"):
         records = list(
-            choose.read([data_folder / f"commonsenseqa/{name}.jsonl.gz"], ColumnSettings(), True)
+            Choose.read(
+                [data_folder / f"commonsenseqa/{name}.jsonl.gz"], ColumnSettings(), labelled=True
+            )
         )
         assert {len(record.choices) for record in records} == {5}
         counts[name] = len(records)
@@ -155,13 +163,11 @@ def test_the_real_files_can_be_read(data_folder: Path) -> None:
 
 def test_the_windows_of_a_choice_are_averaged(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    pieces = [
-        choose.Example(ids=np.arange(3, dtype=np.int32), labels=(n,)) for n in (0.0, 1.0, 1.0)
-    ]
+    pieces = [choose.Example(ids=np.arange(3, dtype=np.int32), part=part) for part in (0, 1, 1)]
     fitted = choose.Fitted(pieces=pieces, tokens_total=9, tokens_used=9)
     outputs = [torch.tensor([value]) for value in (2.0, 3.0, 0.0)]
     (record,) = _records(("red", "blue"))
-    goal = choose.Goal(choices=2)
-    answer = choose.decode(record, fitted, outputs, goal, PredictSettings(), tokenizer)
+    task = Choose(choices=2)
+    answer = task.decode(record, fitted, outputs, PredictSettings(), tokenizer)
     assert answer.scores == pytest.approx(torch.tensor([2.0, 1.5]).softmax(0).tolist())
     assert (answer.choice, answer.text) == (0, "red")

@@ -16,7 +16,8 @@ from heedful.models import BertModel
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.tasks import Fit, embed
+from heedful.task import Fit
+from heedful.tasks.embed import Embed
 from heedful.tokens import BertTokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -118,7 +119,7 @@ def _draw(examples: int) -> Draw:
 
 
 def _encode(
-    tiny_model: Path, goal: embed.Goal, *texts: tuple[str, str], score: str | None = None
+    tiny_model: Path, task: Embed, *texts: tuple[str, str], score: str | None = None
 ) -> list[Example]:
     labels = None if score is None else (score,)
     records = [
@@ -126,27 +127,27 @@ def _encode(
         for number, (first, second) in enumerate(texts, start=1)
     ]
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    fitted = embed.encode(records, goal, tokenizer, Fit(max_length=20, rule="head"), True)
+    fitted = task.encode(records, tokenizer, Fit(max_length=20, rule="head"), labelled=True)
     return [piece for parts in fitted for piece in parts.pieces]
 
 
-def _loss(tiny_model: Path, goal: embed.Goal, examples: list[Example]) -> Any:
+def _loss(tiny_model: Path, task: Embed, examples: list[Example]) -> Any:
     model = BertModel.from_pretrained(tiny_model)
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    batch = embed.batch_of(examples, goal, tokenizer, _draw(len(examples)))
-    total, count = embed.loss(model, batch, goal)
-    assert float(count) == embed.count(batch, goal)
+    batch = task.batch(examples, tokenizer, _draw(len(examples)))
+    total = task.loss(model, batch)
+    assert task.count(batch) == len(examples) / 2
     alone = [
-        embed.compute(model, embed.batch_of([each], goal, tokenizer, None), goal, PredictSettings())
+        task.compute(model, task.batch([each], tokenizer, None), PredictSettings())
         for each in examples
     ]
     return total, F.normalize(torch.cat(alone), dim=-1)
 
 
 def test_each_text_is_told_from_the_others_partners(tiny_model: Path) -> None:
-    goal = embed.Goal(pooling="mean", scale=7.0)
+    task = Embed(pooling="mean", scale=7.0)
     texts = [("the sky", "very blue"), ("the apple", "red"), ("a", "green grass is")]
-    total, vectors = _loss(tiny_model, goal, _encode(tiny_model, goal, *texts))
+    total, vectors = _loss(tiny_model, task, _encode(tiny_model, task, *texts))
     scores = 7.0 * vectors[::2] @ vectors[1::2].T
     right = torch.arange(3)
     there = F.cross_entropy(scores, right, reduction="sum")
@@ -155,9 +156,9 @@ def test_each_text_is_told_from_the_others_partners(tiny_model: Path) -> None:
 
 
 def test_a_shared_text_is_no_wrong_answer(tiny_model: Path) -> None:
-    goal = embed.Goal(pooling="cls", scale=7.0)
+    task = Embed(pooling="cls", scale=7.0)
     texts = [("the sky", "very blue"), ("the sky", "red"), ("a", "red")]
-    total, vectors = _loss(tiny_model, goal, _encode(tiny_model, goal, *texts))
+    total, vectors = _loss(tiny_model, task, _encode(tiny_model, task, *texts))
     scores = 7.0 * vectors[::2] @ vectors[1::2].T
     shared = torch.tensor([[0, 1, 0], [1, 0, 1], [0, 1, 0]]).bool()
     scores = scores.masked_fill(shared, -torch.inf)
@@ -168,9 +169,9 @@ def test_a_shared_text_is_no_wrong_answer(tiny_model: Path) -> None:
 
 
 def test_a_score_is_learnt_as_a_cosine(tiny_model: Path) -> None:
-    goal = embed.Goal(pooling="mean", scored=True, lowest=1.0, highest=5.0)
-    examples = _encode(tiny_model, goal, ("the sky", "very blue"), ("a", "red"), score="2")
-    total, vectors = _loss(tiny_model, goal, examples)
+    task = Embed(pooling="mean", scored=True, lowest=1.0, highest=5.0)
+    examples = _encode(tiny_model, task, ("the sky", "very blue"), ("a", "red"), score="2")
+    total, vectors = _loss(tiny_model, task, examples)
     cosines = (vectors[::2] * vectors[1::2]).sum(-1)
     torch.testing.assert_close(total, (cosines - 0.25).square().sum())
 
@@ -218,7 +219,7 @@ def test_a_corpus_is_for_vectors(
     words = ["train", "classify", "--train", colours, "--model", tiny_model, "--out", out]
     assert run([str(word) for word in [*words, "--steps", "1"]]) == 0
     assert run(["predict", str(out), "a sky", "--against", str(colours)]) == 2
-    assert "--against is for runs of embed; this is one of classify" in capsys.readouterr().err
+    assert "--against is for embed runs; this is a classify run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["pairs", "scores"])
@@ -236,20 +237,20 @@ def test_evaluating_on_the_other_kind_of_pairs(
 
 
 def test_nothing_to_find(tiny_model: Path) -> None:
-    scores = embed.Scores(embed.Goal(pooling="mean"))
+    scores = Embed(pooling="mean").scores()
     with pytest.raises(UserError, match="no items to score"):
         scores.compute()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_what_a_vector_is(tiny_model: Path, pooling: Any) -> None:
-    goal = embed.Goal(pooling=pooling)
+    task = Embed(pooling=pooling)
     model = BertModel.from_pretrained(tiny_model)
-    examples = _encode(tiny_model, goal, ("the sky is very blue", "red"))
+    examples = _encode(tiny_model, task, ("the sky is very blue", "red"))
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    batch = embed.batch_of(examples, goal, tokenizer, None)
-    assert batch.attention_mask is not None
-    found = embed.compute(model, batch, goal, PredictSettings())
+    batch = task.batch(examples, tokenizer, None)
+    assert "attention_mask" in batch.inputs
+    found = task.compute(model, batch, PredictSettings())
     for example, vector in zip(examples, found, strict=True):
         hidden = model(torch.tensor(example.ids[None]).long()).last_hidden_state[0]
         torch.testing.assert_close(vector, hidden.mean(0) if pooling == "mean" else hidden[0])

@@ -3,14 +3,29 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import heedful
+from heedful import BertModel
+from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.cli import run
 from heedful.commands.evaluate import evaluate
-from heedful.settings import ColumnSettings, PredictSettings
-from heedful.tasks.written import read_line
+from heedful.decoding.search import Hypothesis
+from heedful.errors import UserError
+from heedful.settings import (
+    ColumnSettings,
+    DataSettings,
+    GenerateSettings,
+    PredictSettings,
+    RunSettings,
+    TrainSettings,
+)
+from heedful.task import Fit, Recipe
+from heedful.tasks.generate import Generate
+from heedful.tasks.writing import WriterOutput
 from heedful.tokens import BertTokenizer, Vocabulary
 
 Out = pytest.CaptureFixture[str]
@@ -73,7 +88,7 @@ def test_a_long_text_is_read_in_windows_that_are_joined(
 ) -> None:
     out = tmp_path / "run"
     assert train(tiny_model, pairs, out, "--label", "reply", "--epochs", "150") == 0
-    predict = heedful.load(out, PredictSettings(max_length=8, long_text="window"))
+    predict = heedful.load(out, max_length=8, long_text="window")
     # Each window holds six tokens, and shares none with the next.
     answer = predict("the very very blue sky. the very very red apple.")
     assert answer.text == "sky is blue, very blue! apple is red, very red!"
@@ -156,6 +171,110 @@ def test_a_killed_run_goes_on_exactly(tiny_model: Path, pairs: Path, tmp_path: P
 def test_what_goes_on_inside_a_word_has_no_mark() -> None:
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "be", "##low", "##s"]
     tokenizer = BertTokenizer(Vocabulary(tokens, source="here"))
-    written = read_line(torch.tensor([-1.0, 1.0, 6.0, 7.0, -1.0]), tokenizer)
-    assert written is not None
-    assert written.text == "lows"
+    text = Hypothesis(tokens=(6, 7), ended=True, log_probability=-1.0, score=-1.0)
+    output = WriterOutput(hypotheses=[text], log_likelihood=0.0, tokens_known=0)
+    (record,), fitted = (
+        Generate.from_texts(["be"]),
+        Fitted(pieces=[], tokens_total=1, tokens_used=1),
+    )
+    answer = Generate(pairs=False).decode(record, fitted, [output], PredictSettings(), tokenizer)
+    assert answer.text == "lows"
+
+
+def start(model: Path, task: Generate, *, dropout: float | None = None) -> nn.Module:
+    recipe = Recipe(
+        data=DataSettings(train=[], model=str(model), dropout=dropout),
+        options=GenerateSettings(),
+        columns=ColumnSettings(),
+        training=TrainSettings(),
+        run=RunSettings(out=Path("none")),
+    )
+    return task.start(recipe).model
+
+
+def test_empty_lines_are_answered_but_not_learnt(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text("the sky\n\nis blue\n")
+    lines = [
+        [record.line for record in Generate.read([path], ColumnSettings(), labelled=labelled)]
+        for labelled in (True, False)
+    ]
+    assert lines == [[1, 3], [1, 2, 3]]
+
+
+def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_path: Path) -> None:
+    task = Generate(pairs=True)
+    start(tiny_model, task).save_pretrained(tmp_path)  # type: ignore[operator]
+    BertTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    model = start(tmp_path, task, dropout=0.25)
+    configs = [part.config for part in model.modules() if isinstance(part, BertModel)]
+    rates = [(one.hidden_dropout_prob, one.attention_probs_dropout_prob) for one in configs]
+    assert rates == [(0.25, 0.25)] * 2
+
+
+def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    records, fit = Generate.from_texts(["a red apple"]), Fit(max_length=8, rule="head")
+    with pytest.raises(UserError, match="--long-text: a text to go on from keeps its end"):
+        list(Generate(pairs=False).encode(records, tokenizer, fit, labelled=False))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_what_is_drawn_for_a_text_depends_on_it_alone(pairs: bool, tiny_model: Path) -> None:
+    task, tokenizer = Generate(pairs=pairs), BertTokenizer.from_pretrained(tiny_model)
+    model = start(tiny_model, task).eval()
+    records = task.from_texts(["a red apple", "the very very very blue sky", "grass is green"])
+    settings = PredictSettings(sample=True, max_new_tokens=6)
+
+    def drawn(*places: int) -> list[tuple[str, ...]]:
+        chosen = [records[place] for place in places]
+        fit = Fit(max_length=16, rule="window")
+        items = list(task.encode(chosen, tokenizer, fit, labelled=False))
+        batch = task.batch([item.pieces[0] for item in items], tokenizer, None)
+        outputs = task.compute(model, batch, settings)
+        answers = [
+            task.decode(record, item, [output], settings, tokenizer)
+            for record, item, output in zip(chosen, items, outputs, strict=True)
+        ]
+        return [tuple(text.text for text in answer.n_best) for answer in answers]
+
+    together = drawn(0, 1, 2)
+    assert drawn(2, 1, 0) == together[::-1]
+    assert drawn(1) == together[1:2]
+
+
+def batch_of(task: Generate, examples: list[Example], tokenizer: BertTokenizer) -> Batch:
+    draw = Draw(seed=0, epoch=0, rows=np.arange(len(examples)))
+    return task.batch(examples, tokenizer, draw)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_loss_is_the_sum_over_the_tokens_to_write(pairs: bool, tiny_model: Path) -> None:
+    task, tokenizer = Generate(pairs=pairs), BertTokenizer.from_pretrained(tiny_model)
+    model = start(tiny_model, task).double().eval()
+    rows = [([2, 7, 8, 3], [9, 10, 3]), ([2, 5, 3], [6, 3])]
+    examples = [
+        Example(ids=np.array(ids, np.int32), labels=tuple(map(float, labels if pairs else ids)))
+        for ids, labels in rows
+    ]
+    batch = batch_of(task, examples, tokenizer)
+    # Each text by itself, as the model's own mean over its tokens.
+    means = []
+    for ids, labels in rows:
+        output = model(torch.tensor([ids]), labels=torch.tensor([labels if pairs else ids]))
+        means.append((output.loss, len(labels) if pairs else len(ids) - 1))
+    assert task.count(batch) == sum(count for _, count in means) == 5
+    total = sum(mean * count for mean, count in means)
+    torch.testing.assert_close(task.loss(model, batch), total, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_batch_with_nothing_to_write_has_no_loss(pairs: bool, tiny_model: Path) -> None:
+    task, tokenizer = Generate(pairs=pairs), BertTokenizer.from_pretrained(tiny_model)
+    model = start(tiny_model, task)
+    example = Example(ids=np.array([2], np.int32), labels=() if pairs else (2.0,))
+    batch = batch_of(task, [example, example], tokenizer)
+    assert task.count(batch) == 0
+    loss = task.loss(model, batch)
+    loss.backward()
+    assert loss == 0

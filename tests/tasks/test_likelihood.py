@@ -14,14 +14,14 @@ from heedful.batches.windows import window_starts
 from heedful.cli import run
 from heedful.commands.score import texts_of
 from heedful.reading import Record
-from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings
-from heedful.tasks import pretrain
+from heedful.settings import PredictSettings
 from heedful.tasks.likelihood import Likelihood, likelihoods
+from heedful.tasks.pretrain import Pretrain
 from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefghij"]))
 CONFIG = BertConfig(**{**tiny.SIZES, "vocab_size": 15, "max_position_embeddings": 40})
-GOAL = pretrain.goal_of((), ColumnSettings(), PretrainSettings(objective="mlm"))
+TASK = Pretrain.decide(tiny.recipe("pretrain", objective="mlm"))
 
 
 def scored(
@@ -30,7 +30,7 @@ def scored(
     return likelihoods(
         texts,
         model,
-        GOAL,
+        TASK,
         TOKENIZER,
         max_length=max_length,
         settings=PredictSettings(batch_tokens=batch_tokens),
@@ -160,7 +160,7 @@ def test_only_a_pre_trained_run_scores(
     assert run(["train", "classify", *more, "--out", str(out)]) == 0
     capsys.readouterr()
     assert run(["score", str(out), "a"]) == 2
-    assert "this run learnt to classify; texts are scored by one of" in capsys.readouterr().err
+    assert "this is a classify run; only a pretrain run scores texts" in capsys.readouterr().err
 
 
 def test_a_blank_line_of_a_file_is_named() -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 from tests import tiny
 from tests.alike import assert_same_scores
-from tests.exact import assert_same_bits
 from tests.tiny import SPECIAL
 
 import heedful
@@ -21,11 +20,10 @@ from heedful.batches import Batch, Draw, Example
 from heedful.batches.masking import IGNORED
 from heedful.batches.sentence_pairs import NEXT, RANDOM
 from heedful.cli import run
-from heedful.commands import corpus as corpus_module
-from heedful.commands import pretrain as command
-from heedful.settings import PretrainSettings
-from heedful.tasks import pretrain
+from heedful.tasks import corpus as corpus_module
+from heedful.tasks.pretrain import Pretrain
 from heedful.tokens.vocabulary import Vocabulary
+from heedful.training.examples import Examples
 
 Out = pytest.CaptureFixture[str]
 THINGS = {"apple": "red", "grass": "green", "sky": "blue"}
@@ -124,24 +122,24 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     more = ["--model", str(tiny_model), "--steps", "12", "--batch-size", "24"]
     assert train(books, tmp_path / "whole", *more) == 0
     assert "12 steps" in capsys.readouterr().err
-    fetch = command._CorpusFeed.fetch
+    fetch = Examples.fetch
     calls = 0
 
-    def stopping(feed: Any, items: Any, epoch: int) -> Batch:
+    def stopping(examples: Examples, items: Any, epoch: int) -> Batch:
         nonlocal calls
         calls += 1
         if calls == 10:
             assert epoch > 0
             raise RuntimeError("killed")
-        return fetch(feed, items, epoch)
+        return fetch(examples, items, epoch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(command._CorpusFeed, "fetch", stopping)
+        patch.setattr(Examples, "fetch", stopping)
         with pytest.raises(RuntimeError, match="killed"):
             train(books, tmp_path / "cut", *more, "--checkpoint-every", "3")
         assert (tmp_path / "cut" / "corpus").is_dir()  # tokenized once
         patch.setattr(corpus_module, "tokenize_documents", None)
-        patch.setattr(command._CorpusFeed, "fetch", fetch)
+        patch.setattr(Examples, "fetch", fetch)
         assert train(books, tmp_path / "cut", *more, "--resume", "--workers", "3") == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert weights[0] == weights[1]
@@ -162,7 +160,7 @@ def test_a_corpus_is_kept_for_the_next_run(
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
 SMALL = BertConfig(**{**tiny.SIZES, "vocab_size": 100, "max_position_embeddings": 40})
-PAIRS = pretrain.goal_of((), heedful.settings.ColumnSettings(), PretrainSettings())
+PAIRS = Pretrain.decide(tiny.recipe("pretrain"))
 ALONE = replace(PAIRS, objective="mlm")
 
 
@@ -185,36 +183,35 @@ def packed() -> list[Example]:
     return [Example(ids=np.array(row, dtype=np.int32)) for row in rows]
 
 
-def batch_of(examples: list[Example], goal: pretrain.Goal, *, epoch: int = 0) -> Batch:
+def batch_of(examples: list[Example], task: Pretrain, *, epoch: int = 0) -> Batch:
     draw = Draw(seed=0, epoch=epoch, rows=np.arange(len(examples)))
-    return pretrain.batch_of(examples, goal, TOKENIZER, draw)
+    return task.batch(examples, TOKENIZER, draw)
 
 
-@pytest.mark.parametrize("goal", [PAIRS, ALONE], ids=["pairs", "alone"])
-def test_the_loss_is_the_references(goal: pretrain.Goal) -> None:
+@pytest.mark.parametrize("task", [PAIRS, ALONE], ids=["pairs", "alone"])
+def test_the_loss_is_the_references(task: Pretrain) -> None:
     import transformers
 
     torch.manual_seed(0)
-    ours = (BertForPreTraining if goal.pairs else BertForMaskedLM)(SMALL).double().eval()
-    kind = transformers.BertForPreTraining if goal.pairs else transformers.BertForMaskedLM
+    ours = (BertForPreTraining if task.pairs else BertForMaskedLM)(SMALL).double().eval()
+    kind = transformers.BertForPreTraining if task.pairs else transformers.BertForMaskedLM
     theirs = kind(transformers.BertConfig(**ours.config.to_dict())).double().eval()
     theirs.load_state_dict(ours.state_dict(), strict=False)
-    batch = batch_of(pairs() if goal.pairs else packed(), goal)
-    labels = torch.full(batch.input_ids.shape, IGNORED)
-    labels.view(-1)[batch.positions] = batch.labels
-    given = {"input_ids": batch.input_ids, "labels": labels, "position_ids": batch.position_ids}
-    given |= {"attention_mask": batch.attention_mask.long()}
-    if goal.pairs:
-        given |= {"next_sentence_label": batch.next_sentence}
-        given |= {"token_type_ids": batch.token_type_ids}
-    expected = theirs(**given).loss
-    totals, counts = pretrain.loss(ours, batch, goal)
-    assert_same_bits(counts, pretrain.count(batch, goal), "whole numbers")
+    batch = batch_of(pairs() if task.pairs else packed(), task)
+    labels = torch.full(batch.inputs["input_ids"].shape, IGNORED)
+    labels.view(-1)[batch.inputs["positions"]] = batch.targets["tokens"]
+    inputs = {**batch.inputs, "attention_mask": batch.inputs["attention_mask"].long()}
+    del inputs["positions"]
+    if task.pairs:
+        inputs["next_sentence_label"] = batch.targets["next_sentence"]
+    expected = theirs(**inputs, labels=labels).loss
+    totals, counts = task.loss(ours, batch), task.count(batch)
+    assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * task.pairs
     torch.testing.assert_close((totals / counts).sum(), expected, rtol=1e-12, atol=0)
     (totals / counts).sum().backward()
     expected.backward()
     for name, parameter in theirs.named_parameters():
-        if "pooler" in name and not goal.pairs:
+        if "pooler" in name and not task.pairs:
             continue
         grad = ours.get_parameter(name).grad
         torch.testing.assert_close(grad, parameter.grad, rtol=1e-9, atol=1e-14)
@@ -230,30 +227,33 @@ def test_texts_of_a_sequence_know_nothing_of_each_other() -> None:
     logits = []
     for batch in batches:
         positions = torch.arange(11, 19)  # the second text of the first sequence
-        batch.input_ids.view(-1)[positions] = batches[0].input_ids.view(-1)[positions]
-        batch = replace(batch, positions=positions)
-        logits.append(pretrain._scores_of(model, batch)[0])
-    assert batches[0].input_ids.tolist() != batches[1].input_ids.tolist()
+        row = batch.inputs["input_ids"].view(-1)
+        row[positions] = batches[0].inputs["input_ids"].view(-1)[positions]
+        logits.append(model(**{**batch.inputs, "positions": positions}).logits)
+    ids, others = (batch.inputs["input_ids"].tolist() for batch in batches)
+    assert ids != others
     torch.testing.assert_close(logits[0], logits[1])
 
 
 def test_what_is_hidden_changes_with_the_epoch_alone() -> None:
     examples = pairs()
     first, again = batch_of(examples, PAIRS), batch_of(examples, PAIRS)
-    assert_same_bits(first.input_ids, again.input_ids, "whole numbers")
-    other = batch_of(examples, PAIRS, epoch=1)
-    assert first.input_ids.tolist() != other.input_ids.tolist()
+    later = batch_of(examples, PAIRS, epoch=1)
+    ids = first.inputs["input_ids"]
+    assert_same_bits(ids, again.inputs["input_ids"], "whole numbers")
+    assert ids.tolist() != later.inputs["input_ids"].tolist()
     truth = [example.ids for example in examples]
-    width = first.input_ids.shape[1]
-    for position, label in zip(first.positions.tolist(), first.labels.tolist(), strict=True):
+    width, positions = ids.shape[1], first.inputs["positions"].tolist()
+    for position, label in zip(positions, first.targets["tokens"].tolist(), strict=True):
         assert truth[position // width][position % width] == label
     twins = batch_of([examples[1]] * 2, PAIRS)
-    assert twins.input_ids[0].tolist() != twins.input_ids[1].tolist()
+    one, other = twins.inputs["input_ids"].tolist()
+    assert one != other
     # A sequence's draw is that of its place in the data, whatever batch it stands in.
     draw = Draw(seed=0, epoch=0, rows=np.array([3, 1]))
-    some = pretrain.batch_of([examples[3], examples[1]], PAIRS, TOKENIZER, draw)
+    some = PAIRS.batch([examples[3], examples[1]], TOKENIZER, draw)
     size = len(truth[1])
-    assert_same_bits(some.input_ids[1, :size], first.input_ids[1, :size], "whole numbers")
+    assert_same_bits(some.inputs["input_ids"][1, :size], ids[1, :size], "whole numbers")
 
 
 def test_accumulation_gives_the_gradient_of_the_whole_batch(
@@ -319,7 +319,7 @@ def test_lengths_that_fit_no_model_are_named(
     start += ["--preset", "tiny", "--vocabulary", str(words)]
     assert run([*start, "--max-length", "7"]) == 2
     assert "--max-length 7: must be a whole number of at least 8" in error_of(capsys)
-    assert run([*start, "--positions", "64"]) == 2
+    assert run([*start, "--positions", "64", "--max-length", "65"]) == 2
     assert "this model has 64 positions; give a length from 8 to 64" in error_of(capsys)
 
 

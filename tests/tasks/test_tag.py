@@ -8,16 +8,19 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from tests import tiny
 
 import heedful
 from heedful.batches.words import WordRule
+from heedful.checkpoints.runs import outside_record
 from heedful.cli import run
-from heedful.predictor import read_goal
+from heedful.predictor import Predictor, read_task
 from heedful.reading.conll import join_words
 from heedful.reading.tagging import Entity, TaggedText
-from heedful.settings import ColumnSettings, LongText, PredictSettings, TagSettings
-from heedful.tasks import Fit, tag
-from heedful.tasks.entities import Tagging
+from heedful.settings import ColumnSettings, LongText, PredictSettings
+from heedful.task import Fit
+from heedful.tasks.answers.entities import Tagging
+from heedful.tasks.tag import Tag
 from heedful.tokens import BertTokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -174,7 +177,7 @@ def test_long_texts_are_read_whole(
 ) -> None:
     text = "the skies are very blue. " * 20
     settings = PredictSettings(precision="fp32", max_length=16, aggregation=aggregation)
-    answer = heedful.load(finished, settings)(text)
+    answer = Predictor.load(finished, settings)(text)
     assert answer.windows > 10
     assert answer.tokens_used == answer.tokens_total > 200
     assert [word.text for word in answer.words] == text.replace(".", " .").split()
@@ -192,7 +195,7 @@ def test_what_is_left_out_has_no_entities(
     finished: Path, rule: LongText, read: Sequence[int] | None
 ) -> None:
     settings = PredictSettings(precision="fp32", max_length=16, long_text=rule)
-    answer = heedful.load(finished, settings)("the sky is very blue . " * 20)
+    answer = Predictor.load(finished, settings)("the sky is very blue . " * 20)
     assert (answer.tokens_total, answer.tokens_used) == (120, 14)
     assert len(answer.words) == 120
     given = [number for number, word in enumerate(answer.words) if word.scores is not None]
@@ -204,7 +207,7 @@ def test_what_is_left_out_has_no_entities(
 # The parts.
 
 
-GOAL = tag.Goal(labels=("O", "B-X", "I-X"), scheme="BIO", label_pieces="first")
+TASK = Tag(labels=("O", "B-X", "I-X"), scheme="BIO", label_pieces="first")
 
 
 @pytest.fixture
@@ -221,9 +224,9 @@ def encoded(tiny_model: Path) -> Callable[..., Any]:
         rule: LongText = "window",
         labelled: bool = True,
     ) -> Any:
-        goal = replace(GOAL, label_pieces=label_pieces, words=words)
+        task = replace(TASK, label_pieces=label_pieces, words=words)
         fit = Fit(max_length=max_length, rule=rule)
-        [fitted] = tag.encode([record], goal, tokenizer, fit, labelled)
+        [fitted] = task.encode([record], tokenizer, fit, labelled=labelled)
         return fitted
 
     return call
@@ -267,17 +270,21 @@ def test_labels_where_spaces_part_words(encoded: Callable[..., Any]) -> None:
         ("5kg", [(0, 1)], "tokenizer"),
     ],
 )
-def test_what_a_word_is(text: str, entities: list[tuple[int, int]], words: WordRule) -> None:
-    records = [
-        record("Ann", Entity(0, 3, "X")),
-        record(text, *(Entity(start, end, "X") for start, end in entities)),
+def test_what_a_word_is(
+    text: str, entities: list[tuple[int, int]], words: WordRule, tmp_path: Path
+) -> None:
+    rows = [
+        {"text": text, "entities": [{"start": a, "end": b, "label": "X"} for a, b in entities]},
+        {"text": "a red sky", "entities": [{"start": 6, "end": 9, "label": "X"}]},
     ]
-    assert tag.goal_of(records, ColumnSettings(), TagSettings()) == replace(GOAL, words=words)
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Tag.decide(tiny.recipe("tag", [path])) == replace(TASK, words=words)
 
 
 def test_a_run_that_does_not_say_what_a_word_is() -> None:
     saved = {"labels": ["O", "B-X", "I-X"], "scheme": "BIO", "label_pieces": "first"}
-    assert read_goal(tag.Goal, saved).words == "tokenizer"
+    assert read_task(outside_record("tag", saved, 8)) == TASK
 
 
 def test_words_as_given_and_as_found_are_learnt_the_same(encoded: Callable[..., Any]) -> None:
@@ -310,8 +317,8 @@ def decoded(
 ) -> Tagging:
     """Decode the probabilities of an example's tokens."""
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    goal = replace(GOAL, words=words)
-    return tag.decode(item, fitted, [torch.tensor(rows)], goal, PredictSettings(), tokenizer)
+    task = replace(TASK, words=words)
+    return task.decode(item, fitted, [torch.tensor(rows)], PredictSettings(), tokenizer)
 
 
 def test_impossible_sequences_are_mended(encoded: Callable[..., Any], tiny_model: Path) -> None:
@@ -485,4 +492,4 @@ def test_one_type_is_enough(tiny_model: Path, tmp_path: Path, capsys: Out) -> No
 
 def test_columns_of_conll_have_no_header(colours: Path) -> None:
     with pytest.raises(heedful.UserError, match="--no-header is for CSV and TSV"):
-        tag.read([colours], ColumnSettings(header=False), True)
+        Tag.read([colours], ColumnSettings(header=False), labelled=True)

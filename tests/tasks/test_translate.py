@@ -11,11 +11,9 @@ import pytest
 
 import heedful
 from heedful.cli import run
-from heedful.settings import PredictSettings
 from heedful.settings.ranges import LongText
-from heedful.tasks import Fit
-from heedful.tasks.texts import from_texts
-from heedful.tasks.translate import Goal, encode
+from heedful.task import Fit
+from heedful.tasks.translate import Translate
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.text import BYTES
 
@@ -80,7 +78,7 @@ def test_train_evaluate_predict(trained: Path, tmp_path: Path, capsys: Out) -> N
         (one["score"] for one in row["n_best"]), reverse=True
     )
     # A translation does not depend on its neighbours.
-    predict = heedful.load(trained, PredictSettings(beam=1, precision="fp32"))
+    predict = heedful.load(trained, beam=1, precision="fp32")
     together = [one.text for one in predict([text for text, _ in PAIRS])]
     assert together == [predict(text).text for text, _ in PAIRS]
 
@@ -127,7 +125,8 @@ def parts(text: str, room: int) -> list[str]:
     words = ["▁A", "▁b", "▁c", "▁", "?", "x"]
     side = TextTokenizer(["</s>", "<unk>", *BYTES, *words, "<pad>"])
     tokenizer, fit = TranslationTokenizer(side, side), Fit(max_length=room + 1, rule="window")
-    (fitted,) = encode(from_texts([text]), Goal(longest=9), tokenizer, fit, False)
+    task, records = Translate(longest=9), Translate.from_texts([text])
+    (fitted,) = task.encode(records, tokenizer, fit, labelled=False)
     assert fitted.tokens_used == fitted.tokens_total == len(side.encode_batch([text])[0])
     assert all(piece.ids[-1] == side.eos_token_id for piece in fitted.pieces)
     assert all(1 < len(piece.ids) <= room + 1 for piece in fitted.pieces)
@@ -149,7 +148,7 @@ def test_a_long_text_is_cut_at_the_ends_of_sentences_and_of_words() -> None:
 
 @pytest.mark.parametrize("rule", ["window", "head", "head-tail", "refuse"])
 def test_nothing_of_a_blank_text_is_cut(trained: Path, rule: LongText) -> None:
-    answer = heedful.load(trained, PredictSettings(long_text=rule))("   ")
+    answer = heedful.load(trained, long_text=rule)("   ")
     assert (answer.text, answer.tokens_used) == ("", answer.tokens_total)
 
 
@@ -184,7 +183,7 @@ def test_words_are_linked(trained: Path, capsys: Out) -> None:
     assert all(0 <= source < 5 for source, _ in row["alignments"])
     # The words of a part are linked to that part's, and places count from the start of the whole.
     long = " ".join(text for text, _ in PAIRS[:1] * 3 + PAIRS)
-    links = heedful.load(trained, PredictSettings(alignments=True))(long).links
+    links = heedful.load(trained, alignments=True)(long).links
     assert links is not None
     ends = [number for number, (start, _) in enumerate(links.source_words) if long[start] == "."]
     sentence = [sum(end < number for end in ends) for number in range(len(links.source_words))]
@@ -263,8 +262,8 @@ def test_a_killed_run_goes_on_exactly(
         (None, ["--arch", "rnn", "--pre-norm"], "--pre-norm is for --arch transformer"),
         (None, ["--cell", "lstm"], "--cell lstm is for --arch rnn"),
         (None, ["--max-length", "2"], "--max-length 2: must be from 8"),
-        (None, ["--head-learning-rate", "1"], "--head-learning-rate"),
-        (None, ["--gradient-checkpointing"], "--gradient-checkpointing"),
+        (None, ["--head-learning-rate", "1"], "--head-learning-rate has no effect on a translator"),
+        (None, ["--gradient-checkpointing"], "--gradient-checkpointing is not for translators"),
         (None, ["--model", "minilm"], "minilm"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
         (None, ["--max-ratio", "0.5"], "--max-ratio 0.5: must be 1 or above"),
@@ -332,7 +331,7 @@ def test_prefixes_from_a_table(trained: Path, tmp_path: Path, capsys: Out) -> No
 @pytest.mark.parametrize("option", ["--context", "--context-file"])
 def test_a_context_is_no_prefix(trained: Path, capsys: Out, option: str) -> None:
     assert run(["predict", str(trained), "Der Hund.", option, str(trained / "vocab.json")]) == 2
-    assert f"{option} decides nothing where a run learnt to translate" in capsys.readouterr().err
+    assert f"{option} has no effect on a translate run" in capsys.readouterr().err
 
 
 def test_what_is_scored_says_how_it_was_written(trained: Path, tmp_path: Path, capsys: Out) -> None:
@@ -340,7 +339,7 @@ def test_what_is_scored_says_how_it_was_written(trained: Path, tmp_path: Path, c
     (scores,) = answers(capsys, "evaluate", trained, *data, "--sample")
     assert "beam" not in scores
     assert run([str(word) for word in ["evaluate", trained, *data, "--alignments"]]) == 2
-    assert "--alignments decides nothing where translations are scored" in capsys.readouterr().err
+    assert "--alignments has no effect where translations are scored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

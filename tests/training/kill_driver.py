@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-import heedful.commands.train
-import heedful.commands.translate
+import heedful
+from heedful.commands.train import train
 from heedful.files import sha256
 from heedful.metrics import ClassificationScores
 from heedful.settings import (
@@ -33,17 +33,18 @@ from heedful.settings import (
     TranslateSettings,
     TranslateTrainSettings,
 )
+from heedful.task import Recipe
+from heedful.tasks import task_named
 
 PACKAGE = str(Path(heedful.__file__).parent)
 
 
 def classify(model: str, data: Path, out: Path) -> None:
-    heedful.commands.train.train(
-        "classify",
-        DataSettings(train=[data], dev=[data], model=model, long_text="window"),
-        ClassifySettings(),
-        ColumnSettings(),
-        TrainSettings(
+    recipe = Recipe(
+        data=DataSettings(train=[data], dev=[data], model=model, long_text="window"),
+        options=ClassifySettings(),
+        columns=ColumnSettings(),
+        training=TrainSettings(
             epochs=3,
             batch_size=6,
             batch_tokens=40,
@@ -56,21 +57,23 @@ def classify(model: str, data: Path, out: Path) -> None:
             average=2,
             ema=0.5,
         ),
-        RunSettings(out=out, resume=True),
+        run=RunSettings(out=out, resume=True),
     )
+    train("classify", recipe)
 
 
 def translate(model: str, data: Path, out: Path) -> None:
     """Learn from a file and the translations beside it; the model starts from scratch."""
-    heedful.commands.translate.translate(
-        ParallelSettings(train=[data, data.with_suffix(".en")]),
-        TranslateSettings(arch="transformer", preset="tiny", vocab_size=400),
-        ColumnSettings(),
-        TranslateTrainSettings(
+    recipe = Recipe(
+        data=ParallelSettings(train=[data, data.with_suffix(".en")]),
+        options=TranslateSettings(arch="transformer", preset="tiny", vocab_size=400),
+        columns=ColumnSettings(),
+        training=TranslateTrainSettings(
             epochs=2, batch_size=9, batch_tokens=80, precision="fp32", checkpoint_every=2
         ),
-        RunSettings(out=out, resume=True),
+        run=RunSettings(out=out, resume=True),
     )
+    train("translate", recipe)
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -130,11 +133,12 @@ def counted(work: Callable[[], None], kill_at: int | None, report: Path) -> None
 
 def main() -> None:
     model, data, folder, count = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    train = {"classify": classify, "translate": translate}[sys.argv[5]]
-    ClassificationScores(["a", "b"])  # imports its library, slowly, before the forks do
+    trained = {"classify": classify, "translate": translate}[sys.argv[5]]
+    task_named(sys.argv[5])  # imports its module, slowly, before the forks do
+    ClassificationScores(["a", "b"])  # the same of its library
     whole = folder / "whole"
     report = folder / "calls"
-    assert forked(partial(counted, partial(train, model, data, whole), None, report)) == 0
+    assert forked(partial(counted, partial(trained, model, data, whole), None, report)) == 0
     wanted = sha256(whole / "model.safetensors")
     draw = random.Random(0)
     # As many moments in each place, which by the number of calls would be very unequal.
@@ -144,7 +148,7 @@ def main() -> None:
     results = []
     for moment in moments:
         out = folder / f"killed-{moment}"
-        work = partial(train, model, data, out)
+        work = partial(trained, model, data, out)
         status = forked(partial(counted, work, moment, report))
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         steps = sorted(path.name for path in out.glob("checkpoints/step-*"))

@@ -74,7 +74,7 @@ def test_narrow_weights_give_the_gradients_of_the_narrow_model() -> None:
     narrow.renew()
     backward(plain)
     for ids in IDS:
-        torch.autograd.backward(narrow.forward(ids).logits.square().sum())  # type: ignore[attr-defined]
+        torch.autograd.backward(narrow.forward(input_ids=ids).logits.square().sum())  # type: ignore[attr-defined]
         narrow.collect()
     for (name, one), other in zip(plain.named_parameters(), copied.parameters(), strict=True):
         assert other.dtype is torch.float64
@@ -85,14 +85,14 @@ def test_narrow_weights_follow_the_model_and_leave_it_alone() -> None:
     network = model()
     narrow = NarrowWeights(network, torch.bfloat16)
     ids = IDS[0]
-    before = narrow.forward(ids).logits  # type: ignore[attr-defined]
+    before = narrow.forward(input_ids=ids).logits  # type: ignore[attr-defined]
     assert before.dtype is torch.bfloat16
     with torch.no_grad():
         network.classifier.bias.add_(1.0)
-    again = narrow.forward(ids).logits  # type: ignore[attr-defined]
+    again = narrow.forward(input_ids=ids).logits  # type: ignore[attr-defined]
     assert_same_bits(again, before, "same code")
     narrow.renew()
-    changed = narrow.forward(ids).logits  # type: ignore[attr-defined]
+    changed = narrow.forward(input_ids=ids).logits  # type: ignore[attr-defined]
     torch.testing.assert_close(changed.float(), before.float() + 1, rtol=0.02, atol=0.02)
     assert network.classifier.bias.dtype is torch.float32
     assert network.bert.embeddings.word_embeddings.weight.dtype is torch.float32
@@ -102,7 +102,7 @@ def test_what_does_not_learn_is_narrow_too() -> None:
     network = model()
     network.bert.pooler.requires_grad_(False)
     narrow = NarrowWeights(network, torch.bfloat16)
-    torch.autograd.backward(narrow.forward(IDS[0]).logits.square().sum())  # type: ignore[attr-defined]
+    torch.autograd.backward(narrow.forward(input_ids=IDS[0]).logits.square().sum())  # type: ignore[attr-defined]
     narrow.collect()
     assert all(parameter.grad is None for parameter in network.bert.pooler.parameters())
     assert network.classifier.weight.grad is not None

@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +11,15 @@ from tests.exact import assert_same_bits
 from torch import nn
 
 from heedful import BertConfig, BertForSequenceClassification
-from heedful.batches import Example, collate, plan_epoch
+from heedful.batches import Batch, Example, plan_epoch
+from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
-from heedful.tasks import classify
+from heedful.tasks.classify import Classify
 from heedful.training.device import Precision, choose_precision
 from heedful.training.loop import Done, Position, Work, train
 from heedful.training.optimize import adamw, load_optimizer_tensors, optimizer_tensors
 
-GOAL = classify.Goal(labels=("a", "b", "c"), multi_label=False)
+TASK = Classify(labels=("a", "b", "c"), multi_label=False)
 FP32 = Precision(dtype=torch.float32, reason="test")
 
 
@@ -43,6 +43,10 @@ def examples(count: int) -> list[Example]:
     ]
 
 
+def batch_of(chosen: list[Example]) -> Batch:
+    return collate(chosen, pad_id=0, targets={"labels": class_labels(chosen)})
+
+
 def run(
     network: BertForSequenceClassification,
     data: list[Example],
@@ -55,16 +59,16 @@ def run(
     precision: Precision = FP32,
 ) -> list[Done]:
     lengths = [len(example.ids) for example in data]
-    goal = replace(GOAL, weights=weights)
+    task = replace(TASK, weights=weights)
     work = Work(
         model=network,
         optimizer=adamw(network, learning_rate=1e-3),
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
         ),
-        fetch=lambda rows, epoch: collate([data[row] for row in rows], pad_id=0, labels="class"),
-        loss=partial(classify.loss, goal=goal),
-        count=partial(classify.count, goal=goal),
+        fetch=lambda rows, epoch: batch_of([data[row] for row in rows]),
+        loss=task.loss,
+        count=task.count,
         factor=lambda step: 1.0,
     )
     return list(train(work, Position(), total_steps=steps, precision=precision, clip=clip))
@@ -98,11 +102,9 @@ def test_a_step_is_the_references_step() -> None:
     rest = [p for n, p in plain.named_parameters() if n.endswith(("bias", "LayerNorm.weight"))]
     groups = [{"params": decayed, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=1e-3)
-    batch = collate(data, pad_id=0, labels="class")
-    assert batch.labels is not None
-    loss = nn.functional.cross_entropy(
-        plain(batch.input_ids, batch.attention_mask).logits, batch.labels
-    )
+    batch = batch_of(data)
+
+    loss = nn.functional.cross_entropy(plain(**batch.inputs).logits, batch.targets["labels"])
     torch.autograd.backward(loss)
     norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
     optimizer.step()
@@ -155,8 +157,8 @@ def test_the_optimizer_comes_back_as_it_was() -> None:
     data = examples(16)
     network = model()
     optimizer = adamw(network, learning_rate=1e-3)
-    batch = collate(data, pad_id=0, labels="class")
-    total, _ = classify.loss(network, batch, GOAL)
+    batch = batch_of(data)
+    total = TASK.loss(network, batch)
     torch.autograd.backward(total)
     optimizer.step()
     saved = optimizer_tensors(network, optimizer)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful.checkpoints.opening import open_run
+from heedful.checkpoints.opening import check_run, make_run
 from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.errors import UserError
 from heedful.settings import RunSettings
@@ -19,10 +19,12 @@ def record(task: str) -> RunRecord:
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert open_run(RunSettings(out=run), record("regress"))
-    assert open_run(RunSettings(out=run, resume=True), record("regress"))
+    assert check_run(RunSettings(out=run), record("regress"))
+    assert not run.exists()
+    make_run(RunSettings(out=run), record("regress"))
+    assert check_run(RunSettings(out=run, resume=True), record("regress"))
     with pytest.raises(UserError, match="is a run of train regress, not of train generate"):
-        open_run(RunSettings(out=run, resume=True), record("generate"))
+        check_run(RunSettings(out=run, resume=True), record("generate"))
 
 
 @pytest.mark.parametrize(("key", "value"), [("task", 3), ("goal", []), ("max_length", "8")])

@@ -19,6 +19,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
+from heedful.task import Recipe
 from heedful.training.fit import Stopped
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
@@ -66,20 +67,22 @@ def run(
 ) -> str:
     train(
         "classify",
-        DataSettings(train=[data], model=str(model)),
-        ClassifySettings(),
-        ColumnSettings(),
-        TrainSettings(
-            steps=steps,
-            batch_size=8,
-            learning_rate=1e-2,
-            head_learning_rate=1e-2,
-            precision="fp32",
-            checkpoint_every=3,
-            keep_checkpoints=3,
-            average=average,
+        Recipe(
+            data=DataSettings(train=[data], model=str(model)),
+            options=ClassifySettings(),
+            columns=ColumnSettings(),
+            training=TrainSettings(
+                steps=steps,
+                batch_size=8,
+                learning_rate=1e-2,
+                head_learning_rate=1e-2,
+                precision="fp32",
+                checkpoint_every=3,
+                keep_checkpoints=3,
+                average=average,
+            ),
+            run=RunSettings(out=out, resume=resume),
         ),
-        RunSettings(out=out, resume=resume),
     )
     return sha256(out / "model.safetensors")
 

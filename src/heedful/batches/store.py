@@ -23,6 +23,7 @@ _SCHEMA = pa.schema(
     [
         pa.field("ids", pa.large_list(pa.int32()), nullable=False),
         pa.field("split", pa.int32(), nullable=False),
+        pa.field("part", pa.int32(), nullable=False),
         pa.field("labels", pa.large_list(pa.float64()), nullable=False),
     ]
 )
@@ -62,6 +63,7 @@ def _to_arrow(block: Sequence[Example]) -> pa.RecordBatch:
     columns = [
         to_lists([example.ids for example in block], np.int32),
         pa.array(splits, pa.int32()),
+        pa.array([example.part for example in block], pa.int32()),
         to_lists([np.asarray(example.labels) for example in block], np.float64),
     ]
     return pa.record_batch(columns, schema=_SCHEMA)
@@ -97,6 +99,7 @@ class _Block:
     ids: NDArray[np.int32]
     id_offsets: NDArray[np.int64]
     splits: NDArray[np.int32]
+    parts: NDArray[np.int32]
     labels: NDArray[np.float64]
     label_offsets: NDArray[np.int64]
 
@@ -106,6 +109,7 @@ class Store:
 
     Attributes:
         lengths: (N,) the number of tokens of each example.
+        parts: (N,) which part of its item each example is; 0 begins an item.
         label_lengths: (N,) the number of its labels.
 
     Raises:
@@ -116,6 +120,7 @@ class Store:
         batches = open_blocks(path, _SCHEMA)
         self._blocks = [_to_numpy(batch) for batch in batches]
         self.lengths = _sizes([block.id_offsets for block in self._blocks])
+        self.parts = np.concatenate([np.empty(0, np.int32), *(b.parts for b in self._blocks)])
         self.label_lengths = _sizes([block.label_offsets for block in self._blocks])
 
     def __len__(self) -> int:
@@ -131,6 +136,7 @@ class Store:
         return Example(
             ids=block.ids[block.id_offsets[row] : block.id_offsets[row + 1]],
             split=None if split == _NO_SPLIT else split,
+            part=int(block.parts[row]),
             labels=tuple(labels.tolist()),
         )
 
@@ -149,11 +155,12 @@ def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
 
 
 def _to_numpy(batch: pa.RecordBatch) -> _Block:
-    ids, splits, labels = batch.columns
+    ids, splits, parts, labels = batch.columns
     return _Block(
         ids=ids.values.to_numpy(),
         id_offsets=ids.offsets.to_numpy(),
         splits=splits.to_numpy(),
+        parts=parts.to_numpy(),
         labels=labels.values.to_numpy(),
         label_offsets=labels.offsets.to_numpy(),
     )

@@ -17,8 +17,8 @@ _FREE_SETTINGS = frozenset(
 """Settings that may differ when a run goes on: they do not change what is learnt."""
 
 
-def open_run(place: RunSettings, record: RunRecord) -> bool:
-    """Make a run folder ready to train in.
+def check_run(place: RunSettings, record: RunRecord) -> bool:
+    """Check that a run may go into its folder, of which nothing is changed yet.
 
     Args:
         place: the folder, and what to do with a run that is there.
@@ -38,8 +38,8 @@ def open_run(place: RunSettings, record: RunRecord) -> bool:
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
     if place.overwrite and is_run:
-        shutil.rmtree(run)
-    elif run.is_dir() and any(run.iterdir()):
+        return True
+    if run.is_dir() and any(run.iterdir()):
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
         if not place.resume:
@@ -49,14 +49,20 @@ def open_run(place: RunSettings, record: RunRecord) -> bool:
                 "--overwrite to start anew, or another folder"
             )
         _same_run(run, runs.read_record(run), record)
-        if runs.is_finished(run):
-            return False
+        return not runs.is_finished(run)
+    return True
+
+
+def make_run(place: RunSettings, record: RunRecord) -> None:
+    """Make a folder ready to train in, once `check_run` has found nothing against it."""
+    run = place.out
+    if place.overwrite and (run / runs.RECORD).is_file():
+        shutil.rmtree(run)
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)
     steps.clear_partial(run)
     if not (run / runs.RECORD).is_file():
         runs.write_record(run, record)
-    return True
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from heedful import files
+import torch
+
+from heedful import __version__, files
 from heedful.errors import UserError
 
 RECORD = "heedful.json"
@@ -32,6 +35,20 @@ class RunRecord:
     """File, bytes and SHA-256 of each training file."""
     versions: dict[str, str]
     """Versions of heedful, torch and Python."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide a result."""
+    return {
+        "heedful": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def outside_record(task: str, goal: dict[str, Any], max_length: int) -> RunRecord:
+    """Return what ``heedful.json`` would say of a folder of another program."""
+    return RunRecord(task=task, goal=goal, max_length=max_length, settings={}, data=[], versions={})
 
 
 def write_record(run: Path, record: RunRecord) -> None:
@@ -65,6 +82,18 @@ def read_record(run: Path) -> RunRecord:
 def is_finished(run: Path) -> bool:
     """Tell whether a run holds a finished model: its manifest is written last."""
     return (run / files.MANIFEST).is_file()
+
+
+def read_finished(run: Path) -> RunRecord:
+    """Read ``heedful.json`` of a run that has been trained to its end.
+
+    Raises:
+        UserError: see `read_record`; or the run is unfinished.
+    """
+    record = read_record(run)
+    if not is_finished(run):
+        raise UserError(f"{run}: training has not finished; go on with --resume")
+    return record
 
 
 @contextmanager

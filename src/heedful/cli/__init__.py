@@ -14,9 +14,8 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from heedful import __version__
-from heedful.cli import using
+from heedful.cli import training, using
 from heedful.cli.options import say
-from heedful.cli.training import train
 from heedful.errors import UserError
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
@@ -33,7 +32,7 @@ Start here: [bold]heedful demo[/bold], then
     default_parameter=Parameter(consume_multiple=True, negative_iterable=""),
     suppress_keyboard_interrupt=False,  # its message says how to go on
 )
-app.command(train)
+app.command(training.app)
 for command in (
     using.evaluate,
     using.predict,

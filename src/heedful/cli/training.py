@@ -1,251 +1,75 @@
-"""``heedful train TASK``: one command a task."""
+"""``heedful train TASK``: one command a task, made from its line of the table."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from inspect import Parameter as Argument
+from inspect import Signature, cleandoc
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from heedful.cli.options import (
-    COLUMNS,
-    TRAINING,
-    TRAINING_ANEW,
-    Columns,
-    Data,
-    Pairs,
-    Place,
-    Training,
-    TrainingAnew,
-    print_table,
-    say,
-)
-from heedful.settings import (
-    AnswerSettings,
-    ChooseSettings,
-    ClassifySettings,
-    ColumnSettings,
-    DataSettings,
-    EmbedSettings,
-    GenerateSettings,
-    PretrainSettings,
-    RegressSettings,
-    RunSettings,
-    TagSettings,
-    TrainSettings,
-    TranslateSettings,
-)
+from heedful.cli.options import print_table, say
+from heedful.settings import TASKS, ColumnSettings, RunSettings, TaskEntry
 
 if TYPE_CHECKING:
+    from heedful.task import Recipe
     from heedful.training.fit import Outcome
 
-CLASSIFY = ClassifySettings()
-TAG, ANSWER, EMBED = TagSettings(), AnswerSettings(), EmbedSettings()
-PRETRAIN, TRANSLATE = PretrainSettings(), TranslateSettings()
-
-train = App(name="train", help="Train a model on your own files and leave a run folder.")
+app = App(name="train", help="Train a model on your own files and leave a run folder.")
 
 
-@train.command(name="classify")
-def train_classify(
-    *,
-    data: Data,
-    own: Annotated[ClassifySettings, Parameter(name="*", group="Classification")] = CLASSIFY,
-    columns: Columns = COLUMNS,
-    training: Training = TRAINING,
-    place: Place,
-) -> None:
-    """Sort texts, or pairs of texts, into labels.
+def command(name: str, entry: TaskEntry) -> Callable[..., None]:
+    """Return the command of a task: its arguments are groups of settings."""
 
-    The file has a column of texts and a column of labels:
+    def train(
+        *,
+        data: Any,
+        options: Any = entry.options(),  # noqa: B008, a frozen value
+        columns: ColumnSettings = ColumnSettings(),  # noqa: B008
+        training: Any = entry.training(),  # noqa: B008
+        run: RunSettings,
+    ) -> None:
+        from heedful.commands import train as verb
+        from heedful.task import Recipe
 
-        heedful train classify --train tickets.csv --label team --out runs/tickets
-    """
-    _train("classify", data, own, columns, training, place)
+        recipe = Recipe(data=data, options=options, columns=columns, training=training, run=run)
+        report(name, recipe, verb.train(name, recipe, say=say))
 
-
-@train.command(name="regress")
-def train_regress(
-    *, data: Data, columns: Columns = COLUMNS, training: Training = TRAINING, place: Place
-) -> None:
-    r"""Give texts, or pairs of texts, a number, such as how alike two sentences are.
-
-    The label is a number:
-
-        heedful train regress --train pairs.csv --text-pair other --label score
-            --out runs/alike
-    """
-    _train("regress", data, RegressSettings(), columns, training, place)
-
-
-@train.command(name="tag")
-def train_tag(
-    *,
-    data: Data,
-    own: Annotated[TagSettings, Parameter(name="*", group="Tagging")] = TAG,
-    columns: Columns = COLUMNS,
-    training: Training = TRAINING,
-    place: Place,
-) -> None:
-    """Find entities in texts, such as persons and places.
-
-    The file has a word and its tag on each line, and an empty line between
-    sentences; --text and --label are the numbers of their columns, by default
-    the first and the last:
-
-        heedful train tag --train train.conll --dev dev.conll --out runs/names
-
-    Or it is a .jsonl file with a text and its entities on each line, under
-    these names unless --text and --label say others:
-
-        {"text": "Ann is in Rome",
-         "entities": [{"start": 10, "end": 14, "label": "place"}]}
-    """
-    _train("tag", data, own, columns, training, place)
+    groups = {
+        "data": (entry.data, "Data and model"),
+        "options": (entry.options, entry.title),
+        "columns": (ColumnSettings, "Columns"),
+        "training": (entry.training, "Training"),
+        "run": (RunSettings, "Run"),
+    }
+    if not entry.columns:
+        del groups["columns"]
+    if not entry.options.__dataclass_fields__:  # type: ignore[attr-defined]
+        del groups["options"]
+    required = ("data", "run")
+    arguments = [
+        Argument(
+            group,
+            Argument.KEYWORD_ONLY,
+            default=Argument.empty if group in required else kind(),
+            annotation=Annotated[
+                kind, Parameter(name="*", group=title, negative="" if group == "run" else None)
+            ],
+        )
+        for group, (kind, title) in groups.items()
+    ]
+    train.__signature__ = Signature(arguments, return_annotation=None)  # type: ignore[attr-defined]
+    train.__annotations__ = {argument.name: argument.annotation for argument in arguments}
+    train.__doc__ = cleandoc(entry.options.__doc__ or "")
+    return train
 
 
-@train.command(name="answer")
-def train_answer(
-    *,
-    data: Data,
-    own: Annotated[AnswerSettings, Parameter(name="*", group="Answers")] = ANSWER,
-    training: Training = TRAINING,
-    place: Place,
-) -> None:
-    """Answer questions with slices of texts, or say that a text holds no answer.
-
-    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on
-    each line:
-
-        heedful train answer --train squad.json --max-length 384 --out runs/answers
-
-        {"question": "Who?", "context": "It was Ann.",
-         "answers": [{"text": "Ann", "start": 7}]}
-    """
-    _train("answer", data, own, COLUMNS, training, place)
-
-
-@train.command(name="choose")
-def train_choose(*, data: Data, training: Training = TRAINING, place: Place) -> None:
-    """Choose the one of several texts that answers a question, or goes on from a text.
-
-    The file is .jsonl, a question, its choices and the right one's number or
-    text on each line:
-
-        heedful train choose --train questions.jsonl --out runs/quiz
-
-        {"question": "What is the sky?", "choices": ["blue", "a fish"], "answer": 0}
-
-    The layout of CommonsenseQA is read as well.
-    """
-    _train("choose", data, ChooseSettings(), COLUMNS, training, place)
-
-
-@train.command(name="embed")
-def train_embed(
-    *,
-    data: Data,
-    own: Annotated[EmbedSettings, Parameter(name="*", group="Embedding")] = EMBED,
-    columns: Columns = COLUMNS,
-    training: Training = TRAINING,
-    place: Place,
-) -> None:
-    """Give texts vectors that are near each other where the texts mean the same.
-
-    The file has pairs of texts that belong together, such as questions and
-    their answers; or, where --label names a column, pairs and a score of how
-    alike they are:
-
-        heedful train embed --train faq.csv --text-pair answer --out runs/search
-
-        heedful train embed --train pairs.csv --text-pair other --label score
-            --out runs/alike
-    """
-    _train("embed", data, own, columns, training, place)
-
-
-@train.command(name="pretrain")
-def train_pretrain(
-    *,
-    data: Data,
-    own: Annotated[PretrainSettings, Parameter(name="*", group="Pre-training")] = PRETRAIN,
-    training: Training = TRAINING,
-    place: Place,
-) -> None:
-    """Learn from plain text alone: which words are masked, and which sentences follow others.
-
-    From scratch, or on from another model to make it know your field:
-
-        heedful train pretrain --train books/*.txt --documents gap
-            --preset mini --vocabulary words --learning-rate 1e-3 --out runs/mini
-
-        heedful train pretrain --train reports.txt --objective mlm
-            --out runs/field
-
-    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
-    """
-    from heedful.commands.pretrain import pretrain
-
-    _report("pretrain", pretrain(data, own, training, place, say=say), place.out)
-
-
-@train.command(name="generate")
-def train_generate(
-    *, data: Data, columns: Columns = COLUMNS, training: Training = TRAINING, place: Place
-) -> None:
-    """Write: go on with a text, or read a text and write another, such as a summary or a reply.
-
-    From a table with a text to read and one to write on each row; or from
-    .txt files, to go on:
-
-        heedful train generate --train mails.csv --label reply --out runs/replies
-
-        heedful train generate --train book.txt --out runs/writer
-    """
-    _train("generate", data, GenerateSettings(), columns, training, place)
-
-
-@train.command(name="translate")
-def train_translate(
-    *,
-    data: Pairs,
-    own: Annotated[TranslateSettings, Parameter(name="*", group="Translation")] = TRANSLATE,
-    columns: Columns = COLUMNS,
-    training: TrainingAnew = TRAINING_ANEW,
-    place: Place,
-) -> None:
-    """Translate: a text in one language for a text in another.
-
-    From two files that are translations of each other line by line:
-
-        heedful train translate --train train.de train.en --dev val.de val.en --out runs/de-en
-
-    Or from a table with a column of each:
-
-        heedful train translate --train pairs.tsv --text de --label en --out runs/de-en
-    """
-    from heedful.commands.translate import translate
-
-    _report("translate", translate(data, own, columns, training, place, say=say), place.out)
-
-
-def _train(
-    task: str,
-    data: DataSettings,
-    own: object,
-    columns: ColumnSettings,
-    training: TrainSettings,
-    place: RunSettings,
-) -> None:
-    from heedful.commands.train import train
-
-    _report(task, train(task, data, own, columns, training, place, say=say), place.out)
-
-
-def _report(task: str, outcome: "Outcome | None", out: Path) -> None:
+def report(name: str, recipe: "Recipe", outcome: "Outcome | None") -> None:
     """Tell how a training ended, and what to do with it."""
     from heedful.tasks import task_named
 
     if outcome is None:
         return
+    out = recipe.run.out
     rate = outcome.tokens / max(outcome.seconds, 1e-9)
     best = f", best at step {outcome.best_step:,}" if outcome.best_step is not None else ""
     why = f" ({outcome.stopped})" if outcome.stopped else ""
@@ -257,5 +81,9 @@ def _report(task: str, outcome: "Outcome | None", out: Path) -> None:
         from heedful.metrics import scores_table
 
         print_table(scores_table(outcome.scores))
-    example = task_named(task).example
+    example = task_named(name).example
     say(f"try: heedful predict {out} {example}   or: heedful evaluate {out} --data FILE")
+
+
+for task, entry in TASKS.items():
+    app.command(command(task, entry), name=task)

@@ -105,7 +105,7 @@ def predict(
     cut = 0
     for answer in predictor.answers(records):
         cut += answer.tokens_used < answer.tokens_total
-        line = command.line_of(predictor, answer, all_scores=all_scores, plain=plain)
+        line = command.line_of(answer, everything=all_scores, plain=plain)
         print(line, flush=not texts)
     if cut:
         say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
@@ -232,9 +232,9 @@ def export(
     overwrite
         Replace what was exported to --to.
     """
-    from heedful.commands import export as command
+    from heedful import interop
 
-    command.export(run, to, overwrite=overwrite)
+    interop.export(run, to, format, overwrite=overwrite)
     say(f"{run} exported to {to}")
 
 

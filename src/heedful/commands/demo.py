@@ -19,6 +19,7 @@ from heedful.settings import (
     TrainSettings,
 )
 from heedful.sources import resolve
+from heedful.task import Recipe
 
 NEW_TICKETS = [
     "Hi, I was charged twice for October, could you send one payment back?",
@@ -57,8 +58,14 @@ def run_demo(
     resolve(settings.model)
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
     started = time.monotonic()
-    run = RunSettings(out=out, overwrite=out.exists())
-    train("classify", settings, ClassifySettings(), columns, TRAINING, run, say=say)
+    recipe = Recipe(
+        data=settings,
+        options=ClassifySettings(),
+        columns=columns,
+        training=TRAINING,
+        run=RunSettings(out=out, overwrite=out.exists()),
+    )
+    train("classify", recipe, say=say)
     say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
 
     say(f"2. Scores on {data / 'test.csv'}, which it has not seen")

@@ -37,8 +37,8 @@ def nearest(
     Raises:
         UserError: the run is one of another task, or the file has no text.
     """
-    if predictor.task.name != "embed":
-        raise UserError(f"--against is for runs of embed; this is one of {predictor.task.name}")
+    if "embed" not in predictor.task.abilities:
+        raise UserError(f"--against is for embed runs; this is a {predictor.task.name} run")
     texts, vectors = _read_corpus(predictor, corpus, columns)
     most = min(predictor.settings.top, len(texts))
     for answer in predictor.answers(records):

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.predictor import Predictor
 from heedful.reading import Text
 from heedful.reading.lines import check_file, read_lines
-from heedful.settings import ColumnSettings
-from heedful.tasks import Task, read_files
+from heedful.settings import TASKS, ColumnSettings
+from heedful.task import Answer, AnyTask
 
 
 def texts_of(
-    task: Task, texts: Sequence[str], context: str | None, context_file: Path | None
+    task: AnyTask, texts: Sequence[str], context: str | None, context_file: Path | None
 ) -> Sequence[Text]:
     """Return the texts given as arguments, each with the context if there is one.
 
@@ -26,9 +25,9 @@ def texts_of(
     """
     if context is None and context_file is None:
         return texts
-    if task.name == "translate":  # whose pairs are a text and what its translation begins with
+    if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
         option = "--context" if context_file is None else "--context-file"
-        raise UserError(f"{option} decides nothing where a run learnt to translate")
+        raise UserError(f"{option} has no effect on a {task.name} run")
     if context is not None and context_file is not None:
         raise UserError("give --context or --context-file, not both")
     if not texts:
@@ -41,7 +40,7 @@ def texts_of(
 
 
 def records_of(
-    task: Task, texts: Sequence[Text], path: Path | None, columns: ColumnSettings
+    task: AnyTask, texts: Sequence[Text], path: Path | None, columns: ColumnSettings
 ) -> Iterable[Any]:
     """Return records of the texts given as arguments, in a file, or on standard input one a line.
 
@@ -60,29 +59,27 @@ def records_of(
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
     path = path or Path("-")
     plain = path == Path("-") or path.name.removesuffix(".gz").endswith(".txt")
-    if task.uses_columns and plain and columns.format is None:
+    if TASKS[task.name].columns and plain and columns.format is None:
         columns = replace(columns, format="text")
-    return read_files(task, [path], columns, labelled=False)
+    return task.read([path], columns, labelled=False)
 
 
-def with_prefix(task: Task, records: Iterable[Any], prefix: str) -> Iterator[Any]:
+def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:
     """Yield records of texts to translate with what each translation must begin with.
 
     Raises:
         UserError: the task is another one, or a record says itself what it begins with.
     """
-    if task.name != "translate":
-        raise UserError(f"--prefix decides nothing where a run learnt to {task.name}")
+    if "prefix" not in task.abilities:
+        raise UserError(f"--prefix has no effect on a {task.name} run")
     for record in records:
         if record.text_pair is not None:
             raise UserError("give --prefix, or a prefix of its own for each text, not both")
         yield replace(record, text_pair=prefix)
 
 
-def line_of(predictor: Predictor, answer: Any, *, all_scores: bool, plain: bool) -> str:
+def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
     """Format one answer: a JSON object, or with ``plain`` the answer alone."""
     if plain:
-        return predictor.task.plain(answer)
-    row = predictor.task.row(answer, all_scores)
-    row |= {"tokens_total": answer.tokens_total, "tokens_used": answer.tokens_used}
-    return json.dumps(row, ensure_ascii=False)
+        return answer.plain()
+    return json.dumps(answer.to_dict(everything=everything), ensure_ascii=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record
-from heedful.reading.hypotheses import HypothesisList, read_hypotheses
+from heedful.reading.n_best import NBestList, read_n_best
 from heedful.tasks.likelihood import Likelihood, likelihoods
-from heedful.tasks.pretrain import TASK
+from heedful.tasks.pretrain import Pretrain
 
 
 def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likelihood]:
@@ -19,15 +19,12 @@ def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likeliho
     Raises:
         UserError: the run learnt something else, or a text is empty.
     """
-    if predictor.task is not TASK:
-        raise UserError(
-            f"this run learnt to {predictor.task.name}; texts are scored by one of "
-            "heedful train pretrain"
-        )
+    if not isinstance(predictor.task, Pretrain):
+        raise UserError(f"this is a {predictor.task.name} run; only a pretrain run scores texts")
     return likelihoods(
         texts,
         predictor.model,
-        predictor.goal,
+        predictor.task,
         predictor.tokenizer,
         max_length=predictor.max_length,
         settings=predictor.settings,
@@ -70,32 +67,34 @@ def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
 
     Args:
         predictor: a run that was pre-trained.
-        path: JSON lines; see `heedful.reading.hypotheses`.
+        path: JSON lines; see `heedful.reading.n_best`.
         weight: how much the text's likelihood counts beside its own score.
 
     Raises:
-        UserError: see `score_texts` and `read_hypotheses`.
+        UserError: see `score_texts` and `read_n_best`.
     """
-    lists, copies = tee(read_hypotheses(path))
-    texts = (hypothesis.text for item in copies for hypothesis in item.hypotheses)
+    lists, copies = tee(read_n_best(path))
+    texts = (entry.text for item in copies for entry in item.entries)
     scored = score_texts(predictor, texts)
     for item in lists:
-        yield _ranked(item, list(islice(scored, len(item.hypotheses))), weight)
+        yield _ranked(item, list(islice(scored, len(item.entries))), weight)
 
 
-def _ranked(item: HypothesisList, found: list[Likelihood], weight: float) -> str:
-    pairs = zip(item.hypotheses, found, strict=True)
+def _ranked(item: NBestList, scored: list[Likelihood], weight: float) -> str:
     ranked = sorted(
-        ((one.score + weight * likelihood.total, one, likelihood) for one, likelihood in pairs),
-        key=lambda entry: -entry[0],
+        (
+            (entry.score + weight * likelihood.total, entry, likelihood)
+            for entry, likelihood in zip(item.entries, scored, strict=True)
+        ),
+        key=lambda row: -row[0],
     )
     rows = [
         {
-            "text": hypothesis.text,
-            "score": hypothesis.score,
+            "text": entry.text,
+            "score": entry.score,
             "log_likelihood": round(likelihood.total, 6),
             "total": round(total, 6),
         }
-        for total, hypothesis, likelihood in ranked
+        for total, entry, likelihood in ranked
     ]
     return json.dumps({**item.others, "hypotheses": rows}, ensure_ascii=False)

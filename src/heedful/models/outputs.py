@@ -6,11 +6,14 @@ width, C classes or outputs.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from heedful.layers.cache import Cache
+
+Reduction = Literal["mean", "sum"]
+"""What a loss is of those of all labels."""
 
 
 class Output:
@@ -157,7 +160,7 @@ class EncoderDecoderOutput(Output):
     """What ``BertEncoderDecoder`` returns; S is the decoder's length, V and N as above."""
 
     loss: Tensor | None = None
-    """The mean over the labels, if labels were given. Shape ()."""
+    """The mean or the sum over the labels, if labels were given. Shape ()."""
     logits: Tensor
     """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
     shape (N, V)."""
@@ -187,7 +190,8 @@ class TranslationOutput(Output):
     """
 
     loss: Tensor | None = None
-    """The mean over the labels, if labels were given; smoothed in training alone. Shape ()."""
+    """The mean or the sum over the labels, if labels were given; smoothed in training alone. Shape
+    ()."""
     logits: Tensor
     """Of every token, shape (B, S, V), or with labels of those that have one, shape (N, V)."""
     positions: Tensor | None = None

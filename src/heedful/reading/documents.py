@@ -13,7 +13,7 @@ from typing import Literal
 from heedful.errors import UserError
 from heedful.reading.lines import check_file, read_lines, source_name
 
-Layout = Literal["blank-line", "gap", "file", "line"]
+DocumentLayout = Literal["blank-line", "gap", "file", "line"]
 """What stands between two documents: a blank line, two blank lines or more (as between the chapters
 of a book), the end of a file, or the end of a line."""
 
@@ -39,7 +39,9 @@ class Document:
     """Line of the file on which it begins, from 1."""
 
 
-def read_documents(paths: Sequence[Path], layout: Layout = "blank-line") -> Iterator[Document]:
+def read_documents(
+    paths: Sequence[Path], layout: DocumentLayout = "blank-line"
+) -> Iterator[Document]:
     """Stream the documents of plain text files, also ``.gz``; the end of a file ends a document.
 
     Args:
@@ -59,7 +61,7 @@ def read_documents(paths: Sequence[Path], layout: Layout = "blank-line") -> Iter
     return _documents(paths, layout)
 
 
-def _documents(paths: Sequence[Path], layout: Layout) -> Iterator[Document]:
+def _documents(paths: Sequence[Path], layout: DocumentLayout) -> Iterator[Document]:
     for path in paths:
         document = None
         for document in _of_file(path, _BLANK_LINES[layout]):

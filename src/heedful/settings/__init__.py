@@ -2,8 +2,10 @@
 
 from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
+from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
 from heedful.settings.ranges import LongText, Precision, in_range
 from heedful.settings.tasks import (
+    TASKS,
     AnswerSettings,
     ChooseSettings,
     ClassifySettings,
@@ -12,6 +14,7 @@ from heedful.settings.tasks import (
     PretrainSettings,
     RegressSettings,
     TagSettings,
+    TaskEntry,
     TranslateSettings,
     VocabularySettings,
 )
@@ -25,22 +28,27 @@ from heedful.settings.training import (
 
 __all__ = [
     "HEAD_RATE",
+    "TASKS",
     "AnswerSettings",
     "ChooseSettings",
     "ClassifySettings",
     "ColumnSettings",
     "DataSettings",
     "EmbedSettings",
+    "EvaluateOptions",
     "GenerateSettings",
     "LongText",
     "ParallelSettings",
     "Precision",
+    "PredictOptions",
     "PredictSettings",
     "PretrainSettings",
     "RegressSettings",
     "RunSettings",
     "Schedule",
     "TagSettings",
+    "TaskEntry",
+    "TrainOptions",
     "TrainSettings",
     "TranslateSettings",
     "TranslateTrainSettings",

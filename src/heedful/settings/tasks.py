@@ -1,4 +1,9 @@
-"""What each task alone can be told."""
+"""The tasks: where each one stands, and what it alone can be told.
+
+A new task is its own file in ``heedful.tasks``, a class of its settings here, and a line of the
+table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its options are
+the fields of the settings, and its help is their docstring.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,12 +11,19 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
+from heedful.settings.data import DataSettings, ParallelSettings
 from heedful.settings.ranges import in_range
+from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassifySettings:
-    """What classification alone can be told."""
+    """Sort texts, or pairs of texts, into labels.
+
+    The file has a column of texts and a column of labels:
+
+        heedful train classify --train tickets.csv --label team --out runs/tickets
+    """
 
     labels: str | None = None
     """Labels in the order of the model's outputs, with commas; default: sorted."""
@@ -21,12 +33,31 @@ class ClassifySettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressSettings:
-    """What regression alone can be told: nothing so far."""
+    """Give texts, or pairs of texts, a number, such as how alike two sentences are.
+
+    The label is a number:
+
+        heedful train regress --train pairs.csv --text-pair other --label score
+            --out runs/alike
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagSettings:
-    """What tagging alone can be told."""
+    """Find entities in texts, such as persons and places.
+
+    The file has a word and its tag on each line, and an empty line between
+    sentences; --text and --label are the numbers of their columns, by default
+    the first and the last:
+
+        heedful train tag --train train.conll --dev dev.conll --out runs/names
+
+    Or it is a .jsonl file with a text and its entities on each line, under
+    these names unless --text and --label say others:
+
+        {"text": "Ann is in Rome",
+         "entities": [{"start": 10, "end": 14, "label": "place"}]}
+    """
 
     scheme: Literal["BIO", "IOBES"] = "BIO"
     """Tags that the model gives; the scheme of a file is seen from its first entity."""
@@ -36,7 +67,16 @@ class TagSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSettings:
-    """What question answering alone can be told."""
+    """Answer questions with slices of texts, or say that a text holds no answer.
+
+    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on
+    each line:
+
+        heedful train answer --train squad.json --max-length 384 --out runs/answers
+
+        {"question": "Who?", "context": "It was Ann.",
+         "answers": [{"text": "Ann", "start": 7}]}
+    """
 
     stride: int = 128
     """Tokens that neighbouring windows of a long text share; at most half of one."""
@@ -59,12 +99,32 @@ class AnswerSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChooseSettings:
-    """What choosing alone can be told: nothing so far."""
+    """Choose the one of several texts that answers a question, or goes on from a text.
+
+    The file is .jsonl, a question, its choices and the right one's number or
+    text on each line:
+
+        heedful train choose --train questions.jsonl --out runs/quiz
+
+        {"question": "What is the sky?", "choices": ["blue", "a fish"], "answer": 0}
+
+    The layout of CommonsenseQA is read as well.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedSettings:
-    """What embedding alone can be told."""
+    """Give texts vectors that are near each other where the texts mean the same.
+
+    The file has pairs of texts that belong together, such as questions and
+    their answers; or, where --label names a column, pairs and a score of how
+    alike they are:
+
+        heedful train embed --train faq.csv --text-pair answer --out runs/search
+
+        heedful train embed --train pairs.csv --text-pair other --label score
+            --out runs/alike
+    """
 
     pooling: Literal["mean", "cls"] = "mean"
     """A text's vector: the mean of its tokens' vectors, or the first token's."""
@@ -82,7 +142,18 @@ class EmbedSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
-    """What pre-training alone can be told."""
+    """Learn from plain text alone: which words are masked, and which sentences follow others.
+
+    From scratch, or on from another model to make it know your field:
+
+        heedful train pretrain --train books/*.txt --documents gap
+            --preset mini --vocabulary words --learning-rate 1e-3 --out runs/mini
+
+        heedful train pretrain --train reports.txt --objective mlm
+            --out runs/field
+
+    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
+    """
 
     preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
     """Start from scratch, with these published sizes, instead of --model."""
@@ -131,12 +202,29 @@ class PretrainSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateSettings:
-    """What writing alone can be told: nothing so far."""
+    """Write: go on with a text, or read a text and write another, such as a summary or a reply.
+
+    From a table with a text to read and one to write on each row; or from
+    .txt files, to go on:
+
+        heedful train generate --train mails.csv --label reply --out runs/replies
+
+        heedful train generate --train book.txt --out runs/writer
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateSettings:
-    """What translation alone can be told."""
+    """Translate: a text in one language for a text in another.
+
+    From two files that are translations of each other line by line:
+
+        heedful train translate --train train.de train.en --dev val.de val.en --out runs/de-en
+
+    Or from a table with a column of each:
+
+        heedful train translate --train pairs.tsv --text de --label en --out runs/de-en
+    """
 
     arch: Literal["transformer", "rnn"] = "transformer"
     """The Transformer, or recurrent networks with additive attention."""
@@ -192,3 +280,54 @@ class VocabularySettings:
         """
         in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
         in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskEntry:
+    """Where a task stands, and which options ``heedful train`` has for it."""
+
+    home: str
+    """Module and class, imported when the task is used: help needs no torch."""
+    title: str
+    """Heading of its own options in the help."""
+    options: type
+    """Its own settings."""
+    data: type[DataSettings | ParallelSettings] = DataSettings
+    training: type[TrainSettings] = TrainSettings
+    columns: bool = True
+    """Whether the files are tables whose columns the user names."""
+
+
+TASKS: dict[str, TaskEntry] = {
+    "classify": TaskEntry(
+        home="heedful.tasks.classify.Classify", title="Classification", options=ClassifySettings
+    ),
+    "regress": TaskEntry(
+        home="heedful.tasks.regress.Regress", title="Regression", options=RegressSettings
+    ),
+    "tag": TaskEntry(home="heedful.tasks.tag.Tag", title="Tagging", options=TagSettings),
+    "answer": TaskEntry(
+        home="heedful.tasks.answer.Answer", title="Answers", options=AnswerSettings, columns=False
+    ),
+    "choose": TaskEntry(
+        home="heedful.tasks.choose.Choose", title="Choices", options=ChooseSettings, columns=False
+    ),
+    "embed": TaskEntry(home="heedful.tasks.embed.Embed", title="Embedding", options=EmbedSettings),
+    "pretrain": TaskEntry(
+        home="heedful.tasks.pretrain.Pretrain",
+        title="Pre-training",
+        options=PretrainSettings,
+        columns=False,
+    ),
+    "generate": TaskEntry(
+        home="heedful.tasks.generate.Generate", title="Generation", options=GenerateSettings
+    ),
+    "translate": TaskEntry(
+        home="heedful.tasks.translate.Translate",
+        title="Translation",
+        options=TranslateSettings,
+        data=ParallelSettings,
+        training=TranslateTrainSettings,
+    ),
+}
+"""Every task, by the name that a run folder keeps and that stands after ``heedful train``."""

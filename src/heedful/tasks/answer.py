@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.collate import collate, spans
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
-from heedful.models.loading import load_model
-from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
-from heedful.settings import AnswerSettings, ColumnSettings, DataSettings, LongText, PredictSettings
-from heedful.tasks.candidates import Answer, plain, row, weigh
-from heedful.tasks.task import Fit, Forward, Task, encoder_options
+from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
+from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.answers.candidates import SpanAnswer, weigh
+from heedful.tasks.texts import refuse_columns, start_encoder, store_records
 from heedful.tokens import PairLayout, Tokenizer
 
 CANDIDATES = 20
@@ -38,8 +38,12 @@ CANDIDATES = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
+class Answer(Task[Question, Tensor, SpanAnswer]):
     """What a run answers, and how."""
+
+    name: ClassVar[str] = "answer"
+    answer_options: ClassVar[frozenset[str]] = frozenset({"no_answer_threshold"})
+    example: ClassVar[str] = '"a question" --context "a text that answers it"'
 
     no_answer: bool
     """Whether it learnt from questions without an answer, and so may give none."""
@@ -50,109 +54,214 @@ class Goal:
     max_answer_tokens: int
     """The most tokens of an answer."""
 
+    # Records.
 
-# Records.
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Question]:
+        """Stream questions.
 
+        Raises:
+            UserError: naming the file, the place and the id of the first that cannot be used.
+        """
+        refuse_columns(cls.name, columns)
+        return read_questions(paths, labelled=labelled)
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Question]:
-    """Stream questions.
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Question]:
+        """Make records of pairs of a question and a context.
 
-    Raises:
-        UserError: naming the file, the place and the id of the first that cannot be used.
-    """
-    return read_questions(paths, labelled=labelled)
+        Raises:
+            UserError: one is no pair, or a text is empty.
+        """
+        records = []
+        for number, text in enumerate(texts, start=1):
+            where = f"question {number}"
+            if isinstance(text, str):
+                raise UserError(f"{where}: no context to answer it from: give both, or --context")
+            question, context = text
+            check_texts(question, context, where)
+            records.append(Question(question=question, context=context, answers=None, where=where))
+        return records
 
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """See whether some questions have no answer.
 
-def from_texts(texts: Sequence[Text]) -> list[Question]:
-    """Make records of pairs of a question and a context.
-
-    Raises:
-        UserError: one is no pair, or a text is empty.
-    """
-    records = []
-    for number, text in enumerate(texts, start=1):
-        where = f"question {number}"
-        if isinstance(text, str):
-            raise UserError(f"{where}: no context to answer it from: give both, or --context")
-        question, context = text
-        check_texts(question, context, where)
-        records.append(Question(question=question, context=context, answers=None, where=where))
-    return records
-
-
-# Training.
-
-
-def goal_of(records: Iterable[Question], columns: ColumnSettings, settings: AnswerSettings) -> Goal:
-    """See whether some questions have no answer.
-
-    Raises:
-        UserError: none has one.
-    """
-    kinds = Counter(bool(record.answers) for record in records)
-    if not kinds[True]:
-        raise UserError("no question of the training data has an answer: nothing to learn")
-    return Goal(
-        no_answer=kinds[False] > 0,
-        threshold=settings.no_answer_threshold,
-        stride=settings.stride,
-        max_answer_tokens=settings.max_answer_tokens,
-    )
-
-
-def check(record: Question, goal: Goal) -> None:
-    """Accept every record: an answer is a slice, so none can be unknown."""
-
-
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return ("f1", "exact_match")
-
-
-def encode(
-    records: Iterable[Question], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn each question into an example for every window of its context.
-
-    Raises:
-        UserError: a question is too long, no token stands for an answer, or see `build`.
-    """
-    _check_rule(fit.rule)
-    room = fit.max_length - tokenizer.layout.size(pair=True)
-    context: str | None = None
-    for record in records:
-        if record.context is not context:  # one context has many questions
-            context = record.context
-            pieces = tokenizer.pieces(context)
-            offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (N, 2)
-        (question,) = tokenizer.encode_batch([record.question])
-        limit = room - len(question)
-        if len(offsets) > limit < room // 2:
-            raise UserError(
-                f"{record.where}: the question has {len(question)} tokens; of --max-length "
-                f"{fit.max_length} it may take {room - room // 2}: shorten it, or read more at once"
-            )
-        answer = _answer_tokens(record, offsets) if labelled else None
-        starts = _starts(len(offsets), limit, goal) if fit.rule == "window" else [0]
-        rows = [
-            _example(tokenizer, question, pieces.ids, slice(start, start + limit), answer)
-            for start in starts
-        ]
-        used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
-        yield Fitted(
-            pieces=rows,
-            tokens_total=len(question) + len(offsets),
-            tokens_used=len(question) + used,
-            offsets=[
-                row_offsets(offsets[start : start + limit], tokenizer.layout, len(question))
-                for start in starts
-            ],
+        Raises:
+            UserError: none has one.
+        """
+        options = recipe.options
+        assert isinstance(options, AnswerSettings)
+        records = cls.read(recipe.data.train, recipe.columns, labelled=True)
+        kinds = Counter(bool(record.answers) for record in records)
+        if not kinds[True]:
+            raise UserError("no question of the training data has an answer: nothing to learn")
+        return cls(
+            no_answer=kinds[False] > 0,
+            threshold=options.no_answer_threshold,
+            stride=options.stride,
+            max_answer_tokens=options.max_answer_tokens,
         )
 
+    # Training.
 
-def _starts(total: int, limit: int, goal: Goal) -> list[int]:
-    """Return where the windows of a context start; see `window_starts`."""
-    return [0] if total <= limit else window_starts(total, limit, min(goal.stride, limit // 2))
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("f1", "exact_match")
+
+    def start(self, recipe: Recipe) -> Start:
+        """Load an encoder, with its two outputs if it has learnt to answer, else with fresh ones.
+
+        Raises:
+            UserError: texts are to be read with a gap, over which no answer could reach.
+        """
+        _check_rule(recipe.data.long_text)
+        return start_encoder(recipe, head="span", num_labels=2)
+
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records, a long context in windows unless told otherwise."""
+        return self, start, store_records(self, recipe, start, folder, say, rule="window")
+
+    def encode(
+        self, records: Iterable[Question], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each question into an example for every window of its context.
+
+        Raises:
+            UserError: a question is too long, no token stands for an answer, or see `start`.
+        """
+        _check_rule(fit.rule)
+        room = fit.max_length - tokenizer.layout.size(pair=True)
+        context: str | None = None
+        for record in records:
+            if record.context is not context:  # one context has many questions
+                context = record.context
+                pieces = tokenizer.pieces(context)
+                offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (N, 2)
+            (question,) = tokenizer.encode_batch([record.question])
+            limit = room - len(question)
+            if len(offsets) > limit < room // 2:
+                raise UserError(
+                    f"{record.where}: the question has {len(question)} tokens; of --max-length "
+                    f"{fit.max_length} it may take "
+                    f"{room - room // 2}: shorten it, or read more at once"
+                )
+            answer = _answer_tokens(record, offsets) if labelled else None
+            starts = self._starts(len(offsets), limit) if fit.rule == "window" else [0]
+            rows = [
+                _example(tokenizer, question, pieces.ids, slice(start, start + limit), answer)
+                for start in starts
+            ]
+            used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
+            yield Fitted(
+                pieces=rows,
+                tokens_total=len(question) + len(offsets),
+                tokens_used=len(question) + used,
+                offsets=[
+                    row_offsets(offsets[start : start + limit], tokenizer.layout, len(question))
+                    for start in starts
+                ],
+            )
+
+    def _starts(self, total: int, limit: int) -> list[int]:
+        """Return where the windows of a context start; see `window_starts`."""
+        if total <= limit:
+            return [0]
+        return window_starts(total, limit, min(self.stride, limit // 2))
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``spans``, (B, 2): first and last token of the answer."""
+        targets = {} if draw is None else {"spans": spans(examples)}
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of both ends of each answer."""
+        logits = _logits(forward, batch).transpose(1, 2)  # (B, 2, T)
+        return losses.cross_entropy(logits, batch.targets["spans"])[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return the number of ends."""
+        return 2.0 * batch.num_examples
+
+    # Answers.
+
+    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
+        return _logits(model, batch).float()
+
+    def decode(
+        self,
+        record: Question,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> SpanAnswer:
+        """Find the best slices over all windows, and weigh them against giving no answer.
+
+        Raises:
+            UserError: a score is not a number, or a threshold is given that has no effect.
+        """
+        threshold = settings.no_answer_threshold
+        if threshold is None:
+            threshold = self.threshold
+        elif not self.no_answer:
+            raise UserError(
+                "--no-answer-threshold: this run learnt from no question without an answer"
+            )
+        slices = best_spans(
+            list(self._scored_windows(fitted, outputs, tokenizer.layout)),
+            count=max(CANDIDATES, settings.top),
+            max_tokens=self.max_answer_tokens,
+        )
+        # Most windows of a long context hold no answer; the one that is least sure of it decides.
+        silence = min(float(scores[0].sum()) for scores in outputs)
+        may_be_silent = self.no_answer or not slices
+        candidates = weigh(record.context, slices, silence if may_be_silent else None)
+        margin = silence - slices[0].score if self.no_answer and slices else None
+        chosen = candidates[0] if margin is None or margin <= threshold else candidates[-1]
+        ranked = sorted(candidates, key=lambda candidate: -candidate.score)
+        return SpanAnswer(
+            answer=chosen.answer,
+            start=chosen.start,
+            end=chosen.end,
+            score=chosen.score,
+            n_best=tuple(ranked[: settings.top]),
+            best=candidates[0].answer or "",
+            margin=margin,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+            windows=len(outputs),
+        )
+
+    def _scored_windows(
+        self, fitted: Fitted[Example], outputs: Sequence[Tensor], layout: PairLayout
+    ) -> Iterator[ScoredWindow]:
+        """Take the tokens of the context out of each window."""
+        inner = [np.flatnonzero(offsets[:, 0] >= 0) for offsets in fitted.offsets]
+        starts = [0]
+        if len(inner) > 1:
+            size = len(inner[0])
+            question = len(fitted.pieces[0].ids) - layout.size(pair=True) - size
+            starts = self._starts(fitted.tokens_total - question, size)
+        for first, inside, offsets, scores in zip(
+            starts, inner, fitted.offsets, outputs, strict=True
+        ):
+            start, end = scores[inside].T.numpy()
+            yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
+
+    def scores(self) -> "SpanAnswerScores":
+        """Return empty scores."""
+        return SpanAnswerScores(self)
+
+    def card(self) -> str:
+        """Say what the run answers."""
+        silent = ", or says that the text holds no answer" if self.no_answer else ""
+        return f"Answers a question with a slice of the text that is given with it{silent}."
 
 
 def _example(
@@ -190,22 +299,6 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     return int(inside[0]), int(inside[-1])
 
 
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Load an encoder, with its own two outputs if it has learnt to answer, else with fresh ones.
-
-    Raises:
-        UserError: texts are to be read with a gap, over which no answer could reach.
-    """
-    _check_rule(data.long_text)
-    model: Model = load_model(
-        data.model,
-        head="span",
-        num_labels=2,
-        **encoder_options(data),
-    )
-    return model
-
-
 def _check_rule(rule: LongText | None) -> None:
     if rule == "head-tail":
         raise UserError(
@@ -213,108 +306,23 @@ def _check_rule(rule: LongText | None) -> None:
         )
 
 
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples, with their answers' tokens where there is something to learn."""
-    return collate(examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "span")
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the losses of both ends of each answer, and how many ends there are."""
-    assert batch.labels is not None
-    scores = _scores(forward, batch).transpose(1, 2)  # (B, 2, T)
-    return losses.cross_entropy(scores, batch.labels)
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return the number of ends."""
-    return 2.0 * batch.items
-
-
-# Answers.
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
-    return _scores(forward, batch).float()
-
-
-def _scores(forward: Forward, batch: Batch) -> Tensor:
-    output = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-    scores = torch.stack([output.start_logits, output.end_logits], dim=-1)  # (B, T, 2)
-    if batch.attention_mask is None:
-        return scores
+def _logits(forward: Forward, batch: Batch) -> Tensor:
+    output = forward(**batch.inputs)
+    logits = torch.stack([output.start_logits, output.end_logits], dim=-1)  # (B, T, 2)
+    mask = batch.inputs.get("attention_mask")
     # An example's loss must not depend on how far its neighbours pad it.
-    return scores.masked_fill(~batch.attention_mask[..., None], -torch.inf)
+    return logits if mask is None else logits.masked_fill(~mask[..., None], -torch.inf)
 
 
-def decode(
-    record: Question,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Answer:
-    """Find the best slices over all windows, and weigh them against giving no answer.
-
-    Raises:
-        UserError: a score is not a number, or a threshold is given that decides nothing.
-    """
-    threshold = settings.no_answer_threshold
-    if threshold is None:
-        threshold = goal.threshold
-    elif not goal.no_answer:
-        raise UserError("--no-answer-threshold: this run learnt from no question without an answer")
-    spans = best_spans(
-        list(_scored_windows(fitted, outputs, goal, tokenizer.layout)),
-        count=max(CANDIDATES, settings.top),
-        max_tokens=goal.max_answer_tokens,
-    )
-    # Most windows of a long context hold no answer; the one that is least sure of it decides.
-    silence = min(float(scores[0].sum()) for scores in outputs)
-    found = weigh(record.context, spans, silence if goal.no_answer or not spans else None)
-    margin = silence - spans[0].score if goal.no_answer and spans else None
-    given = found[0] if margin is None or margin <= threshold else found[-1]
-    return Answer(
-        answer=given.answer,
-        start=given.start,
-        end=given.end,
-        score=given.score,
-        n_best=tuple(sorted(found, key=lambda one: -one.score)[: settings.top]),
-        best=found[0].answer or "",
-        margin=margin,
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-        windows=len(outputs),
-    )
-
-
-def _scored_windows(
-    fitted: Fitted[Example], outputs: Sequence[Tensor], goal: Goal, layout: PairLayout
-) -> Iterator[ScoredWindow]:
-    """Take the tokens of the context out of each window."""
-    inner = [np.flatnonzero(offsets[:, 0] >= 0) for offsets in fitted.offsets]
-    starts = [0]
-    if len(inner) > 1:
-        size = len(inner[0])
-        question = len(fitted.pieces[0].ids) - layout.size(pair=True) - size
-        starts = _starts(fitted.tokens_total - question, size, goal)
-    for first, inside, offsets, scores in zip(starts, inner, fitted.offsets, outputs, strict=True):
-        start, end = scores[inside].T.numpy()
-        yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
-
-
-class Scores:
+class SpanAnswerScores:
     """Scores of answers; see ``heedful.metrics.AnswerScores``."""
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self, task: Answer) -> None:
         from heedful.metrics import AnswerScores
 
-        self._scores = AnswerScores(may_be_silent=goal.no_answer)
+        self._scores = AnswerScores(may_be_silent=task.no_answer)
 
-    def update(self, answers: Sequence[Answer], records: Sequence[Question]) -> None:
+    def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:
         """Count answers to questions whose right answers are known."""
         for answer, record in zip(answers, records, strict=True):
             self._scores.update(
@@ -327,36 +335,3 @@ class Scores:
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
         return self._scores.compute()
-
-
-def card(goal: Goal) -> str:
-    """Say what the run answers."""
-    silent = ", or says that the text holds no answer" if goal.no_answer else ""
-    return f"Answers a question with a slice of the text that is given with it{silent}."
-
-
-TASK = Task(
-    name="answer",
-    head="span",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=Scores,
-    card=card,
-    long_text=lambda goal: "window",
-    answer_options=frozenset({"no_answer_threshold"}),
-    example='"a question" --context "a text that answers it"',
-    uses_columns=False,
-)

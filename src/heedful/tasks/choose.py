@@ -6,34 +6,26 @@ Shapes: B examples, C choices of an item, T longest example.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, collate, features
+from heedful.batches import Batch, Draw, Example, Fitted, features
+from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
-from heedful.models.loading import head_of, load_model
-from heedful.models.model import Model
+from heedful.models.loading import head_of
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
-from heedful.settings import ChooseSettings, ColumnSettings, DataSettings, PredictSettings
+from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.task import Fit, Forward, Task, encoder_options
-from heedful.tasks.texts import numbered
+from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
 from heedful.tokens import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
-    """What is chosen from."""
-
-    choices: int
-    """How many choices each question has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,192 +45,202 @@ class Choice:
     tokens_used: int
     """Tokens the model was given."""
 
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the choice, and on request the probability of each."""
+        row = {"choice": self.choice, "text": self.text, "score": round(self.score, 6)}
+        if everything:
+            row["scores"] = [round(score, 6) for score in self.scores]
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Choices]:
-    """Stream questions.
-
-    Raises:
-        UserError: naming the file and line of the first that cannot be used.
-    """
-    return read_choices(paths, labelled=labelled)
+    def plain(self) -> str:
+        """Return the text of the choice, on one line."""
+        return " ".join(self.text.split())
 
 
-def from_texts(texts: Sequence[Text]) -> list[Choices]:
-    """Make a record of texts, the first being the question; or one of each tuple of texts.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choose(Task[Choices, Tensor, Choice]):
+    """What is chosen from."""
 
-    Raises:
-        UserError: there are fewer than two choices.
-    """
-    single = all(isinstance(text, str) for text in texts)
-    items = [tuple(texts)] if single else [text for text in texts if not isinstance(text, str)]
-    records = []
-    for number, (question, *choices) in enumerate(items, start=1):
-        if len(choices) < 2:
+    name: ClassVar[str] = "choose"
+    example: ClassVar[str] = '"a question" "a choice" "another choice"'
+
+    choices: int
+    """How many choices each question has."""
+
+    # Records.
+
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Choices]:
+        """Stream questions.
+
+        Raises:
+            UserError: naming the file and line of the first that cannot be used.
+        """
+        refuse_columns(cls.name, columns)
+        return read_choices(paths, labelled=labelled)
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Choices]:
+        """Make a record of texts, the first being the question; or one of each tuple of texts.
+
+        Raises:
+            UserError: there are fewer than two choices.
+        """
+        single = all(isinstance(text, str) for text in texts)
+        items = [tuple(texts)] if single else [text for text in texts if not isinstance(text, str)]
+        records = []
+        for number, (question, *choices) in enumerate(items, start=1):
+            if len(choices) < 2:
+                raise UserError(
+                    f"text {number}: at least 2 choices are needed after the question; "
+                    f"there is {len(choices)}"
+                )
+            records.append(
+                Choices(
+                    question=str(question),
+                    choices=tuple(str(choice) for choice in choices),
+                    answer=None,
+                    where=f"text {number}",
+                )
+            )
+        return records
+
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """Count the choices of the first question.
+
+        Raises:
+            UserError: another question has another number of them.
+        """
+        records = cls.read(recipe.data.train, recipe.columns, labelled=True)
+        first = next(records)
+        task = cls(choices=len(first.choices))
+        for record in records:
+            task.check(record)
+        return task
+
+    def check(self, record: Choices) -> None:
+        """Refuse a question with another number of choices, with file and line."""
+        if len(record.choices) != self.choices:
             raise UserError(
-                f"text {number}: at least 2 choices are needed after the question; "
-                f"there is {len(choices)}"
+                f"{record.where}: {len(record.choices)} choices; "
+                f"every question of a run has as many as its first: {self.choices}"
             )
-        records.append(
-            Choices(
-                question=str(question),
-                choices=tuple(str(choice) for choice in choices),
-                answer=None,
-                where=f"text {number}",
+
+    # Training.
+
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("accuracy",)
+
+    def start(self, recipe: Recipe) -> Start:
+        """Load an encoder, with a fresh head unless the model has learnt to choose.
+
+        Raises:
+            UserError: long texts are to be learnt in windows.
+        """
+        data = recipe.data
+        if data.long_text == "window":
+            raise UserError(
+                "--long-text window: choices are compared as wholes; give head or head-tail"
             )
+        trained = head_of(resolve(data.model, data.revision)) == "choice"
+        return start_encoder(recipe, head="choice", fresh_head=not trained)
+
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records, of a long text its head unless told otherwise."""
+        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+
+    def encode(
+        self, records: Iterable[Choices], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each question into one part a choice, or several where a long text has windows.
+
+        The label of an example is the number of the right choice.
+        """
+        records, copies = tee(records)
+        pairs = ((record.question, choice) for record in copies for choice in record.choices)
+        fitted = features(pairs, tokenizer, max_length=fit.max_length, rule=fit.rule)
+        for record in records:
+            if labelled:
+                self.check(record)
+            texts = list(islice(fitted, len(record.choices)))
+            yield as_parts(texts, () if record.answer is None else (float(record.answer),))
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``labels``, (B,): the right choice of each one's item."""
+        targets = {} if draw is None else {"labels": class_labels(examples)}
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the items' cross entropies."""
+        labels = batch.targets["labels"][:: self.choices]
+        return losses.cross_entropy(_logits(forward, batch, self.choices), labels)[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return the number of items."""
+        return float(batch.num_examples // self.choices)
+
+    # Answers.
+
+    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return each example's score. Shape (B, 1)."""
+        return _logits(model, batch, 1).float()
+
+    def decode(
+        self,
+        record: Choices,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Choice:
+        """Average each choice's windows and choose."""
+        parts = torch.tensor([example.part for example in fitted.pieces])
+        total = torch.zeros(len(record.choices)).index_add_(0, parts, torch.cat(list(outputs)))
+        scores = (total / parts.bincount()).softmax(0).tolist()
+        best = max(range(len(scores)), key=scores.__getitem__)
+        return Choice(
+            choice=best,
+            text=record.choices[best],
+            score=scores[best],
+            scores=tuple(scores),
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
         )
-    return records
 
+    def scores(self) -> "ChooseScores":
+        """Return empty scores."""
+        return ChooseScores(self)
 
-def goal_of(records: Iterable[Choices], columns: ColumnSettings, settings: ChooseSettings) -> Goal:
-    """Count the choices.
-
-    Raises:
-        UserError: a question has another number of them than the first.
-    """
-    goal: Goal | None = None
-    for record in records:
-        goal = goal or Goal(choices=len(record.choices))
-        check(record, goal)
-    assert goal is not None
-    return goal
-
-
-def check(record: Choices, goal: Goal) -> None:
-    """Refuse a question with another number of choices, with file and line."""
-    if len(record.choices) != goal.choices:
-        raise UserError(
-            f"{record.where}: {len(record.choices)} choices; "
-            f"every question of a run has as many as its first: {goal.choices}"
+    def card(self) -> str:
+        """Say what the run chooses from."""
+        return (
+            f"Chooses the text that answers a question; it learnt from {self.choices} choices each."
         )
 
 
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return ("accuracy",)
-
-
-def encode(
-    records: Iterable[Choices], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn each question into one example a choice, or several where a long text has windows.
-
-    The labels of an example are the number of its choice, and where there is something to learn
-    the number of the right one.
-    """
-    records, copies = tee(records)
-    pairs = ((record.question, choice) for record in copies for choice in record.choices)
-    fitted = features(pairs, tokenizer, max_length=fit.max_length, rule=fit.rule)
-    for record in records:
-        if labelled:
-            check(record, goal)
-        own = list(islice(fitted, len(record.choices)))
-        right = () if record.answer is None else (float(record.answer),)
-        yield numbered(own, right)
-
-
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Load an encoder, with a fresh head unless the model has learnt to choose.
-
-    Raises:
-        UserError: long texts are to be learnt in windows.
-    """
-    if data.long_text == "window":
-        raise UserError(
-            "--long-text window: choices are compared as wholes; give head or head-tail"
-        )
-    model: Model = load_model(
-        data.model,
-        head="choice",
-        fresh_head=head_of(resolve(data.model, data.revision)) != "choice",
-        **encoder_options(data),
-    )
-    return model
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples; the labels are, for each, the number of its item's right choice."""
-    batch = collate(examples, pad_id=tokenizer.pad_token_id)
-    if draw is None:
-        return batch
-    right = torch.tensor([int(example.labels[1]) for example in examples])  # (B,)
-    return replace(batch, labels=right)
-
-
-def _scores(forward: Forward, batch: Batch, choices: int) -> Tensor:
+def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
     """Return a score for each example, those of an item side by side. Shape (B / C, C)."""
-    items = len(batch.input_ids) // choices
-
-    def grouped(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.view(items, choices, -1)  # (B / C, C, T)
-
-    logits: Tensor = forward(
-        grouped(batch.input_ids), grouped(batch.attention_mask), grouped(batch.token_type_ids)
-    ).logits
+    inputs = {
+        name: tensor.view(-1, choices, tensor.shape[-1])  # (B / C, C, T)
+        for name, tensor in batch.inputs.items()
+    }
+    logits: Tensor = forward(**inputs).logits
     return logits
 
 
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the items' cross entropies and how many items there are."""
-    assert batch.labels is not None
-    return losses.cross_entropy(
-        _scores(forward, batch, goal.choices), batch.labels[:: goal.choices]
-    )
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return the number of items."""
-    return float(len(batch.input_ids) // goal.choices)
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Return each example's score. Shape (B, 1)."""
-    return _scores(forward, batch, 1).float()
-
-
-def decode(
-    record: Choices,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Choice:
-    """Average each choice's windows and choose."""
-    owners = torch.tensor([int(piece.labels[0]) for piece in fitted.pieces])
-    total = torch.zeros(len(record.choices)).index_add_(0, owners, torch.cat(list(outputs)))
-    scores = (total / owners.bincount()).softmax(0).tolist()
-    best = max(range(len(scores)), key=scores.__getitem__)
-    return Choice(
-        choice=best,
-        text=record.choices[best],
-        score=scores[best],
-        scores=tuple(scores),
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-    )
-
-
-def row(answer: Choice, everything: bool) -> dict[str, Any]:
-    """Return the choice, and with ``everything`` the probability of each."""
-    found = {"choice": answer.choice, "text": answer.text, "score": round(answer.score, 6)}
-    more = {"scores": [round(score, 6) for score in answer.scores]} if everything else {}
-    return found | more
-
-
-def plain(answer: Choice) -> str:
-    """Return the text of the choice, on one line."""
-    return " ".join(answer.text.split())
-
-
-class Scores:
+class ChooseScores:
     """Scores of choices; see ``heedful.metrics.ChoiceScores``."""
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self, task: Choose) -> None:
         from heedful.metrics import ChoiceScores  # its library is slow to import
 
-        self._scores = ChoiceScores(goal.choices)
+        self._scores = ChoiceScores(task.choices)
 
     def update(self, answers: Sequence[Choice], records: Sequence[Choices]) -> None:
         """Count choices for questions whose answer is known."""
@@ -248,34 +250,3 @@ class Scores:
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
         return self._scores.compute()
-
-
-def card(goal: Goal) -> str:
-    """Say what the run chooses from."""
-    return f"Chooses the text that answers a question; it learnt from {goal.choices} choices each."
-
-
-TASK = Task(
-    name="choose",
-    head="choice",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=Scores,
-    card=card,
-    per_item=lambda goal: goal.choices,
-    example='"a question" "a choice" "another choice"',
-    uses_columns=False,
-)

@@ -3,42 +3,29 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.collate import class_labels, collate, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.models.loading import load_model, read_config
-from heedful.models.model import Model
-from heedful.reading import Record
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, PredictSettings
+from heedful.models.loading import read_config
+from heedful.reading import Record, Text
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.task import Fit, Forward, Task, encoder_options
-from heedful.tasks.texts import encode_texts, from_texts, read
+from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.texts import (
+    encode_texts,
+    read_table,
+    start_encoder,
+    store_records,
+    text_records,
+)
 from heedful.tokens import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
-    """What a classifier decides between."""
-
-    labels: tuple[str, ...]
-    """In the order of the model's outputs."""
-    multi_label: bool
-    """Whether an item may have several labels or none."""
-    weights: tuple[float, ...] | None = None
-    """How much each label counts in the loss."""
-    pairs: bool = False
-    """Whether it reads pairs of texts; else single ones."""
-
-    @property
-    def index(self) -> dict[str, int]:
-        """The number of each label."""
-        return {label: number for number, label in enumerate(self.labels)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,48 +45,238 @@ class Prediction:
     windows: int
     """Windows the text was read in; their probabilities are averaged."""
 
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the label with its probability, and on request those of all labels."""
+        row: dict[str, Any] = {"label": self.label}
+        if self.score is not None:
+            row["score"] = round(self.score, 6)
+        if everything or self.score is None:
+            row["scores"] = {name: round(value, 6) for name, value in self.scores.items()}
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
-def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: ClassifySettings) -> Goal:
-    """Find the labels and their weights.
+    def plain(self) -> str:
+        """Return the label, or labels with commas."""
+        return self.label if isinstance(self.label, str) else ",".join(self.label)
 
-    Raises:
-        UserError: fewer labels than a decision needs, or others than the settings name.
-    """
-    found = Counter(label for record in records for label in record.labels or ())
-    multi_label = columns.label_separator is not None
-    given = settings.labels.split(",") if settings.labels is not None else None
-    labels = order_labels(found, given, multi_label=multi_label)
-    weights = class_weights(settings.class_weights, labels, found)
-    return Goal(
-        labels=labels,
-        multi_label=multi_label,
-        weights=weights,
-        pairs=columns.text_pair is not None,
-    )
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Classify(Task[Record, Tensor, Prediction]):
+    """What a classifier decides between."""
+
+    name: ClassVar[str] = "classify"
+
+    labels: tuple[str, ...]
+    """In the order of the model's outputs."""
+    multi_label: bool
+    """Whether an item may have several labels or none."""
+    weights: tuple[float, ...] | None = None
+    """How much each label counts in the loss."""
+    pairs: bool = False
+    """Whether it reads pairs of texts; else single ones."""
+
+    # Records.
+
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Record]:
+        """Stream the rows of tables."""
+        return read_table(paths, columns, labelled=labelled)
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+        """Make records of texts or pairs."""
+        return text_records(texts)
+
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """Take the labels and their weights from the training data.
+
+        Raises:
+            UserError: fewer labels than a decision needs, or others than the settings name.
+        """
+        columns, options = recipe.columns, recipe.options
+        assert isinstance(options, ClassifySettings)
+        records = cls.read(recipe.data.train, columns, labelled=True)
+        counts = Counter(label for record in records for label in record.labels or ())
+        multi_label = columns.label_separator is not None
+        order = options.labels.split(",") if options.labels is not None else None
+        labels = order_labels(counts, order, multi_label=multi_label)
+        return cls(
+            labels=labels,
+            multi_label=multi_label,
+            weights=class_weights(options.class_weights, labels, counts),
+            pairs=columns.text_pair is not None,
+        )
+
+    def check(self, record: Record) -> None:
+        """Raise the errors of `targets`."""
+        self.targets(record)
+
+    def targets(self, record: Record) -> tuple[float, ...]:
+        """Return the numbers of a record's labels.
+
+        Raises:
+            UserError: a label that the model does not have, or several where it gives one, with
+                file and line.
+        """
+        where, labels = f"{record.source}, line {record.line}", record.labels or ()
+        if not self.multi_label and len(labels) != 1:
+            raise UserError(
+                f"{where}: {len(labels)} labels, expected 1; "
+                "--label-separator trains for any number of labels"
+            )
+        for label in labels:
+            if label not in self.labels:
+                raise UserError(
+                    f"{where}: label {label!r} is not one of the model's"
+                    f"{did_you_mean(label, self.labels)}: {listed(self.labels)}"
+                )
+        return tuple(float(self.labels.index(label)) for label in labels)
+
+    # Training.
+
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("accuracy", "macro_f1", "micro_f1" if self.multi_label else "matthews")
+
+    def start(self, recipe: Recipe) -> Start:
+        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+        config = read_config(resolve(recipe.data.model, recipe.data.revision))
+        return start_encoder(
+            recipe,
+            head="sequence",
+            id2label=dict(enumerate(self.labels)),
+            problem_type=f"{'multi' if self.multi_label else 'single'}_label_classification",
+            # A classifier for other labels, or for these in another order, would mislead.
+            fresh_head=tuple(config.id2label.values()) != self.labels,
+        )
+
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records, of a long text its head unless told otherwise."""
+        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+
+    def encode(
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each record into one example, or several where a long text is read in windows."""
+        labels = self.targets if labelled else None
+        return encode_texts(records, tokenizer, fit, pairs=self.pairs, labels=labels)
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``labels``, (B,) or of several labels each (B, C)."""
+        targets = {}
+        if draw is not None and self.multi_label:
+            targets["labels"] = multi_hot(examples, len(self.labels))
+        elif draw is not None:
+            targets["labels"] = class_labels(examples)
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the batch's cross entropies."""
+        logits = forward(**batch.inputs).logits
+        entropy = losses.binary_cross_entropy if self.multi_label else losses.cross_entropy
+        return entropy(logits, batch.targets["labels"], class_weights=self._weights())[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return the number of labels, or the sum of their weights."""
+        labels, weights = batch.targets["labels"], self._weights()
+        if self.multi_label or weights is None:
+            return float(labels.numel())
+        return float(weights[labels.cpu()].sum())
+
+    def _weights(self) -> Tensor | None:
+        return None if self.weights is None else torch.tensor(self.weights, dtype=torch.float64)
+
+    # Answers.
+
+    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return the probability of each label: rows sum to 1, or each label stands for itself.
+
+        Shape:
+            (B, C).
+        """
+        logits: Tensor = model(**batch.inputs).logits.float()
+        return logits.sigmoid() if self.multi_label else logits.softmax(-1)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Prediction:
+        """Average the windows' probabilities and choose."""
+        mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
+        scores = dict(zip(self.labels, mean.tolist(), strict=True))
+        best = max(self.labels, key=scores.__getitem__)
+        likely = [label for label, probability in scores.items() if probability >= 0.5]
+        return Prediction(
+            label=likely if self.multi_label else best,
+            score=None if self.multi_label else scores[best],
+            scores=scores,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+            windows=len(outputs),
+        )
+
+    def scores(self) -> "ClassifyScores":
+        """Return empty scores."""
+        return ClassifyScores(self)
+
+    def card(self) -> str:
+        """Say what the run decides."""
+        kind = "any number of labels a text" if self.multi_label else "one label a text"
+        return f"Sorts text into {len(self.labels)} labels ({kind}): {listed(self.labels)}."
+
+
+class ClassifyScores:
+    """Scores of predictions; see ``heedful.metrics.ClassificationScores``."""
+
+    def __init__(self, task: Classify) -> None:
+        from heedful.metrics import ClassificationScores  # its library is slow to import
+
+        self._task = task
+        self._scores = ClassificationScores(task.labels, multi_label=task.multi_label)
+
+    def update(self, answers: Sequence[Prediction], records: Sequence[Record]) -> None:
+        """Count predictions for records that have labels."""
+        rows = torch.tensor([list(answer.scores.values()) for answer in answers])
+        numbers = [self._task.targets(record) for record in records]
+        labels = len(self._task.labels)
+        truth = target_tensor(numbers, num_labels=labels, multi_label=self._task.multi_label)
+        self._scores.update(rows.view(len(answers), labels), truth)
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores."""
+        return self._scores.compute()
 
 
 def order_labels(
-    found: Counter[str], given: Sequence[str] | None, *, multi_label: bool
+    counts: Counter[str], order: Sequence[str] | None, *, multi_label: bool
 ) -> tuple[str, ...]:
-    """Decide the order of the labels: as given, else by number if all are numbers, else by name.
+    """Decide the order of the labels: as told, else by number if all are numbers, else by name.
 
     Raises:
         UserError: fewer labels than a decision needs, or the data has one that was not given.
     """
-    if given is not None:
-        labels = list(given)
+    if order is not None:
+        labels = list(order)
         for label, times in Counter(labels).items():
             if times > 1:
                 raise UserError(f"--labels names {label!r} {times} times")
-        if odd := sorted(set(found) - set(labels)):
+        if odd := sorted(set(counts) - set(labels)):
             raise UserError(
                 f"label {odd[0]!r} in the training data is not among --labels"
                 f"{did_you_mean(odd[0], labels)}: {listed(labels)}"
             )
-    elif all(label.isdecimal() and label.isascii() for label in found):
-        labels = sorted(found, key=int)
+    elif all(label.isdecimal() and label.isascii() for label in counts):
+        labels = sorted(counts, key=int)
     else:
-        labels = sorted(found)
+        labels = sorted(counts)
     fewest = 1 if multi_label else 2
     if len(labels) < fewest:
         only = f"only {labels[0]!r}" if labels else "none"
@@ -108,7 +285,7 @@ def order_labels(
 
 
 def class_weights(
-    setting: str | None, labels: Sequence[str], found: Counter[str]
+    setting: str | None, labels: Sequence[str], counts: Counter[str]
 ) -> tuple[float, ...] | None:
     """Read ``--class-weights``: nothing, ``balanced``, or ``label=weight`` pairs with commas.
 
@@ -120,8 +297,8 @@ def class_weights(
     if setting is None:
         return None
     if setting == "balanced":
-        total = found.total()
-        return tuple(total / (len(labels) * max(1, found[label])) for label in labels)
+        total = counts.total()
+        return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
     weights = dict.fromkeys(labels, 1.0)
     for part in setting.split(","):
         label, equals, number = part.rpartition("=")
@@ -139,170 +316,6 @@ def class_weights(
     return tuple(weights.values())
 
 
-def targets(record: Record, goal: Goal) -> tuple[float, ...]:
-    """Return the numbers of a record's labels.
-
-    Raises:
-        UserError: a label that the model does not have, or several where it gives one, with file
-            and line.
-    """
-    if not goal.multi_label and len(record.labels or ()) != 1:
-        raise UserError(
-            f"{record.source}, line {record.line}: {len(record.labels or ())} labels, expected 1; "
-            "--label-separator trains for any number of labels"
-        )
-    index = goal.index
-    for label in record.labels or ():
-        if label not in index:
-            raise UserError(
-                f"{record.source}, line {record.line}: label {label!r} is not one of the model's"
-                f"{did_you_mean(label, index)}: {listed(index)}"
-            )
-    return tuple(float(index[label]) for label in record.labels or ())
-
-
-def check(record: Record, goal: Goal) -> None:
-    """Raise the errors of :func:`targets`."""
-    targets(record, goal)
-
-
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    if goal.multi_label:
-        return ("accuracy", "macro_f1", "micro_f1")
-    return ("accuracy", "macro_f1", "matthews")
-
-
-def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn each record into one example, or several where a long text is read in windows."""
-    labels = partial(targets, goal=goal) if labelled else None
-    return encode_texts(records, tokenizer, fit, pairs=goal.pairs, labels=labels)
-
-
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-    folder = resolve(data.model, data.revision)
-    problem = "multi_label_classification" if goal.multi_label else "single_label_classification"
-    model: Model = load_model(
-        data.model,
-        head="sequence",
-        id2label=dict(enumerate(goal.labels)),
-        problem_type=problem,
-        # A run's classifier for other labels, or for these in another order, would mislead.
-        fresh_head=tuple(read_config(folder).id2label.values()) != goal.labels,
-        **encoder_options(data),
-    )
-    return model
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples, with their labels where there is something to learn."""
-    return collate(
-        examples,
-        pad_id=tokenizer.pad_token_id,
-        labels=None if draw is None else "classes" if goal.multi_label else "class",
-        num_labels=len(goal.labels),
-    )
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the batch's losses and the weight to divide it by."""
-    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
-    assert batch.labels is not None
-    weights = _weights(goal)
-    if goal.multi_label:
-        return losses.binary_cross_entropy(logits, batch.labels, class_weights=weights)
-    return losses.cross_entropy(logits, batch.labels, class_weights=weights)
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return what :func:`loss` will divide by, from the labels alone."""
-    assert batch.labels is not None
-    if goal.multi_label:
-        return float(batch.labels.numel())
-    weights = _weights(goal)
-    return float(len(batch.labels)) if weights is None else float(weights[batch.labels.cpu()].sum())
-
-
-def _weights(goal: Goal) -> Tensor | None:
-    return None if goal.weights is None else torch.tensor(goal.weights, dtype=torch.float64)
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Return the probability of each label: rows sum to 1, or each label stands for itself.
-
-    Shape:
-        (B, labels).
-    """
-    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits.float()
-    probabilities: Tensor = logits.sigmoid() if goal.multi_label else logits.softmax(-1)
-    return probabilities
-
-
-def decode(
-    record: Record,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Prediction:
-    """Average the windows' probabilities and choose."""
-    mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (labels,)
-    row = mean.tolist()
-    best = max(range(len(row)), key=row.__getitem__)
-    chosen = [label for label, p in zip(goal.labels, row, strict=True) if p >= 0.5]
-    return Prediction(
-        label=chosen if goal.multi_label else goal.labels[best],
-        score=None if goal.multi_label else row[best],
-        scores=dict(zip(goal.labels, row, strict=True)),
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-        windows=len(outputs),
-    )
-
-
-def row(answer: Prediction, everything: bool) -> dict[str, Any]:
-    """Return the label with its probability, and on request those of all labels."""
-    found: dict[str, Any] = {"label": answer.label}
-    if answer.score is not None:
-        found["score"] = round(answer.score, 6)
-    if everything or answer.score is None:
-        found["scores"] = {name: round(value, 6) for name, value in answer.scores.items()}
-    return found
-
-
-def plain(answer: Prediction) -> str:
-    """Return the label, or labels with commas."""
-    return answer.label if isinstance(answer.label, str) else ",".join(answer.label)
-
-
-class Scores:
-    """Scores of predictions; see ``heedful.metrics.ClassificationScores``."""
-
-    def __init__(self, goal: Goal) -> None:
-        from heedful.metrics import ClassificationScores  # its library is slow to import
-
-        self._goal = goal
-        self._scores = ClassificationScores(goal.labels, multi_label=goal.multi_label)
-
-    def update(self, answers: Sequence[Prediction], records: Sequence[Record]) -> None:
-        """Count predictions for records that have labels."""
-        rows = [list(answer.scores.values()) for answer in answers]
-        numbers = [targets(record, self._goal) for record in records]
-        labels = len(self._goal.labels)
-        truth = target_tensor(numbers, num_labels=labels, multi_label=self._goal.multi_label)
-        self._scores.update(torch.tensor(rows).view(len(rows), labels), truth)
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
-
-
 def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
     """Stack the labels' numbers as the scores want them.
 
@@ -315,32 +328,3 @@ def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_lab
     for row, numbers in zip(hot, rows, strict=True):
         row[[int(number) for number in numbers]] = 1
     return hot
-
-
-def card(goal: Goal) -> str:
-    """Say what the run decides."""
-    kind = "any number of labels a text" if goal.multi_label else "one label a text"
-    return f"Sorts text into {len(goal.labels)} labels ({kind}): {listed(goal.labels)}."
-
-
-TASK = Task(
-    name="classify",
-    head="sequence",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=Scores,
-    card=card,
-)

@@ -10,44 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, collate, features
+from heedful.batches import Batch, Draw, Example, Fitted, features
+from heedful.batches.collate import collate, values
 from heedful.errors import UserError
-from heedful.models.loading import load_model
-from heedful.models.model import Model
-from heedful.reading import Record
-from heedful.settings import ColumnSettings, DataSettings, EmbedSettings, PredictSettings
-from heedful.tasks import sentence_folder
+from heedful.interop import sentence_transformers
+from heedful.interop.sentence_transformers import Pooling, SentenceLayout
+from heedful.reading import Record, Text
+from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
+from heedful.task import Ability, Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.regress import target
-from heedful.tasks.sentence_folder import Layout, Pooling
-from heedful.tasks.task import Fit, Forward, Task, encoder_options
-from heedful.tasks.texts import from_texts, numbered
-from heedful.tasks.texts import read as read_table
+from heedful.tasks.texts import as_parts, read_table, start_encoder, store_records, text_records
 from heedful.tokens import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
-    """What a vector is, and what it was learnt from."""
-
-    pooling: Pooling
-    """Whether a text's vector is the mean of its tokens' or that of the first."""
-    normalise: bool = True
-    """Whether it is given length 1."""
-    scored: bool = False
-    """Whether it was learnt from pairs with scores, rather than pairs that belong together."""
-    lowest: float = 0.0
-    """The lowest of these scores, learnt as a cosine of 0."""
-    highest: float = 1.0
-    """The highest, learnt as a cosine of 1."""
-    scale: float = 20.0
-    """What cosines are multiplied by before the softmax over a batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -72,23 +52,220 @@ class Embedding:
             return None
         return float(F.cosine_similarity(self.vector, self.vector_pair, dim=0))
 
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the vector, or of a pair how alike its texts are, and its vectors if wanted."""
+        row: dict[str, Any] = {}
+        if self.similarity is not None:
+            row["similarity"] = round(self.similarity, 6)
+        if self.vector_pair is None or everything:
+            row["vector"] = _numbers(self.vector)
+        if self.vector_pair is not None and everything:
+            row["vector_pair"] = _numbers(self.vector_pair)
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
-# Records.
+    def plain(self) -> str:
+        """Return the vector's numbers between spaces, or of a pair how alike its texts are."""
+        if self.similarity is not None:
+            return f"{self.similarity:.6f}"
+        return " ".join(f"{value:.7f}" for value in self.vector.tolist())
 
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
-    """Stream texts, or pairs; with the truth, pairs with a score where ``--label`` names it.
+def _numbers(vector: Tensor) -> list[float]:
+    return [round(value, 7) for value in vector.tolist()]
 
-    Raises:
-        UserError: naming the file and line of the first record that cannot be used.
-    """
-    if columns.label_separator is not None:
-        raise UserError("embed reads one score a pair: leave out --label-separator")
-    if labelled and columns.text_pair is None:
-        raise UserError("embed learns from pairs: name the second text's column by --text-pair")
-    scored = columns.label != ColumnSettings().label
-    records = read_table(paths, columns, labelled and scored)
-    return map(_with_both_texts, records) if labelled and not scored else records
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Embed(Task[Record, Tensor, Embedding]):
+    """What a vector is, and what it was learnt from."""
+
+    name: ClassVar[str] = "embed"
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
+    whole_batch: ClassVar[bool] = True
+
+    pooling: Pooling
+    """Whether a text's vector is the mean of its tokens' or that of the first."""
+    normalise: bool = True
+    """Whether it is given length 1."""
+    scored: bool = False
+    """Whether it was learnt from pairs with scores, rather than pairs that belong together."""
+    lowest: float = 0.0
+    """The lowest of these scores, learnt as a cosine of 0."""
+    highest: float = 1.0
+    """The highest, learnt as a cosine of 1."""
+    scale: float = 20.0
+    """What cosines are multiplied by before the softmax over a batch."""
+
+    # Records.
+
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Record]:
+        """Stream texts, or pairs; with the truth, pairs with a score where ``--label`` names it.
+
+        Raises:
+            UserError: naming the file and line of the first record that cannot be used.
+        """
+        if columns.label_separator is not None:
+            raise UserError("embed reads one score a pair: leave out --label-separator")
+        if labelled and columns.text_pair is None:
+            raise UserError("embed learns from pairs: name the second text's column by --text-pair")
+        scored = columns.label != ColumnSettings().label
+        records = read_table(paths, columns, labelled=labelled and scored)
+        return map(_with_both_texts, records) if labelled and not scored else records
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+        """Make records of texts or pairs."""
+        return text_records(texts)
+
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """See what kind of pairs there are, and between what their scores lie.
+
+        Raises:
+            UserError: every score is the same, so there is nothing to learn.
+        """
+        options = recipe.options
+        assert isinstance(options, EmbedSettings)
+        task = cls(pooling=options.pooling, scale=options.scale)
+        records = cls.read(recipe.data.train, recipe.columns, labelled=True)
+        scores = [target(record) for record in records if record.labels is not None]
+        if not scores:
+            return task
+        if min(scores) == max(scores):
+            raise UserError(f"every score of the training data is {scores[0]:g}: nothing to learn")
+        return replace(task, scored=True, lowest=min(scores), highest=max(scores))
+
+    def check(self, record: Record) -> None:
+        """Refuse a score that is no number."""
+        if record.labels is not None:
+            target(record)
+
+    # Training.
+
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        if self.scored:
+            return ("spearman", "pearson")
+        return ("recall_at_1", "recall_at_5", "recall_at_10")
+
+    def start(self, recipe: Recipe) -> Start:
+        """Load an encoder. Its pooler is kept for whoever reads the folder, but not trained.
+
+        Raises:
+            UserError: long texts are to be learnt in windows.
+        """
+        if recipe.data.long_text == "window":
+            raise UserError(
+                "--long-text window: texts are compared as wholes; give head or head-tail"
+            )
+        start = start_encoder(recipe, head="body")
+        pooler = getattr(start.model, "pooler", None)
+        if isinstance(pooler, nn.Module):
+            pooler.requires_grad_(False)
+        return start
+
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records, of a long text its head unless told otherwise."""
+        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+
+    def encode(
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each text into one part of its record, or into windows.
+
+        The label of an example, where that is to be learnt, is the cosine of its pair.
+        """
+        records, copies = tee(records)
+        texts = (text for record in copies for text in _texts(record))
+        fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
+        for record in records:
+            parts = list(islice(fitted, len(_texts(record))))
+            cosine: tuple[float, ...] = ()
+            if labelled and self.scored and record.labels is not None:
+                cosine = ((target(record) - self.lowest) / (self.highest - self.lowest),)
+            yield as_parts(parts, cosine)
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``cosines``, (B,): of each one's pair, if it is learnt."""
+        targets = {}
+        if draw is not None and all(example.labels for example in examples):
+            targets["cosines"] = values(examples)
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the pairs' losses."""
+        vectors = F.normalize(self.vectors(forward, batch), dim=-1)
+        first, second = vectors[::2], vectors[1::2]  # each (P, D)
+        if self.scored:
+            return losses.mse((first * second).sum(-1), batch.targets["cosines"][::2])[0]
+        ids = batch.inputs["input_ids"]
+        shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
+        return losses.partners(first, second, shared=shared, scale=self.scale)[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return the number of pairs."""
+        return batch.num_examples / 2
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Make the run's folder one that sentence-transformers reads."""
+        layout = SentenceLayout(
+            pooling=self.pooling, normalise=self.normalise, max_length=start.max_length
+        )
+        width = start.model.get_input_embeddings().embedding_dim  # type: ignore[operator]
+        sentence_transformers.write_layout(layout, width, folder)
+
+    # Answers.
+
+    def vectors(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return a vector of each example, its length as it comes, in fp32. Shape (B, D)."""
+        hidden: Tensor = forward(**batch.inputs).last_hidden_state.float()
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        mask = batch.inputs.get("attention_mask")
+        if mask is None:
+            return hidden.mean(1)
+        real = mask[..., None].float()  # (B, T, 1)
+        return (hidden * real).sum(1) / real.sum(1)
+
+    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return each example's vector. Shape (B, D)."""
+        return self.vectors(model, batch)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Embedding:
+        """Average each text's windows."""
+        windows: list[list[Tensor]] = [[] for _ in _texts(record)]
+        for example, output in zip(fitted.pieces, outputs, strict=True):
+            windows[example.part].append(output)
+        vectors = [torch.stack(outputs).mean(0) for outputs in windows]
+        if self.normalise:
+            vectors = [F.normalize(vector, dim=0) for vector in vectors]
+        return Embedding(
+            vector=vectors[0],
+            vector_pair=vectors[1] if len(vectors) > 1 else None,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+            windows=len(outputs),
+        )
+
+    def scores(self) -> "EmbedScores":
+        """Return empty scores."""
+        return EmbedScores()
+
+    def card(self) -> str:
+        """Say what the run's vectors are."""
+        learnt = "scores of how alike texts are" if self.scored else "pairs that belong together"
+        return f"Gives a text a vector ({self.pooling} of its tokens); it learnt from {learnt}."
 
 
 def _with_both_texts(record: Record) -> Record:
@@ -98,111 +275,8 @@ def _with_both_texts(record: Record) -> Record:
     return record
 
 
-def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: EmbedSettings) -> Goal:
-    """See what kind of pairs there are, and between what their scores lie.
-
-    Raises:
-        UserError: every score is the same, so there is nothing to learn.
-    """
-    goal = Goal(pooling=settings.pooling, scale=settings.scale)
-    values = [target(record) for record in records if record.labels is not None]
-    if not values:
-        return goal
-    if min(values) == max(values):
-        raise UserError(f"every score of the training data is {values[0]:g}: nothing to learn")
-    return replace(goal, scored=True, lowest=min(values), highest=max(values))
-
-
-def check(record: Record, goal: Goal) -> None:
-    """Refuse a score that is no number."""
-    if record.labels is not None:
-        target(record)
-
-
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return (
-        ("spearman", "pearson") if goal.scored else ("recall_at_1", "recall_at_5", "recall_at_10")
-    )
-
-
-# Training.
-
-
-def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn each text into one example, the two of a pair one after the other, or into windows.
-
-    The labels of an example are which text of its record it is of, and where that is to be learnt
-    the cosine of the pair.
-    """
-    records, copies = tee(records)
-    texts = (text for record in copies for text in _texts(record))
-    fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
-    for record in records:
-        own = list(islice(fitted, len(_texts(record))))
-        cosine: tuple[float, ...] = ()
-        if labelled and goal.scored and record.labels is not None:
-            cosine = ((target(record) - goal.lowest) / (goal.highest - goal.lowest),)
-        yield numbered(own, cosine)
-
-
 def _texts(record: Record) -> tuple[str, ...]:
     return (record.text,) if record.text_pair is None else (record.text, record.text_pair)
-
-
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Load an encoder. Its pooler is kept for whoever reads the folder, but not trained.
-
-    Raises:
-        UserError: long texts are to be learnt in windows.
-    """
-    if data.long_text == "window":
-        raise UserError("--long-text window: texts are compared as wholes; give head or head-tail")
-    model: Model = load_model(data.model, head="body", **encoder_options(data))
-    if (pooler := getattr(model, "pooler", None)) is not None:
-        pooler.requires_grad_(False)
-    return model
-
-
-def write_beside(goal: Goal, model: Model, max_length: int, folder: Path) -> None:
-    """Make the run's folder one that sentence-transformers reads."""
-    layout = Layout(pooling=goal.pooling, normalise=goal.normalise, max_length=max_length)
-    sentence_folder.write_layout(layout, model.config.hidden_size, folder)
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples; the labels are, for each, the cosine of its pair, if that is to be learnt."""
-    batch = collate(examples, pad_id=tokenizer.pad_token_id)
-    if draw is None or any(len(example.labels) < 2 for example in examples):
-        return batch
-    return replace(batch, labels=torch.tensor([example.labels[1] for example in examples]))  # (B,)
-
-
-def _vectors(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
-    """Return a vector of each example, in fp32. Shape (B, D)."""
-    hidden: Tensor = forward(batch.input_ids, batch.attention_mask).last_hidden_state.float()
-    if goal.pooling == "cls":
-        return hidden[:, 0]
-    if batch.attention_mask is None:
-        return hidden.mean(1)
-    real = batch.attention_mask[..., None].float()  # (B, T, 1)
-    return (hidden * real).sum(1) / real.sum(1)
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the pairs' losses and how many pairs there are."""
-    vectors = F.normalize(_vectors(forward, batch, goal), dim=-1)
-    first, second = vectors[::2], vectors[1::2]  # each (P, D)
-    if goal.scored:
-        assert batch.labels is not None
-        return losses.mse((first * second).sum(-1), batch.labels[::2])
-    ids = batch.input_ids
-    shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
-    return losses.partners(first, second, shared=shared, scale=goal.scale)
 
 
 def _equal_rows(ids: Tensor) -> Tensor:
@@ -212,71 +286,10 @@ def _equal_rows(ids: Tensor) -> Tensor:
     return kinds[:, None].eq(kinds)
 
 
-def count(batch: Batch, goal: Goal) -> float:
-    """Return the number of pairs."""
-    return len(batch.input_ids) / 2
-
-
-# Answers.
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Return each example's vector, its length as it came. Shape (B, D)."""
-    return _vectors(forward, batch, goal)
-
-
-def decode(
-    record: Record,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Embedding:
-    """Average each text's windows."""
-    found = []
-    for number in range(len(_texts(record))):
-        windows = [
-            output
-            for output, piece in zip(outputs, fitted.pieces, strict=True)
-            if piece.labels[0] == number
-        ]
-        mean = torch.stack(windows).mean(0)
-        found.append(F.normalize(mean, dim=0) if goal.normalise else mean)
-    return Embedding(
-        vector=found[0],
-        vector_pair=found[1] if len(found) > 1 else None,
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-        windows=len(outputs),
-    )
-
-
-def row(answer: Embedding, everything: bool) -> dict[str, Any]:
-    """Return the vector, or of a pair how alike its texts are, and its vectors if wanted."""
-    vectors = {"vector": _numbers(answer.vector)}
-    if answer.vector_pair is None:
-        return vectors
-    vectors["vector_pair"] = _numbers(answer.vector_pair)
-    similarity = {"similarity": round(answer.similarity or 0.0, 6)}
-    return similarity | vectors if everything else similarity
-
-
-def _numbers(vector: Tensor) -> list[float]:
-    return [round(value, 7) for value in vector.tolist()]
-
-
-def plain(answer: Embedding) -> str:
-    """Return the vector's numbers between spaces, or of a pair how alike its texts are."""
-    if answer.similarity is not None:
-        return f"{answer.similarity:.6f}"
-    return " ".join(f"{value:.7f}" for value in answer.vector.tolist())
-
-
-class Scores:
+class EmbedScores:
     """Scores of pairs: against their scores if they have some, else of finding the partner."""
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self) -> None:
         from heedful.metrics import NeighbourScores, RegressionScores  # slow to import
 
         self._correlations = RegressionScores()
@@ -287,8 +300,10 @@ class Scores:
         """Count pairs, all of one kind."""
         self._scored = records[0].labels is not None
         if self._scored:
-            found = torch.tensor([answer.similarity for answer in answers])
-            self._correlations.update(found, torch.tensor([target(record) for record in records]))
+            similarities = torch.tensor([answer.similarity for answer in answers])
+            self._correlations.update(
+                similarities, torch.tensor([target(record) for record in records])
+            )
             return
         second = [answer.vector_pair for answer in answers if answer.vector_pair is not None]
         self._neighbours.update(
@@ -304,37 +319,3 @@ class Scores:
         scores = self._correlations.compute()
         del scores["mse"]  # a cosine and a score are not on one scale
         return scores
-
-
-def card(goal: Goal) -> str:
-    """Say what the run's vectors are."""
-    learnt = (
-        "scores of how alike texts are" if goal.scored else "pairs of texts that belong together"
-    )
-    return f"Gives a text a vector ({goal.pooling} of its tokens); it learnt from {learnt}."
-
-
-TASK = Task(
-    name="embed",
-    head="body",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    write_beside=write_beside,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=Scores,
-    card=card,
-    per_item=lambda goal: 2,
-    whole_batch=True,
-)

@@ -3,7 +3,7 @@
 From plain text a BERT learns as a decoder, each word from those before it. From pairs one BERT
 reads and another writes, both warm-started from the same weights (Rothe et al. 2020).
 
-Shapes: B items of a batch, S tokens of the text to read, U of the text to write, R hypotheses.
+Shapes: B examples of a batch, S tokens of the text to read, U of the text to write.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,35 +11,44 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful import losses
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
-from heedful.decoding.search import Hypothesis
+from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
-from heedful.losses import IGNORED
-from heedful.models import BertEncoderDecoder
+from heedful.models import BertEncoderDecoder, BertLMHeadModel
 from heedful.models.loading import head_of, load_model
-from heedful.models.model import Model
 from heedful.reading import Record, Text
-from heedful.settings import ColumnSettings, DataSettings, GenerateSettings, PredictSettings
+from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.task import Fit, Forward, Task
-from heedful.tasks.texts import from_texts as records_of
-from heedful.tasks.texts import read as read_table
-from heedful.tasks.written import (
-    Generation,
-    Scores,
-    draw_number,
-    joined,
-    log_likelihoods,
-    plain,
-    read_line,
-    row,
+from heedful.task import (
+    Ability,
+    Fit,
+    Forward,
+    Recipe,
+    Say,
+    Start,
+    StoreOf,
+    Task,
+    check_max_length,
+)
+from heedful.tasks.answers.written import Generation, GenerationScores, WrittenText, join_parts
+from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
+from heedful.tasks.writing import (
+    SEARCH_OPTIONS,
+    WriterOutput,
+    draw_numbers,
+    known_scores,
+    label_positions,
+    real_tokens,
     search_options,
 )
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
@@ -51,123 +60,246 @@ _TOGETHER = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
+class Generate(Task[Record, WriterOutput, Generation]):
     """What a run writes."""
+
+    name: ClassVar[str] = "generate"
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"write"})
+    answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS
 
     pairs: bool
     """Whether it reads a text and writes another; else it goes on after the text."""
 
+    # Records.
 
-# Records.
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Record]:
+        """Stream texts of plain files, or pairs of a text and, in the label's column, another.
 
+        Raises:
+            UserError: naming the file and line of the first record that cannot be used.
+        """
+        if columns.text_pair is not None or columns.label_separator is not None:
+            raise UserError(
+                "generate reads --text and writes --label: leave out --text-pair and "
+                "--label-separator"
+            )
+        plain = [path.name.removesuffix(".gz").endswith(".txt") for path in paths]
+        if columns.format == "text" or (columns.format is None and any(plain)):
+            if not all(plain) and columns.format is None:
+                raise UserError("give either .txt files or tables, not both at once")
+            lines = read_table(paths, columns, labelled=False)
+            return (line for line in lines if line.text.strip()) if labelled else lines
+        return read_table(paths, columns, labelled=labelled)
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
-    """Stream texts of plain files, or pairs of a text and, in the label's column, another.
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+        """Make records of texts.
 
-    Raises:
-        UserError: naming the file and line of the first record that cannot be used.
-    """
-    if columns.text_pair is not None or columns.label_separator is not None:
-        raise UserError(
-            "generate reads --text and writes --label: leave out --text-pair and --label-separator"
-        )
-    plain = [path.name.removesuffix(".gz").endswith(".txt") for path in paths]
-    if columns.format == "text" or (columns.format is None and any(plain)):
-        if not all(plain) and columns.format is None:
-            raise UserError("give either .txt files or tables, not both at once")
-        lines = read_table(paths, columns, False)
-        return (item for item in lines if item.text.strip()) if labelled else lines
-    return read_table(paths, columns, labelled)
+        Raises:
+            UserError: they are pairs.
+        """
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError("generate reads single texts, not pairs")
+        return text_records(texts)
 
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """See whether there are texts to write beside those to read.
 
-def from_texts(texts: Sequence[Text]) -> list[Record]:
-    """Make records of texts.
+        Raises:
+            UserError: there is no text.
+        """
+        records = cls.read(recipe.data.train, recipe.columns, labelled=True)
+        kinds = {record.labels is not None for record in records}
+        if not kinds:
+            raise UserError("the training data holds no text")
+        return cls(pairs=kinds.pop())
 
-    Raises:
-        UserError: they are pairs.
-    """
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError("generate reads single texts, not pairs")
-    return records_of(texts)
+    def check(self, record: Record) -> None:
+        """Refuse a plain text where a pair is wanted, the other way round, and several to write.
 
+        Raises:
+            UserError: with file and line.
+        """
+        where = f"{record.source}, line {record.line}"
+        if (record.labels is not None) != self.pairs:
+            expected = "a text to read and one to write" if self.pairs else "plain text"
+            raise UserError(f"{where}: expected {expected}")
+        if record.labels is not None and len(record.labels) != 1:
+            raise UserError(f"{where}: {len(record.labels)} texts to write, expected 1")
 
-def goal_of(records: Iterable[Record], columns: ColumnSettings, settings: GenerateSettings) -> Goal:
-    """See whether there are texts to write beside those to read.
+    # Training.
 
-    Raises:
-        UserError: there is no text.
-    """
-    kinds = {record.labels is not None for record in records}
-    if not kinds:
-        raise UserError("the training data holds no text")
-    return Goal(pairs=kinds.pop())
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("bleu", "chrf", "log_likelihood") if self.pairs else ("log_likelihood",)
 
-
-def check(record: Record, goal: Goal) -> None:
-    """Refuse a plain text where a pair is wanted, the other way round, and several to write.
-
-    Raises:
-        UserError: with file and line.
-    """
-    if (record.labels is not None) != goal.pairs:
-        wanted = "a text to read and one to write" if goal.pairs else "plain text"
-        raise UserError(f"{record.source}, line {record.line}: expected {wanted}")
-    if record.labels is not None and len(record.labels) != 1:
-        raise UserError(
-            f"{record.source}, line {record.line}: {len(record.labels)} texts to write, expected 1"
-        )
-
-
-# Training.
-
-
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return ("bleu", "chrf", "log_likelihood") if goal.pairs else ("log_likelihood",)
-
-
-def encode(
-    records: Iterable[Record], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
-
-    A text to go on from keeps its end, and leaves as much room as it may take. A text to read is
-    read in windows that share nothing, and each gets its own text; what is known to be written for
-    the whole is learnt, or scored, from the first of them alone.
-
-    Raises:
-        UserError: see `check`, or a rule is given for a text to go on from.
-    """
-    if not goal.pairs and not labelled and fit.rule != "window":
-        raise UserError("--long-text: a text to go on from keeps its end; leave the option out")
-    room = fit.max_length - tokenizer.layout.size(pair=False)
-    records, copies = tee(records)
-    for record, ids in zip(records, _ids(copies, tokenizer), strict=True):
-        if labelled:
-            check(record, goal)
-        written, kept = [], []
-        if goal.pairs and labelled:
-            (written,) = tokenizer.encode_batch(record.labels or ())
-            kept = written[:room]
-        used = ids if goal.pairs or labelled else ids[-max(room // 2, 1) :]
-        parts = (
-            apart(used, room) if fit.rule == "window" else fit_text(used, limit=room, rule=fit.rule)
-        )
-        examples = [_example(tokenizer, part) for part in parts.pieces]
-        if goal.pairs and labelled:
-            end = tokenizer.sep_token_id
-            examples[0] = replace(examples[0], labels=(*map(float, kept), float(end)))
-        elif labelled:
-            examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
-        yield Fitted(
-            pieces=examples,
-            tokens_total=len(ids) + len(written),
-            tokens_used=parts.tokens_used + len(kept),
+    def start(self, recipe: Recipe) -> Start:
+        """Warm-start what reads and what writes from one encoder, or go on with a run."""
+        data: DataSettings = recipe.data
+        torch.manual_seed(recipe.training.seed)
+        tokenizer = load_encoder_tokenizer(data.model, data.revision)
+        model = self._model(data, tokenizer)
+        if data.fresh_pooler:
+            renew_pooler(model)
+        positions = model.max_positions
+        return Start(
+            tokenizer=tokenizer,
+            model=model,
+            max_length=check_max_length(data.max_length or positions, positions),
         )
 
+    def _model(self, data: DataSettings, tokenizer: Tokenizer) -> Any:
+        folder = resolve(data.model, data.revision)
+        load = partial(load_model, folder, dropout=data.dropout)
+        if not self.pairs:
+            return load(head="causal_lm", is_decoder=True)
+        if head_of(folder) == "seq2seq":
+            both: BertEncoderDecoder = load()
+        else:
+            both = BertEncoderDecoder(
+                load(head="body"),
+                load(head="causal_lm", is_decoder=True, add_cross_attention=True),
+                decoder_start_token_id=tokenizer.cls_token_id,
+            )
+        if both.encoder.pooler is not None:
+            both.encoder.pooler.requires_grad_(False)  # nothing reads it
+        return both
 
-def _ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list[int]]:
-    while chunk := [record.text for record in islice(records, _TOGETHER)]:
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records: of a long plain text all, of one to read its head."""
+        rule: LongText = "head" if self.pairs else "window"
+        return self, start, store_records(self, recipe, start, folder, say, rule=rule)
+
+    def encode(
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
+
+        A text to go on from keeps its end, and leaves as much room as it may take. A text to read
+        is read in windows that share nothing, and each gets its own text; what is known to be
+        written for the whole is learnt, or scored, from the first of them alone.
+
+        Raises:
+            UserError: see `check`, or a rule is given for a text to go on from.
+        """
+        if not self.pairs and not labelled and fit.rule != "window":
+            raise UserError("--long-text: a text to go on from keeps its end; leave the option out")
+        room = fit.max_length - tokenizer.layout.size(pair=False)
+        records, copies = tee(records)
+        for record, ids in zip(records, _token_ids(copies, tokenizer), strict=True):
+            if labelled:
+                self.check(record)
+            prompt = self.pairs or labelled
+            used = ids if prompt else ids[-max(room // 2, 1) :]
+            cut = (
+                apart(used, room)
+                if fit.rule == "window"
+                else fit_text(used, limit=room, rule=fit.rule)
+            )
+            examples = [_example(tokenizer, part) for part in cut.pieces]
+            total, kept = len(ids), cut.tokens_used
+            if labelled and self.pairs:
+                (target,) = tokenizer.encode_batch(record.labels or ())
+                labels = (*target[:room], tokenizer.sep_token_id)
+                examples[0] = replace(examples[0], labels=tuple(map(float, labels)))
+                total, kept = total + len(target), kept + len(labels) - 1
+            elif labelled:
+                examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
+            yield Fitted(pieces=examples, tokens_total=total, tokens_used=kept)
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``labels``, -100 where nothing is to be learnt.
+
+        They are the text to write, (B, U), or at each token of a plain text the next one, (B, S).
+        """
+        targets = {}
+        if draw is not None:
+            labels = token_labels(examples)
+            following = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S)
+            targets["labels"] = labels if self.pairs else following
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of the tokens to write."""
+        labels = batch.targets["labels"]
+        if self.pairs:
+            total: Tensor = forward(**batch.inputs, labels=labels, reduction="sum").loss
+            return total
+        positions = label_positions(labels)
+        logits = forward(**batch.inputs, positions=positions).logits  # (N, V)
+        return losses.cross_entropy(logits, labels.flatten()[positions])[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return how many tokens are to be written."""
+        return float((batch.targets["labels"] != losses.IGNORED).sum())
+
+    # Answers.
+
+    def compute(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> list[WriterOutput]:
+        """Write texts, or score those that are known; of pairs both."""
+        assert isinstance(model, BertEncoderDecoder | BertLMHeadModel)
+        known = [(0.0, 0)] * batch.num_examples
+        labels = batch.targets.get("labels")
+        if labels is not None:
+            if isinstance(model, BertEncoderDecoder):
+                output = model(**batch.inputs, labels=labels)
+            else:
+                output = model(**batch.inputs, positions=label_positions(labels))
+            known = known_scores(output.logits, output.positions, labels)
+        hypotheses: list[list[Hypothesis]] = [[]] * batch.num_examples
+        if labels is None or self.pairs:
+            hypotheses = _write(model, batch, settings)
+        return [
+            WriterOutput(hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens)
+            for texts, (log_likelihood, tokens) in zip(hypotheses, known, strict=True)
+        ]
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[WriterOutput],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Generation:
+        """Turn tokens into texts; those of several windows are joined, the best of each."""
+        windows = [
+            [
+                WrittenText(text=tokenizer.text_of(one.tokens), score=one.score, ended=one.ended)
+                for one in output.hypotheses
+            ]
+            for output in outputs
+        ]
+        return Generation(
+            n_best=join_parts(windows) if windows[0] else (),
+            log_likelihood=sum(output.log_likelihood for output in outputs),
+            tokens_known=sum(output.tokens_known for output in outputs),
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
+
+    def scores(self) -> GenerationScores:
+        """Return empty scores."""
+        return GenerationScores(pairs=self.pairs)
+
+    def card(self) -> str:
+        """Say what the run writes."""
+        if self.pairs:
+            return "Reads a text and writes another, as it learnt from pairs of texts."
+        return "Goes on with a text, word by word, as it learnt from plain text."
+
+
+def _token_ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list[int]]:
+    stream = iter(records)
+    while chunk := [record.text for record in islice(stream, _TOGETHER)]:
         yield from tokenizer.encode_batch(chunk)
 
 
@@ -175,174 +307,24 @@ def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
     return Example(ids=np.array(tokenizer.layout.ids(ids), dtype=np.int32))
 
 
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Warm-start what reads and what writes from one encoder, or go on with a run of the task."""
-    folder = resolve(data.model, data.revision)
-    tokenizer = load_encoder_tokenizer(folder)
-    load = partial(load_model, folder, dropout=data.dropout)
-    if not goal.pairs:
-        model: Model = load(head="causal_lm", is_decoder=True)
-        return model
-    if head_of(folder) == "seq2seq":
-        both: BertEncoderDecoder = load()
-    else:
-        both = BertEncoderDecoder(
-            load(head="body"),
-            load(head="causal_lm", is_decoder=True, add_cross_attention=True),
-            decoder_start_token_id=tokenizer.cls_token_id,
-        )
-    if both.encoder.pooler is not None:
-        both.encoder.pooler.requires_grad_(False)  # nothing reads it
-    return both
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples, with what is to be written where there is something to learn."""
-    return collate(
-        examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "tokens"
-    )
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the losses of the tokens to write, and how many there are."""
-    output = forward(
-        batch.input_ids, batch.attention_mask, batch.token_type_ids, labels=batch.labels
-    )
-    number = torch.tensor(count(batch, goal), device=output.logits.device)
-    if not number:  # a mean over nothing is no number
-        return output.logits.sum() * 0.0, number
-    return output.loss * number, number
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return how many tokens are to be written; the first of a plain text comes from nothing."""
-    assert batch.labels is not None
-    labels = batch.labels if goal.pairs else batch.labels[:, 1:]
-    return float((labels != IGNORED).sum())
-
-
-# Answers.
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Write texts, or score those that are known; of pairs both.
-
-    Returns:
-        Shape (B, 1 + R, 2 + U). The first line holds the log-likelihood of the known text and how
-        many tokens it has; each other line a score, 1 if it ended, and the tokens, -1 after them.
-    """
-    known = torch.zeros(batch.items, 2)
-    if batch.labels is not None:
-        known = _log_likelihood(forward, batch, goal)
-    found: list[list[Hypothesis]] = [[]] * batch.items
-    if batch.labels is None or goal.pairs:
-        found = _write(forward, batch, goal, settings)
-    longest = max((len(one.tokens) for texts in found for one in texts), default=0)
-    rows = torch.full((batch.items, 1 + max(map(len, found)), 2 + longest), -1.0)
-    rows[:, 0, :2] = known
-    for lines, texts in zip(rows, found, strict=True):
-        for line, one in zip(lines[1:], texts, strict=False):
-            tokens = [one.score, float(one.ended), *map(float, one.tokens)]
-            line[: len(tokens)] = torch.tensor(tokens)
-    return rows
-
-
-def _log_likelihood(forward: Forward, batch: Batch, goal: Goal) -> Tensor:
-    """Return the sum over each known text's tokens, and their number. Shape (B, 2)."""
-    assert batch.labels is not None
-    output = forward(
-        batch.input_ids, batch.attention_mask, batch.token_type_ids, labels=batch.labels
-    )
-    labels = batch.labels
-    if not goal.pairs:  # each is scored at the place before it
-        labels = torch.cat([labels[:, 1:], torch.full_like(labels[:, :1], IGNORED)], dim=1)
-    return log_likelihoods(output.logits, output.positions, labels).cpu()
-
-
 def _write(
-    model: Any, batch: Batch, goal: Goal, settings: PredictSettings
+    model: BertEncoderDecoder | BertLMHeadModel, batch: Batch, settings: PredictSettings
 ) -> list[list[Hypothesis]]:
-    ids, mask = batch.input_ids, batch.attention_mask
-    lengths = torch.full((len(ids),), ids.shape[1]) if mask is None else mask.sum(1)
-    start, end = int(ids[0, 0]), int(ids[0, int(lengths[0]) - 1])
-    positions = model.decoder.max_positions if goal.pairs else model.max_positions
-    # Not by the longest text of the batch, on which the others must not depend.
-    room = positions if goal.pairs else positions // 2
-    most = min(settings.max_new_tokens or MAX_NEW_TOKENS, room)
-    options = search_options(settings, eos_token_id=end, max_new_tokens=most, never=start)
-    rows = zip(ids.tolist(), lengths.tolist(), strict=True)
-    numbers = [draw_number(row[:size]) for row, size in rows]
+    ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
+    rows = real_tokens(batch)
+    numbers = draw_numbers(rows)
+
+    def options(most: int) -> Search:
+        start, end = rows[0][0], rows[0][-1]  # [CLS] and [SEP]
+        most = min(settings.max_new_tokens or MAX_NEW_TOKENS, most)
+        return search_options(settings, eos_token_id=end, max_new_tokens=most, never=start)
+
     if isinstance(model, BertEncoderDecoder):
-        return model.generate(ids, mask, search=options, numbers=numbers)
+        search = options(model.decoder.config.max_position_embeddings)
+        return model.generate(ids, mask, search=search, numbers=numbers)
+    # Not by the longest text of the batch, on which the others must not depend.
+    search = options(model.config.max_position_embeddings // 2)
+    lengths = torch.tensor([len(row) for row in rows], device=ids.device)
     places = torch.arange(ids.shape[1] - 1, device=ids.device)
-    before_end = places < (lengths.to(ids.device) - 1)[:, None]  # (B, S - 1)
-    texts: list[list[Hypothesis]] = model.generate(
-        ids[:, :-1], before_end, search=options, numbers=numbers
-    )
-    return texts
-
-
-def decode(
-    record: Record,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Generation:
-    """Turn tokens into texts; those of several windows are joined, the best of each."""
-    windows = [
-        [one for line in rows[1:] if (one := read_line(line, tokenizer))] for rows in outputs
-    ]
-    return Generation(
-        n_best=tuple(joined(windows)) if windows[0] else (),
-        log_likelihood=sum(float(rows[0, 0]) for rows in outputs),
-        tokens_written=sum(int(rows[0, 1]) for rows in outputs),
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-    )
-
-
-def card(goal: Goal) -> str:
-    """Say what the run writes."""
-    if goal.pairs:
-        return "Reads a text and writes another, as it learnt from pairs of texts."
-    return "Goes on with a text, word by word, as it learnt from plain text."
-
-
-TASK = Task(
-    name="generate",
-    head=None,
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=lambda goal: Scores(pairs=goal.pairs),
-    card=card,
-    long_text=lambda goal: "head" if goal.pairs else "window",
-    answer_options=frozenset(
-        {
-            "beam",
-            "max_new_tokens",
-            "length_penalty",
-            "sample",
-            "temperature",
-            "top_k",
-            "top_p",
-            "seed",
-        }
-    ),
-)
+    before_end = places < (lengths - 1)[:, None]  # (B, S - 1)
+    return model.generate(ids[:, :-1], before_end, search=search, numbers=numbers)

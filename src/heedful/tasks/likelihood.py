@@ -19,9 +19,8 @@ from heedful.batches import Batch, Example, collate, plan_pass
 from heedful.batches.windows import window_starts
 from heedful.errors import UserError
 from heedful.settings import PredictSettings
-from heedful.tasks import pretrain
-from heedful.tasks.pretrain import Goal
-from heedful.tasks.task import Forward
+from heedful.task import Forward
+from heedful.tasks.pretrain import Pretrain
 from heedful.tokens import Tokenizer
 
 _TOGETHER = 64
@@ -62,7 +61,7 @@ class _Copy:
 def likelihoods(
     texts: Iterable[str],
     forward: Forward,
-    goal: Goal,
+    task: Pretrain,
     tokenizer: Tokenizer,
     *,
     max_length: int,
@@ -77,7 +76,7 @@ def likelihoods(
     Args:
         texts: the texts.
         forward: the model.
-        goal: what it learnt.
+        task: what it learnt.
         tokenizer: its tokenizer.
         max_length: the most tokens it is given at once.
         settings: how many of them are computed at once.
@@ -88,25 +87,25 @@ def likelihoods(
     """
     numbered = enumerate(texts, start=1)
     while chunk := list(islice(numbered, _TOGETHER)):
-        rows = tokenizer.encode_batch([text for _, text in chunk])
-        for (number, _), ids in zip(chunk, rows, strict=True):
+        texts_ids = tokenizer.encode_batch([text for _, text in chunk])
+        for (number, _), ids in zip(chunk, texts_ids, strict=True):
             if not ids:
                 raise UserError(f"text {number}: empty; there is nothing to score")
-        copies = [copy for ids in rows for copy in _copies(ids, tokenizer, max_length)]
-        found = np.empty(len(copies))
-        for places in plan_pass(
+        copies = [copy for ids in texts_ids for copy in _copies(ids, tokenizer, max_length)]
+        log_probabilities = np.empty(len(copies))
+        for rows in plan_pass(
             [len(copy.example.ids) for copy in copies],
             batch_tokens=settings.batch_tokens,
             max_items=settings.batch_size,
         ):
-            batch = _batch([copies[place] for place in places], tokenizer).to(device)
-            losses = pretrain.compute(forward, batch, goal, settings)[:, 0]
-            found[places] = -losses.cpu().double().numpy()
-        values = iter(found.tolist())
-        for ids in rows:
+            batch = _batch([copies[row] for row in rows], tokenizer).to(device)
+            losses = task.compute(forward, batch, settings)[:, 0]
+            log_probabilities[rows] = -losses.cpu().double().numpy()
+        each = iter(log_probabilities.tolist())
+        for ids in texts_ids:
             yield Likelihood(
-                tokens=tuple(tokenizer.vocabulary.tokens[at] for at in ids),
-                log_probabilities=tuple(islice(values, len(ids))),
+                tokens=tuple(tokenizer.vocabulary.token(token_id) for token_id in ids),
+                log_probabilities=tuple(islice(each, len(ids))),
             )
 
 
@@ -127,9 +126,10 @@ def _copies(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterat
 
 def _batch(copies: Sequence[_Copy], tokenizer: Tokenizer) -> Batch:
     batch = collate([copy.example for copy in copies], pad_id=tokenizer.pad_token_id)
-    width = batch.input_ids.shape[1]
+    width = batch.inputs["input_ids"].shape[1]
+    positions = torch.tensor([row * width + copy.place for row, copy in enumerate(copies)])
     return replace(
         batch,
-        labels=torch.tensor([copy.truth for copy in copies]),
-        positions=torch.tensor([row * width + copy.place for row, copy in enumerate(copies)]),
+        inputs=batch.inputs | {"positions": positions},
+        targets={"tokens": torch.tensor([copy.truth for copy in copies])},
     )

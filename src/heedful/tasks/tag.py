@@ -7,14 +7,15 @@ entities are.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, collate
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.batches.words import (
@@ -29,16 +30,16 @@ from heedful.batches.words import (
     word_values,
 )
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.models.loading import load_model, read_config
-from heedful.models.model import Model
+from heedful.models.loading import read_config
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
 from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
-from heedful.settings import ColumnSettings, DataSettings, PredictSettings, TagSettings
+from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
-from heedful.tasks.entities import Tagging, plain, row, tagging
-from heedful.tasks.task import Fit, Forward, Task, encoder_options
+from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.answers.entities import Tagging, tagging
+from heedful.tasks.texts import start_encoder, store_records
 from heedful.tokens import Tokenizer
 
 _FORMATS = {
@@ -54,8 +55,11 @@ _WINDOW_SHARE = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
+class Tag(Task[TaggedText, Tensor, Tagging]):
     """What a tagger tells apart."""
+
+    name: ClassVar[str] = "tag"
+    answer_options: ClassVar[frozenset[str]] = frozenset({"aggregation"})
 
     labels: tuple[str, ...]
     """Tags in the order of the model's outputs."""
@@ -71,26 +75,226 @@ class Goal:
         """The types of entities, in the order of the labels."""
         return tuple(dict.fromkeys(parse_tag(label).type for label in self.labels[1:]))
 
+    # Records.
 
-# Records.
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[TaggedText]:
+        """Stream texts: with entities from CoNLL columns and JSON lines, without from any format.
 
+        Raises:
+            UserError: naming the file and line of the first text that cannot be used.
+        """
+        if columns.text_pair is not None or columns.label_separator is not None:
+            raise UserError(
+                "tag reads one text an item, and its entities: leave out --text-pair "
+                "and --label-separator"
+            )
+        if not paths:
+            raise UserError("no data file given")
+        # So that a file that is missing is told before the first is read.
+        streams = [_open(path, columns, labelled) for path in paths]
+        return (record for stream in streams for record in stream)
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
-    """Stream texts: with entities from CoNLL columns and JSON lines, without from any format.
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[TaggedText]:
+        """Make records of texts.
 
-    Raises:
-        UserError: naming the file and line of the first text that cannot be used.
-    """
-    if columns.text_pair is not None or columns.label_separator is not None:
-        raise UserError(
-            "tag reads one text an item, and its entities: leave out --text-pair "
-            "and --label-separator"
+        Raises:
+            UserError: they are pairs.
+        """
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError("tag reads single texts, not pairs")
+        return [
+            TaggedText(text=str(text), words=None, entities=None, source="text", line=number)
+            for number, text in enumerate(texts, start=1)
+        ]
+
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """Take the types of entities, and what a word is, from the training data.
+
+        Raises:
+            UserError: there is no entity at all.
+        """
+        options = recipe.options
+        assert isinstance(options, TagSettings)
+        types: set[str] = set()
+        words: WordRule = "spaces"
+        for record in cls.read(recipe.data.train, recipe.columns, labelled=True):
+            entities = record.entities or ()
+            types |= {entity.label for entity in entities}
+            edges = {edge for entity in entities for edge in (entity.start, entity.end)}
+            if not edges.issubset(word_breaks(record.text)):
+                words = "tokenizer"  # for entities that are part of such a word: Paris-based
+        if not types:
+            raise UserError("the training data has no entities: every word is tagged O")
+        return cls(
+            labels=tuple(labels_of(sorted(types), options.scheme)),
+            scheme=options.scheme,
+            label_pieces=options.label_pieces,
+            words=words,
         )
-    if not paths:
-        raise UserError("no data file given")
-    # So that a file that is missing is told before the first is read.
-    streams = [_open(path, columns, labelled) for path in paths]
-    return (record for stream in streams for record in stream)
+
+    def check(self, record: TaggedText) -> None:
+        """Refuse a type of entity that the model does not have.
+
+        Raises:
+            UserError: naming the nearest type it has, with file and line.
+        """
+        for entity in record.entities or ():
+            if entity.label not in self.types:
+                raise UserError(
+                    f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one "
+                    f"of the model's types of entities{did_you_mean(entity.label, self.types)}: "
+                    f"{listed(self.types)}"
+                )
+
+    # Training.
+
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("f1", "precision", "recall")
+
+    def start(self, recipe: Recipe) -> Start:
+        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+        config = read_config(resolve(recipe.data.model, recipe.data.revision))
+        return start_encoder(
+            recipe,
+            head="token",
+            id2label=dict(enumerate(self.labels)),
+            fresh_head=tuple(config.id2label.values()) != self.labels,
+        )
+
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the training records, a long text in windows: it has entities to its end."""
+        return self, start, store_records(self, recipe, start, folder, say, rule="window")
+
+    def encode(
+        self, records: Iterable[TaggedText], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each record into one example, or several where a long text is read in windows.
+
+        The offsets are those of the word of each token.
+        """
+        layout = tokenizer.layout
+        room = fit.max_length - layout.size(pair=False)
+        for record in records:
+            ids, split = piece_words(record.text, tokenizer)
+            places = self._joined(record.text, split)  # (N, 2)
+            targets = self._targets(record, split, places) if labelled else None  # (N,)
+            parts = fit_text(
+                range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE
+            )
+            pieces, offsets = [], []
+            for part in parts.pieces:
+                chosen = np.array(part, dtype=np.int64)
+                row = np.array(layout.ids([ids[place] for place in part]), dtype=np.int32)
+                labels: tuple[float, ...] = ()
+                if targets is not None:
+                    labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
+                pieces.append(Example(ids=row, labels=labels))
+                offsets.append(row_offsets(places[chosen], layout))
+            yield Fitted(
+                pieces=pieces,
+                tokens_total=parts.tokens_total,
+                tokens_used=parts.tokens_used,
+                offsets=offsets,
+            )
+
+    def _joined(self, text: str, split: Places) -> Places:
+        """Turn the words that the tokenizer splits off into those of the run. Shapes: (N, 2)."""
+        return spaced_words(text, split) if self.words == "spaces" else split
+
+    def _targets(self, record: TaggedText, split: Places, places: Places) -> NDArray[np.int64]:
+        """Return the number of each piece's tag, or -100. Each word has the tag of its first part.
+
+        Args:
+            record: the text and its entities.
+            split: where the word stands that the tokenizer split off, for each piece. Shape (N, 2).
+            places: where the word of the run stands, for each piece. Shape (N, 2).
+
+        Shape:
+            (N,)
+        """
+        self.check(record)
+        first = first_pieces(split)
+        entities = entities_in_words(record, split[first])
+        tags = np.empty(len(split), dtype=np.int64)
+        tags[first] = [self.labels.index(t) for t in tags_of(entities, len(first), self.scheme)]
+        first = first_pieces(places)  # (W,)
+        if self.label_pieces == "all":
+            return np.repeat(tags[first], np.diff(first, append=len(places)))
+        targets = np.full(len(places), losses.IGNORED, dtype=np.int64)
+        targets[first] = tags[first]
+        return targets
+
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+        """Pad examples; the targets are ``labels``, (B, T): a tag each, -100 where none counts."""
+        targets = {} if draw is None else {"labels": token_labels(examples)}
+        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of tagged pieces."""
+        return losses.cross_entropy(forward(**batch.inputs).logits, batch.targets["labels"])[0]
+
+    def count(self, batch: Batch) -> float:
+        """Return how many pieces have a tag to learn."""
+        return float((batch.targets["labels"] != losses.IGNORED).sum())
+
+    # Answers.
+
+    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return the probability of each tag for each token. Shape (B, T, L)."""
+        logits: Tensor = model(**batch.inputs).logits
+        return logits.float().softmax(-1)
+
+    def decode(
+        self,
+        record: TaggedText,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Tagging:
+        """Tag the words with the likeliest sequence that may be, and gather entities."""
+        probabilities = word_values(
+            fitted.offsets, [output.numpy() for output in outputs], settings.aggregation
+        )
+        words = list(probabilities)
+        if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
+            places = self._joined(record.text, piece_words(record.text, tokenizer)[1])
+            words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
+        if record.words is not None:  # each has the tag of its first part
+            firsts = first_inside(record.words, words)
+            words = list(firsts)
+            probabilities = {
+                word: probabilities[first]
+                for word, first in firsts.items()
+                if first in probabilities
+            }
+        return tagging(
+            record,
+            words,
+            probabilities,
+            labels=self.labels,
+            scheme=self.scheme,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+            windows=len(outputs),
+        )
+
+    def scores(self) -> "TagScores":
+        """Return empty scores."""
+        return TagScores()
+
+    def card(self) -> str:
+        """Say what the run finds."""
+        types = len(self.types)
+        return f"Finds entities of {types} type{'s'[: types != 1]}: {listed(self.types)}."
 
 
 def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
@@ -120,250 +324,20 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
     )
 
 
-def from_texts(texts: Sequence[Text]) -> list[TaggedText]:
-    """Make records of texts.
-
-    Raises:
-        UserError: they are pairs.
-    """
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError("tag reads single texts, not pairs")
-    return [
-        TaggedText(text=str(text), words=None, entities=None, source="text", line=number)
-        for number, text in enumerate(texts, start=1)
-    ]
-
-
-# Training.
-
-
-def goal_of(records: Iterable[TaggedText], columns: ColumnSettings, settings: TagSettings) -> Goal:
-    """Find the types of entities, and what a word is.
-
-    Raises:
-        UserError: there is no entity at all.
-    """
-    types: set[str] = set()
-    words: WordRule = "spaces"
-    for record in records:
-        entities = record.entities or ()
-        types |= {entity.label for entity in entities}
-        edges = {edge for entity in entities for edge in (entity.start, entity.end)}
-        if not edges.issubset(word_breaks(record.text)):
-            words = "tokenizer"  # for entities that are part of such a word: Paris in Paris-based
-    if not types:
-        raise UserError("the training data has no entities: every word is tagged O")
-    return Goal(
-        labels=tuple(labels_of(sorted(types), settings.scheme)),
-        scheme=settings.scheme,
-        label_pieces=settings.label_pieces,
-        words=words,
-    )
-
-
-def check(record: TaggedText, goal: Goal) -> None:
-    """Refuse a type of entity that the model does not have.
-
-    Raises:
-        UserError: naming the nearest type it has, with file and line.
-    """
-    for entity in record.entities or ():
-        if entity.label not in goal.types:
-            raise UserError(
-                f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one of "
-                f"the model's types of entities{did_you_mean(entity.label, goal.types)}: "
-                f"{listed(goal.types)}"
-            )
-
-
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return ("f1", "precision", "recall")
-
-
-def encode(
-    records: Iterable[TaggedText], goal: Goal, tokenizer: Tokenizer, fit: Fit, labelled: bool
-) -> Iterator[Fitted[Example]]:
-    """Turn each record into one example, or several where a long text is read in windows.
-
-    The offsets are those of the word of each token.
-    """
-    layout = tokenizer.layout
-    room = fit.max_length - layout.size(pair=False)
-    for record in records:
-        ids, split = piece_words(record.text, tokenizer)
-        places = _joined(record.text, split, goal)  # (N, 2)
-        targets = _targets(record, split, places, goal) if labelled else None  # (N,)
-        parts = fit_text(range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE)
-        pieces, offsets = [], []
-        for part in parts.pieces:
-            chosen = np.array(part, dtype=np.int64)
-            row = np.array(layout.ids([ids[place] for place in part]), dtype=np.int32)
-            labels: tuple[float, ...] = ()
-            if targets is not None:
-                labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
-            pieces.append(Example(ids=row, labels=labels))
-            offsets.append(row_offsets(places[chosen], layout))
-        yield Fitted(
-            pieces=pieces,
-            tokens_total=parts.tokens_total,
-            tokens_used=parts.tokens_used,
-            offsets=offsets,
-        )
-
-
-def _joined(text: str, split: Places, goal: Goal) -> Places:
-    """Turn the words that the tokenizer splits off into the words of a goal. Shapes: (N, 2)."""
-    return spaced_words(text, split) if goal.words == "spaces" else split
-
-
-def _targets(record: TaggedText, split: Places, places: Places, goal: Goal) -> NDArray[np.int64]:
-    """Return the number of each piece's tag, or -100. Each word has the tag of its first part.
-
-    Args:
-        record: the text and its entities.
-        split: where the word stands that the tokenizer split off, for each piece. Shape (N, 2).
-        places: where the word of the goal stands, for each piece. Shape (N, 2).
-        goal: the tags, and which pieces learn them.
-
-    Shape:
-        (N,)
-    """
-    check(record, goal)
-    first = first_pieces(split)
-    entities = entities_in_words(record, split[first])
-    tags = np.empty(len(split), dtype=np.int64)
-    tags[first] = [goal.labels.index(tag) for tag in tags_of(entities, len(first), goal.scheme)]
-    first = first_pieces(places)  # (W,)
-    if goal.label_pieces == "all":
-        return np.repeat(tags[first], np.diff(first, append=len(places)))
-    targets = np.full(len(places), losses.IGNORED, dtype=np.int64)
-    targets[first] = tags[first]
-    return targets
-
-
-def build(goal: Goal, data: DataSettings) -> Model:
-    """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-    config = read_config(resolve(data.model, data.revision))
-    model: Model = load_model(
-        data.model,
-        head="token",
-        id2label=dict(enumerate(goal.labels)),
-        fresh_head=tuple(config.id2label.values()) != goal.labels,
-        **encoder_options(data),
-    )
-    return model
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: Tokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples, with their tags where there is something to learn."""
-    return collate(
-        examples, pad_id=tokenizer.pad_token_id, labels=None if draw is None else "tokens"
-    )
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the losses of tagged pieces, and how many there are."""
-    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
-    assert batch.labels is not None
-    return losses.cross_entropy(logits, batch.labels)
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return how many pieces have a tag to learn."""
-    assert batch.labels is not None
-    return float((batch.labels != losses.IGNORED).sum())
-
-
-# Answers.
-
-
-def compute(forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings) -> Tensor:
-    """Return the probability of each tag for each token. Shape (B, T, L)."""
-    logits = forward(batch.input_ids, batch.attention_mask, batch.token_type_ids).logits
-    probabilities: Tensor = logits.float().softmax(-1)
-    return probabilities
-
-
-def decode(
-    record: TaggedText,
-    fitted: Fitted[Example],
-    outputs: Sequence[Tensor],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: Tokenizer,
-) -> Tagging:
-    """Tag the words with the likeliest sequence that may be, and gather entities."""
-    values = word_values(
-        fitted.offsets, [output.numpy() for output in outputs], settings.aggregation
-    )
-    words = list(values)
-    if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
-        places = _joined(record.text, piece_words(record.text, tokenizer)[1], goal)
-        words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
-    if record.words is not None:  # each has the tag of its first part
-        firsts = first_inside(record.words, words)
-        words = list(firsts)
-        values = {word: values[first] for word, first in firsts.items() if first in values}
-    return tagging(
-        record,
-        words,
-        values,
-        labels=goal.labels,
-        scheme=goal.scheme,
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-        windows=len(outputs),
-    )
-
-
-class Scores:
+class TagScores:
     """Scores of entities; see ``heedful.metrics.EntityScores``."""
 
-    def __init__(self, goal: Goal) -> None:
+    def __init__(self) -> None:
         from heedful.metrics import EntityScores
 
         self._scores = EntityScores()
 
     def update(self, answers: Sequence[Tagging], records: Sequence[TaggedText]) -> None:
-        """Count the entities found in texts whose entities are known."""
+        """Count the entities of texts whose entities are known."""
         for answer, record in zip(answers, records, strict=True):
-            found = [(entity.start, entity.end, entity.label) for entity in answer.entities]
-            self._scores.update(record.entities or (), found)
+            entities = [(entity.start, entity.end, entity.label) for entity in answer.entities]
+            self._scores.update(record.entities or (), entities)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
         return self._scores.compute()
-
-
-def card(goal: Goal) -> str:
-    """Say what the run finds."""
-    types = len(goal.types)
-    return f"Finds entities of {types} type{'s'[: types != 1]}: {listed(goal.types)}."
-
-
-TASK = Task(
-    name="tag",
-    head="token",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=Scores,
-    card=card,
-    long_text=lambda goal: "window",  # beyond the head there are entities too
-    answer_options=frozenset({"aggregation"}),
-)

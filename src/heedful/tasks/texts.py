@@ -5,16 +5,25 @@ from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 
-from heedful.batches import Example, Fitted, features
+import torch
+
+from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import NoRoomError
 from heedful.errors import UserError
+from heedful.models import Head
+from heedful.models.loading import load_model
+from heedful.models.model import Model
+from heedful.models.pretrained import initialise
 from heedful.reading import Record, Text, read_records
-from heedful.settings import ColumnSettings
-from heedful.tasks.task import Fit
-from heedful.tokens import Tokenizer
+from heedful.settings import ColumnSettings, DataSettings, LongText
+from heedful.task import AnyTask, Fit, Recipe, Say, Start, StoreOf, check_max_length
+from heedful.tokens import Tokenizer, load_encoder_tokenizer
+from heedful.training.progress import counted
 
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
+def read_table(
+    paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+) -> Iterator[Record]:
     """Stream records.
 
     Raises:
@@ -25,7 +34,19 @@ def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iter
     return read_records(paths, columns, allow_empty=not labelled)
 
 
-def from_texts(texts: Sequence[Text]) -> list[Record]:
+def refuse_columns(task: str, columns: ColumnSettings) -> None:
+    """Refuse options of columns where files have none.
+
+    Raises:
+        UserError: naming the task.
+    """
+    if columns != ColumnSettings():
+        raise UserError(
+            f"the files of {task} have a format of their own: leave out the options of columns"
+        )
+
+
+def text_records(texts: Sequence[Text]) -> list[Record]:
     """Make records of texts or pairs."""
     return [
         Record(text=first, text_pair=second, labels=None, source="text", line=number)
@@ -70,18 +91,18 @@ def encode_texts(
             yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])
 
 
-def numbered(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
-    """Put several texts of a record together, each example labelled with its text's number first.
+def as_parts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
+    """Put several texts together as the parts of one item.
 
     Args:
         texts: the examples of each.
-        labels: further labels of every example.
+        labels: of every example.
     """
     return Fitted(
         pieces=[
-            replace(piece, labels=(float(number), *labels))
+            replace(example, part=number, labels=labels)
             for number, text in enumerate(texts)
-            for piece in text.pieces
+            for example in text.pieces
         ],
         tokens_total=sum(text.tokens_total for text in texts),
         tokens_used=sum(text.tokens_used for text in texts),
@@ -90,10 +111,107 @@ def numbered(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fit
 
 def _text(record: Record, pairs: bool) -> Text:
     if (record.text_pair is not None) != pairs:
-        wanted = (
+        expected = (
             "a pair, whose second text --text-pair or --context gives" if pairs else "a single text"
         )
         raise UserError(
-            f"{record.source}, line {record.line}: expected {wanted}, as the run learnt from"
+            f"{record.source}, line {record.line}: expected {expected}, as the run learnt from"
         )
     return record.text if record.text_pair is None else (record.text, record.text_pair)
+
+
+# Training.
+
+
+def start_encoder(
+    recipe: Recipe,
+    *,
+    head: Head,
+    num_labels: int | None = None,
+    id2label: dict[int, str] | None = None,
+    problem_type: str | None = None,
+    fresh_head: bool = False,
+) -> Start:
+    """Load the tokenizer and the model of a task whose encoder reads texts.
+
+    Args:
+        recipe: names the model and says what is fresh.
+        head: what the model decides.
+        num_labels: number of outputs of a classifier.
+        id2label: name of each output.
+        problem_type: see ``BertConfig``.
+        fresh_head: whether to start the head fresh although the folder has weights for it.
+
+    Raises:
+        UserError: there is no such model, or it does not suit.
+    """
+    data: DataSettings = recipe.data
+    torch.manual_seed(recipe.training.seed)
+    tokenizer = load_encoder_tokenizer(data.model, data.revision)
+    model: Model = load_model(
+        data.model,
+        head=head,
+        num_labels=num_labels,
+        id2label=id2label,
+        problem_type=problem_type,
+        dropout=data.dropout,
+        is_decoder=False,  # a run of generate, which could not look ahead, now can
+        fresh_head=fresh_head,
+        revision=data.revision,
+    )
+    if data.fresh_pooler:
+        renew_pooler(model)
+    return Start(
+        tokenizer=tokenizer,
+        model=model,
+        max_length=check_max_length(data.max_length or model.max_positions, model.max_positions),
+    )
+
+
+def renew_pooler(model: Model) -> None:
+    """Draw the weights of a model's pooler anew.
+
+    Raises:
+        UserError: it has none.
+    """
+    pooler = getattr(model.body, "pooler", None)
+    if pooler is None:
+        raise UserError(
+            "--fresh-pooler: the model of this task has no pooler; leave the option out"
+        )
+    initialise(pooler, model.config.initializer_range)
+
+
+def store_records(
+    task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say, *, rule: LongText
+) -> StoreOf:
+    """Encode the training records into one file, and say what is left out of long texts.
+
+    Args:
+        task: reads and encodes them.
+        recipe: names the files.
+        start: the tokenizer and the length.
+        folder: where the file goes.
+        say: takes a line for the user.
+        rule: what is learnt from a text that is too long, unless the recipe says.
+    """
+    fit = Fit(max_length=start.max_length, rule=recipe.data.long_text or rule)
+    records = task.read(recipe.data.train, recipe.columns, labelled=True)
+    texts = tokens = 0
+
+    def examples() -> Iterator[Example]:
+        nonlocal texts, tokens
+        encoded = task.encode(records, start.tokenizer, fit, labelled=True)
+        for text in counted(encoded, "texts tokenized"):
+            texts += text.tokens_used < text.tokens_total
+            tokens += text.tokens_total - text.tokens_used
+            yield from text.pieces
+
+    write_store(folder / "train.arrow", examples())
+    if texts:
+        say(
+            f"{texts:,} texts are longer than {start.max_length} tokens: {tokens:,} tokens are not "
+            "learnt from; --long-text and --max-length decide that"
+        )
+    store = Store(folder / "train.arrow")
+    return lambda epoch: store

@@ -3,344 +3,358 @@
 By the Transformer (Vaswani et al. 2017) or by recurrent networks with attention (Bahdanau et al.
 2015). Any text for any text is learnt so.
 
-Shapes: B items of a batch, E tokens of the text to read, S of the text to write.
+Shapes: B examples of a batch, E tokens of the text to read, S of the text to write.
 """
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.batches import Batch, Draw, Example, Fitted, collate
-from heedful.batches.sentences import split_sentences
-from heedful.batches.windows import fit_text
+from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
+from heedful.batches.collate import collate, token_labels
+from heedful.batches.parallel import cut_source, encode_pairs, to_example, token_ids
 from heedful.errors import UserError
+from heedful.files import new_folder
 from heedful.losses import IGNORED
 from heedful.models.loading import load_model
-from heedful.models.model import Model
-from heedful.reading import Record
-from heedful.reading.parallel import letter_shares, look_swapped, read_pairs, read_sources
+from heedful.reading import Record, Text
+from heedful.reading.parallel import (
+    Cleaning,
+    letter_shares,
+    look_swapped,
+    read_pairs,
+    read_sources,
+)
 from heedful.settings import ColumnSettings, ParallelSettings, PredictSettings, TranslateSettings
+from heedful.task import (
+    Ability,
+    Fit,
+    Forward,
+    Recipe,
+    Say,
+    Start,
+    StoreOf,
+    Task,
+    check_max_length,
+)
 from heedful.tasks import translator
-from heedful.tasks.task import Fit, Forward, Task
-from heedful.tasks.texts import from_texts
-from heedful.tasks.translations import Scores, Translation, links_of, plain, row
-from heedful.tasks.written import Written, joined
+from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
+from heedful.tasks.answers.written import WrittenText, join_parts
+from heedful.tasks.texts import text_records
+from heedful.tasks.writing import SEARCH_OPTIONS, WriterOutput
 from heedful.tokens import TranslationTokenizer
-from heedful.tokens.text import BYTES, SPACE
+from heedful.training.progress import counted
 
-_TOGETHER = 1024
-"""Texts tokenized at once."""
-_INSIDE = frozenset(BYTES[0x80:0xC0])
-"""What a character goes on with in UTF-8, three times at most; any room is larger."""
+VOCABULARY = "vocabulary"
+"""Folder of a run that keeps the tokenizer that it learnt, until the run is finished."""
+
 _SAMPLE = 10_000
 """Pairs by which the two languages are told apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Goal:
+class Translate(Task[Record, WriterOutput, Translation]):
     """What a run translates."""
+
+    name: ClassVar[str] = "translate"
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"write", "prefix", "align"})
+    answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS | {
+        "alignments",
+        "coverage_penalty",
+        "min_new_tokens",
+        "no_repeat_ngram",
+        "repetition_penalty",
+    }
+    two_sided: ClassVar[bool] = True
+    dev_beam: ClassVar[int] = 1
+    head_rate: ClassVar[float] = 1.0
+    # Vaswani et al. 2017, section 5.3.
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.98)
+    epsilon: ClassVar[float] = 1e-9
 
     longest: int
     """The most tokens of a translation: those of the longest it learnt from, and half as many
     more."""
     source_letters: dict[str, float] = field(default_factory=dict)
-    """Shares of the letters of the language it reads; see ``batches.parallel.letter_shares``."""
+    """Shares of the letters of the language it reads; see ``reading.parallel.letter_shares``."""
     target_letters: dict[str, float] = field(default_factory=dict)
     """The same of the language it writes."""
 
+    # Records.
 
-# Records.
+    @classmethod
+    def read(
+        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Record]:
+        """Stream texts, with their translations if those are wanted.
 
+        Raises:
+            UserError: naming the file and line of the first record that cannot be used.
+        """
+        return read_pairs(paths, columns) if labelled else read_sources(paths, columns)
 
-def read(paths: Sequence[Path], columns: ColumnSettings, labelled: bool) -> Iterator[Record]:
-    """Stream texts, with their translations if those are wanted.
+    @classmethod
+    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+        """Make records of texts, or of pairs of a text and what its translation begins with."""
+        return text_records(texts)
 
-    Raises:
-        UserError: naming the file and line of the first record that cannot be used.
-    """
-    return read_pairs(paths, columns) if labelled else read_sources(paths, columns)
+    @classmethod
+    def decide(cls, recipe: Recipe) -> Self:
+        """See which letters the two languages have, and go through all records once.
 
-
-def goal_of(
-    records: Iterable[Record], columns: ColumnSettings, settings: TranslateSettings
-) -> Goal:
-    """See which letters the two languages have, and go through all records once.
-
-    Raises:
-        UserError: there is no pair.
-    """
-    stream = iter(records)
-    sample = list(islice(stream, _SAMPLE))
-    if not sample:
-        raise UserError("the training data holds no pair of texts")
-    for _ in stream:  # so that what is wrong in a file is said before anything is learnt
-        pass
-    return Goal(
-        longest=0,  # known once the pairs have been tokenized
-        source_letters=letter_shares(record.text for record in sample),
-        target_letters=letter_shares(record.text_pair or "" for record in sample),
-    )
-
-
-def check(record: Record, goal: Goal) -> None:
-    """Refuse a pair that nothing can be scored on.
-
-    Raises:
-        UserError: with file and line.
-    """
-    for text, what in ((record.text, "text"), (record.text_pair, "translation")):
-        if text is None or not text.strip():
-            raise UserError(
-                f"{record.source}, line {record.line}: the {what} is empty; to score a run, each "
-                "text needs its translation"
-            )
-
-
-def doubt(records: Sequence[Record], goal: Goal) -> str | None:
-    """Say so if texts and translations look swapped."""
-    if look_swapped(records, goal.source_letters, goal.target_letters):
-        return (
-            "by their letters, the texts look like what this run writes and their translations "
-            "like what it reads: are the files, or the columns, swapped?"
+        Raises:
+            UserError: there is no pair, or an option has no effect.
+        """
+        _check_options(recipe)
+        records = _counted_pairs(recipe, "read")
+        sample = list(islice(records, _SAMPLE))
+        if not sample:
+            raise UserError("the training data holds no pair of texts")
+        for _ in records:  # so that what is wrong in a file is said before anything is learnt
+            pass
+        return cls(
+            longest=0,  # known once the pairs have been tokenized
+            source_letters=letter_shares(record.text for record in sample),
+            target_letters=letter_shares(record.text_pair or "" for record in sample),
         )
-    return None
 
+    def check(self, record: Record) -> None:
+        """Refuse a pair that nothing can be scored on.
 
-def metrics(goal: Goal) -> tuple[str, ...]:
-    """Name what can pick the best step."""
-    return ("bleu", "bleu_lowercase", "chrf", "log_likelihood")
+        Raises:
+            UserError: with file and line.
+        """
+        for text, what in ((record.text, "text"), (record.text_pair, "translation")):
+            if text is None or not text.strip():
+                raise UserError(
+                    f"{record.source}, line {record.line}: the {what} is empty; to score a run, "
+                    "each text needs its translation"
+                )
 
+    def doubt(self, records: Sequence[Record]) -> str | None:
+        """Say so if texts and translations look swapped."""
+        if look_swapped(records, self.source_letters, self.target_letters):
+            return (
+                "by their letters, the texts look like what this run writes and their translations "
+                "like what it reads: are the files, or the columns, swapped?"
+            )
+        return None
 
-# Examples.
+    # Training.
 
+    def metrics(self) -> tuple[str, ...]:
+        """Name what can pick the best step."""
+        return ("bleu", "bleu_lowercase", "chrf", "log_likelihood")
 
-def learnable(
-    records: Iterable[Record], tokenizer: TranslationTokenizer
-) -> Iterator[tuple[Record, Example]]:
-    """Encode pairs to learn from, whatever their length."""
-    stream = iter(records)
-    while chunk := list(islice(stream, _TOGETHER)):
-        sources = tokenizer.source.encode_batch([record.text for record in chunk])
-        targets = tokenizer.target.encode_batch([record.text_pair or "" for record in chunk])
-        for record, source, target in zip(chunk, sources, targets, strict=True):
-            yield record, _example(source, [*target, tokenizer.eos_token_id], tokenizer)
+    def start(self, recipe: Recipe) -> Start:
+        """Learn a tokenizer and make a model, or load those to go on from.
 
+        A run that is resumed loads the tokenizer that it learnt.
+        """
+        data, options, kept = recipe.data, recipe.options, recipe.run.out / VOCABULARY
+        assert isinstance(data, ParallelSettings)
+        assert isinstance(options, TranslateSettings)
+        if data.model is not None:
+            tokenizer = TranslationTokenizer.from_pretrained(data.model, revision=data.revision)
+        elif recipe.run.resume and kept.is_dir():
+            tokenizer = TranslationTokenizer.from_pretrained(kept)
+        else:
+            tokenizer = translator.learn_tokenizer(_counted_pairs(recipe, "counted"), options)
+        torch.manual_seed(recipe.training.seed)
+        model: Any
+        if data.model is None:
+            model = translator.new_model(options, tokenizer, dropout=data.dropout)
+        else:
+            model = load_model(
+                data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
+            )
+        max_length = check_max_length(data.max_length, model.max_positions)
+        return Start(tokenizer=tokenizer, model=model, max_length=max_length)
 
-def encode(
-    records: Iterable[Record],
-    goal: Goal,
-    tokenizer: TranslationTokenizer,
-    fit: Fit,
-    labelled: bool,
-) -> Iterator[Fitted[Example]]:
-    """Turn texts into examples that end with the ending piece, in parts where one is too long.
+    def stores(
+        self, recipe: Recipe, start: Start, folder: Path, say: Say
+    ) -> tuple[Self, Start, StoreOf]:
+        """Encode the pairs that are worth learning from, and say what is left out.
 
-    The labels of an example are its known translation, or what its translation must begin with; of
-    several parts the first has them. An empty text has no example.
+        What a run has seen decides what it is given at once, and how much it may write.
 
-    Raises:
-        UserError: see `check`; or a text is too long and may not be cut.
-    """
-    stream = iter(records)
-    while chunk := list(islice(stream, _TOGETHER)):
-        sources = tokenizer.source.encode_batch([record.text for record in chunk])
-        targets = tokenizer.target.encode_batch([record.text_pair or "" for record in chunk])
-        for record, source, target in zip(chunk, sources, targets, strict=True):
+        Raises:
+            UserError: no pair is left.
+        """
+        kept = recipe.run.out / VOCABULARY
+        if recipe.data.model is None and not kept.is_dir():
+            with new_folder(kept) as vocabulary:
+                start.tokenizer.save_pretrained(vocabulary)
+        cleaning = Cleaning(max_tokens=start.max_length - 1, max_ratio=recipe.options.max_ratio)
+        pairs = encode_pairs(_counted_pairs(recipe, "tokenized"), start.tokenizer)
+        write_store(
+            folder / "train.arrow",
+            (
+                example
+                for record, example in pairs
+                if cleaning.keeps(record, len(example.ids) - 1, len(example.labels) - 1)
+            ),
+        )
+        if report := cleaning.report():
+            say(report)
+        store = Store(folder / "train.arrow")
+        if not len(store):
+            raise UserError("no pair is left to learn from")
+        task = replace(self, longest=int(store.label_lengths.max()) * 3 // 2)
+        start = replace(start, max_length=max(int(store.lengths.max()), 8))
+        return task, start, lambda epoch: store
+
+    def clean_up(self, recipe: Recipe) -> None:
+        """Delete the tokenizer that was kept for a resumed run."""
+        shutil.rmtree(recipe.run.out / VOCABULARY, ignore_errors=True)
+
+    def encode(
+        self,
+        records: Iterable[Record],
+        tokenizer: TranslationTokenizer,
+        fit: Fit,
+        *,
+        labelled: bool,
+    ) -> Iterator[Fitted[Example]]:
+        """Turn texts into examples that end with the ending piece, in parts where one is too long.
+
+        The labels of an example are its known translation, or what its translation must begin
+        with; of several parts the first has them. An empty text has no example.
+
+        Raises:
+            UserError: see `check`; or a text is too long and may not be cut.
+        """
+        for record, source, target in token_ids(records, tokenizer):
             if labelled:
-                check(record, goal)
-                target = [*target[: goal.longest - 1], tokenizer.eos_token_id]
+                self.check(record)
+                target = [*target[: self.longest - 1], tokenizer.eos_token_id]
             blank = not record.text.strip()
-            parts = [] if blank else _parts(record, source, tokenizer, fit)
+            parts: list[Sequence[int]] = []
+            if not blank:
+                limit = fit.max_length - 1  # the ending piece
+                parts = cut_source(record, source, tokenizer, limit=limit, rule=fit.rule)
             whole = blank or fit.rule == "window"
             yield Fitted(
                 pieces=[
-                    _example(part, target if number == 0 else (), tokenizer)
+                    to_example(part, target if number == 0 else (), tokenizer)
                     for number, part in enumerate(parts)
                 ],
                 tokens_total=len(source),
                 tokens_used=len(source) if whole else sum(map(len, parts)),
             )
 
+    def batch(
+        self, examples: Sequence[Example], tokenizer: TranslationTokenizer, draw: Draw | None
+    ) -> Batch:
+        """Pad examples, and their translations.
 
-def _parts(
-    record: Record, ids: list[int], tokenizer: TranslationTokenizer, fit: Fit
-) -> list[Sequence[int]]:
-    """Cut a text that is too long: as the rule says, or at the ends of sentences."""
-    room = fit.max_length - 1  # the ending piece
-    if len(ids) <= room:
-        return [ids]
-    if fit.rule == "refuse":
-        raise UserError(
-            f"{record.source}, line {record.line}: {len(ids):,} tokens; this run reads {room} at "
-            "once, and --long-text window translates sentence by sentence"
+        The targets are ``labels``, (B, S), or without a draw ``prefixes``, (B, S), what each
+        translation must begin with, if any must; -100 after them.
+        """
+        labels = token_labels(examples)
+        if draw is None:
+            targets = {"prefixes": labels} if (labels != IGNORED).any() else {}
+            return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        batch = collate(examples, pad_id=tokenizer.pad_token_id, targets={"labels": labels})
+        return replace(
+            batch,
+            num_tokens=batch.num_tokens + int((labels != IGNORED).sum()),
+            num_positions=batch.num_positions + labels.numel(),
         )
-    if fit.rule != "window":
-        return list(fit_text(ids, limit=room, rule=fit.rule).pieces)
-    sentences, spaced = split_sentences(record.text), " ".join(record.text.split())
-    parts: list[Sequence[int]] = []
-    begin, end, is_open = 0, 0, False
-    for sentence, alone in zip(sentences, tokenizer.source.encode_batch(sentences), strict=True):
-        start = spaced.index(sentence, end)
-        end = start + len(sentence)
-        (both,) = tokenizer.source.encode_batch([spaced[begin:end]]) if is_open else (alone,)
-        if is_open and len(both) <= room:
-            parts[-1] = both
-        else:
-            parts += _at_words(alone, room, tokenizer)
-            begin, is_open = start, len(alone) <= room
-    return parts
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of the tokens to write."""
+        output = forward(**batch.inputs, labels=batch.targets["labels"], reduction="sum")
+        total: Tensor = output.loss
+        return total
+
+    def count(self, batch: Batch) -> float:
+        """Return how many tokens are to be written."""
+        return float((batch.targets["labels"] != IGNORED).sum())
+
+    # Answers.
+
+    def compute(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> list[WriterOutput]:
+        """Write translations, and score those that are known."""
+        assert isinstance(model, translator.Translator)
+        return translator.translate_batch(model, batch, settings, longest=self.longest)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[WriterOutput],
+        settings: PredictSettings,
+        tokenizer: TranslationTokenizer,
+    ) -> Translation:
+        """Turn tokens into texts; those of several parts are joined, the best of each."""
+        texts = join_parts(
+            [
+                [
+                    WrittenText(
+                        text=tokenizer.target.decode(one.tokens), score=one.score, ended=one.ended
+                    )
+                    for one in output.hypotheses
+                ]
+                for output in outputs
+            ]
+        )
+        best = [output.hypotheses[0].tokens for output in outputs]
+        links = None
+        if settings.alignments:
+            source = [example.ids[:-1].tolist() for example in fitted.pieces]
+            weights = [output.attention for output in outputs if output.attention is not None]
+            links = link_words(record.text, source, texts[0].text, best, weights, tokenizer)
+        return Translation(
+            n_best=texts,
+            links=links,
+            log_likelihood=sum(output.log_likelihood for output in outputs),
+            tokens_known=sum(output.tokens_known for output in outputs),
+            tokens_written=sum(len(tokens) + 1 for tokens in best),
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
+
+    def scores(self) -> TranslationScores:
+        """Return empty scores."""
+        return TranslationScores()
+
+    def card(self) -> str:
+        """Say what the run does."""
+        return "Translates texts, as it learnt from texts and their translations."
 
 
-def _at_words(
-    ids: Sequence[int], room: int, tokenizer: TranslationTokenizer
-) -> list[Sequence[int]]:
-    """Cut ids that are too long before a piece that starts a word, or a character if none does."""
-    parts: list[Sequence[int]] = []
-    pieces = tokenizer.source.pieces(ids)
-    start = 0
-    while len(ids) - start > room:
-        places = range(start + room, start, -1)
-        words = (at for at in places if pieces[at].startswith(SPACE))
-        characters = (at for at in places if pieces[at] not in _INSIDE)
-        end = next(chain(words, characters))
-        parts.append(ids[start:end])
-        start = end
-    return [*parts, ids[start:]]
+def _check_options(recipe: Recipe) -> None:
+    """Refuse options that would change nothing, and sizes of a model that has its own.
+
+    Raises:
+        UserError: naming the option.
+    """
+    if recipe.training.head_learning_rate is not None:
+        raise UserError(
+            "--head-learning-rate has no effect on a translator, which has no fresh head: leave it "
+            "out"
+        )
+    if recipe.training.gradient_checkpointing:
+        raise UserError(
+            "--gradient-checkpointing is not for translators: lower --batch-tokens to save memory"
+        )
+    if recipe.data.model is None:
+        return
+    for item in fields(TranslateSettings):
+        if item.name != "max_ratio" and getattr(recipe.options, item.name) != item.default:
+            option = "--" + item.name.replace("_", "-")
+            raise UserError(f"{option} is for a model from scratch: leave out it or --model")
 
 
-def _example(
-    source: Sequence[int], target: Sequence[int], tokenizer: TranslationTokenizer
-) -> Example:
-    ids = np.array([*source, tokenizer.eos_token_id], dtype=np.int32)
-    return Example(ids=ids, labels=tuple(target))
-
-
-def batch_of(
-    examples: Sequence[Example], goal: Goal, tokenizer: TranslationTokenizer, draw: Draw | None
-) -> Batch:
-    """Pad examples; with a draw their translations, too, and without one keep what they are."""
-    if draw is not None:
-        return collate(examples, pad_id=tokenizer.pad_token_id, labels="target")
-    batch = collate(examples, pad_id=tokenizer.pad_token_id)
-    prefixes = [[int(token) for token in example.labels] for example in examples]
-    return replace(batch, prefixes=prefixes if any(prefixes) else None)
-
-
-# Training and answers.
-
-
-def build(goal: Goal, data: ParallelSettings) -> Model:
-    """Load the model to go on from."""
-    assert data.model is not None
-    model: Model = load_model(
-        data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
-    )
-    return model
-
-
-def loss(forward: Forward, batch: Batch, goal: Goal) -> tuple[Tensor, Tensor]:
-    """Return the sum of the losses of the tokens to write, and how many there are."""
-    output = forward(batch.input_ids, batch.attention_mask, labels=batch.labels)
-    number = torch.tensor(count(batch, goal), device=output.logits.device)
-    return output.loss * number, number
-
-
-def count(batch: Batch, goal: Goal) -> float:
-    """Return how many tokens are to be written."""
-    assert batch.labels is not None
-    return float((batch.labels != IGNORED).sum())
-
-
-def compute(
-    forward: Forward, batch: Batch, goal: Goal, settings: PredictSettings
-) -> list[translator.Found]:
-    """Write translations, and score those that are known."""
-    assert isinstance(forward, translator.Translator)
-    return translator.translations(forward, batch, settings, longest=goal.longest)
-
-
-def decode(
-    record: Record,
-    fitted: Fitted[Example],
-    outputs: Sequence[translator.Found],
-    goal: Goal,
-    settings: PredictSettings,
-    tokenizer: TranslationTokenizer,
-) -> Translation:
-    """Turn tokens into texts; those of several parts are joined with a space, the best of each."""
-    parts = [
-        [
-            Written(text=tokenizer.target.decode(one.tokens), score=one.score, ended=one.ended)
-            for one in found.hypotheses
-        ]
-        for found in outputs
-    ]
-    texts = joined(parts)
-    links = None
-    if settings.alignments:
-        read = [example.ids[:-1].tolist() for example in fitted.pieces]
-        written = [found.hypotheses[0].tokens for found in outputs]
-        weights = [found.attention for found in outputs if found.attention is not None]
-        links = links_of(record.text, read, texts[0].text, written, weights, tokenizer)
-    return Translation(
-        n_best=tuple(texts),
-        links=links,
-        log_likelihood=sum(found.log_likelihood for found in outputs),
-        tokens_known=sum(found.tokens for found in outputs),
-        tokens_written=sum(len(found.hypotheses[0].tokens) + 1 for found in outputs),
-        tokens_total=fitted.tokens_total,
-        tokens_used=fitted.tokens_used,
-    )
-
-
-def card(goal: Goal) -> str:
-    """Say what the run does."""
-    return "Translates texts, as it learnt from texts and their translations."
-
-
-TASK = Task(
-    name="translate",
-    head="seq2seq",
-    goal=Goal,
-    read=read,
-    from_texts=from_texts,
-    goal_of=goal_of,
-    check=check,
-    metrics=metrics,
-    encode=encode,
-    build=build,
-    load_tokenizer=TranslationTokenizer.from_pretrained,
-    doubt=doubt,
-    batch_of=batch_of,
-    loss=loss,
-    count=count,
-    compute=compute,
-    decode=decode,
-    row=row,
-    plain=plain,
-    scores=lambda goal: Scores(),
-    card=card,
-    long_text=lambda goal: "window",
-    answer_options=frozenset(
-        {
-            "alignments",
-            "beam",
-            "coverage_penalty",
-            "length_penalty",
-            "max_new_tokens",
-            "min_new_tokens",
-            "no_repeat_ngram",
-            "repetition_penalty",
-            "sample",
-            "seed",
-            "temperature",
-            "top_k",
-            "top_p",
-        }
-    ),
-)
+def _counted_pairs(recipe: Recipe, what: str) -> Iterator[Record]:
+    """Stream the training data, and show how many pairs have been read, counted or tokenized."""
+    return counted(read_pairs(recipe.data.train, recipe.columns), f"pairs {what}")

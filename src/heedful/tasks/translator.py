@@ -1,10 +1,11 @@
-"""The models that translate: made, loaded, and asked.
+"""The models that translate: made, and asked; and the vocabularies that they start with.
 
-Shapes: B items of a batch, E tokens of the text to read, S of the text to write.
+Shapes: B examples of a batch, E tokens of the text to read, S of the text to write.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,35 @@ from heedful.decoding.search import Hypothesis
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.presets import RNN_PRESETS, TRANSFORMER_PRESETS
+from heedful.reading import Record
 from heedful.settings import PredictSettings, TranslateSettings
-from heedful.tasks.written import draw_number, log_likelihoods, search_options
+from heedful.tasks.writing import (
+    WriterOutput,
+    draw_numbers,
+    known_scores,
+    real_tokens,
+    search_options,
+)
 from heedful.tokens import TranslationTokenizer
+from heedful.tokens.learning import count_spaced, learn_translation
 
 Translator = Transformer | RnnSearch
+
+_TOGETHER = 1024
+"""Pairs whose words are counted at once."""
+
+
+def learn_tokenizer(pairs: Iterable[Record], settings: TranslateSettings) -> TranslationTokenizer:
+    """Learn the vocabularies of texts and their translations."""
+    source: Counter[str] = Counter()
+    target: Counter[str] = Counter()
+    stream = iter(pairs)
+    while chunk := list(islice(stream, _TOGETHER)):
+        source.update(count_spaced(record.text for record in chunk))
+        target.update(count_spaced(record.text_pair or "" for record in chunk))
+    return learn_translation(
+        source, target, size=settings.vocab_size, separate=settings.separate_vocabularies
+    )
 
 
 def new_model(
@@ -48,43 +73,34 @@ def new_model(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """What was computed for an example."""
-
-    hypotheses: list[Hypothesis]
-    log_likelihood: float
-    """Of the known translation: the sum over its tokens; 0 if none is known."""
-    tokens: int
-    """Tokens of the known translation."""
-    attention: NDArray[np.float32] | None
-    """How much each token of the first hypothesis attends to each that was read, if asked for.
-    Shape (S, E)."""
-
-
-@torch.inference_mode()
-def translations(
+def translate_batch(
     model: Translator, batch: Batch, settings: PredictSettings, *, longest: int
-) -> list[Found]:
-    """Write the translation of each item, and score it where it is known.
+) -> list[WriterOutput]:
+    """Write the translation of each example, and score it where it is known.
 
     Args:
         model: the model.
-        batch: the texts.
+        batch: the texts; of the targets, ``labels`` are the known translations, (B, S), and
+            ``prefixes`` what each translation must begin with, (B, S), -100 after it.
         settings: how to search.
         longest: the most tokens of a translation, unless the settings say.
     """
-    known = [[0.0, 0.0]] * batch.items
-    if batch.labels is not None:
-        output = model(batch.input_ids, batch.attention_mask, labels=batch.labels)
-        known = log_likelihoods(output.logits, output.positions, batch.labels).tolist()
-    texts = _search(model, batch, settings, longest)
-    attention: list[NDArray[np.float32] | None] = [None] * batch.items
+    known = [(0.0, 0)] * batch.num_examples
+    labels = batch.targets.get("labels")
+    if labels is not None:
+        output = model(**batch.inputs, labels=labels)
+        known = known_scores(output.logits, output.positions, labels)
+    hypotheses = _search(model, batch, settings, longest)
+    attention: list[NDArray[np.float32] | None] = [None] * batch.num_examples
     if settings.alignments:
-        attention = [*_attention(model, batch, [found[0] for found in texts])]
+        attention = [*_attention(model, batch, [texts[0] for texts in hypotheses])]
     return [
-        Found(hypotheses=found, log_likelihood=total, tokens=int(tokens), attention=weights)
-        for found, (total, tokens), weights in zip(texts, known, attention, strict=True)
+        WriterOutput(
+            hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens, attention=weights
+        )
+        for texts, (log_likelihood, tokens), weights in zip(
+            hypotheses, known, attention, strict=True
+        )
     ]
 
 
@@ -98,24 +114,27 @@ def _search(
         max_new_tokens=min(settings.max_new_tokens or longest, config.max_position_embeddings),
         never=config.pad_token_id,
     )
-    rows = batch.input_ids.tolist()
-    numbers = [draw_number([at for at in row if at != config.pad_token_id]) for row in rows]
+    prefixes = batch.targets.get("prefixes")
     return model.generate(
-        batch.input_ids,
-        batch.attention_mask,
+        batch.inputs["input_ids"],
+        batch.inputs.get("attention_mask"),
         search=options,
-        numbers=numbers,
-        prefixes=batch.prefixes,
+        numbers=draw_numbers(real_tokens(batch)),
+        prefixes=None if prefixes is None else _unpadded(prefixes),
     )
 
 
+def _unpadded(prefixes: torch.Tensor) -> list[list[int]]:
+    return [[token for token in row if token != IGNORED] for row in prefixes.tolist()]
+
+
 def _attention(
-    model: Translator, batch: Batch, found: Sequence[Hypothesis]
+    model: Translator, batch: Batch, texts: Sequence[Hypothesis]
 ) -> Iterator[NDArray[np.float32]]:
     """Yield the attention of each text that was written. Each of shape (S, E)."""
-    end = (model.config.eos_token_id,)
-    rows = [torch.tensor(one.tokens + end) for one in found]
+    end, ids = (model.config.eos_token_id,), batch.inputs["input_ids"]
+    rows = [torch.tensor(text.tokens + end) for text in texts]
     targets = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORED)
-    weights = model.align(batch.input_ids, batch.attention_mask, targets.to(batch.input_ids.device))
-    for one, weight in zip(found, weights.float().cpu(), strict=True):
-        yield weight[: len(one.tokens)].numpy()
+    weights = model.align(ids, batch.inputs.get("attention_mask"), targets.to(ids.device))
+    for text, weight in zip(texts, weights.float().cpu(), strict=True):
+        yield weight[: len(text.tokens)].numpy()

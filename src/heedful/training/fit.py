@@ -16,7 +16,8 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.settings import TrainSettings
-from heedful.training import optimize, random_state
+from heedful.task import Say
+from heedful.training import optimize, random_state, ranks
 from heedful.training.device import Precision, return_free_memory
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
@@ -32,11 +33,13 @@ _Log = Callable[[int, dict[str, Any]], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """What a task hands over to be trained."""
+class Run:
+    """A model in training: what stays the same from its first step to its last."""
 
+    folder: Path
     work: Work
     record: RunRecord
+    settings: TrainSettings
     total_steps: int
     steps_per_epoch: int
     precision: Precision
@@ -46,8 +49,11 @@ class Job:
     """Key of the score that picks the best step; higher is better."""
     save: Callable[[Path], None]
     """Write the model and its tokenizer into a folder."""
-    say: Callable[[str], None]
-    """Tell the user something."""
+    say: Say
+    scaler: torch.amp.GradScaler | None = None
+    """Scale of the losses, for fp16 alone."""
+    average: MovingAverage | None = None
+    """Moving average of the weights, where one is wanted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,59 +73,49 @@ class Stopped(KeyboardInterrupt):
     """The user stopped the run; its checkpoint is saved and the message says how to go on."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Course:
-    """What stays the same from a run's first step to its last."""
-
-    job: Job
-    settings: TrainSettings
-    run: Path
-    scaler: torch.amp.GradScaler | None
-    average: MovingAverage | None
-
-
-def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
+def fit(run: Run) -> Outcome:
     """Train to the end, from the newest whole checkpoint of the run if there is one.
 
     Raises:
         UserError: the loss is not finite; the last good checkpoint is kept and named.
         Stopped: the user asked to stop; a checkpoint is saved.
     """
+    settings = run.settings
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
-    evaluate_every = settings.evaluate_every or job.steps_per_epoch
+    evaluate_every = settings.evaluate_every or run.steps_per_epoch
     scores: dict[str, Any] = {}
-    course, state = _begin(job, settings, run)
+    state = _begin(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
-        training_bar(job.total_steps, position.step) as show,
+        training_bar(run.total_steps, position.step) as show,
         stop_on_signal() as request,
-        _metrics_log(run, settings.tensorboard) as log,
+        _metrics_log(run.folder, settings.tensorboard) as log,
     ):
         # A run killed after early stopping, before its end was written, has nothing left to train.
-        for step in [] if _out_of_patience(course, state) else _steps(course, position):
+        for step in [] if _out_of_patience(run, state) else _steps(run, position):
             tokens += step.tokens
             show(step)
             log(step.step, _step_row(step))
-            last = step.step == job.total_steps
+            last = step.step == run.total_steps
             if not last and time.monotonic() > deadline:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
-            if job.score and (last or step.step % evaluate_every == 0):
-                scores, state = _evaluate(course, state, step.step, log)
-                if _out_of_patience(course, state):
+            if run.score and (last or step.step % evaluate_every == 0):
+                scores, state = _evaluate(run, state, step.step, log)
+                if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
             wanted = request.signal_name is not None and not last
-            if last or wanted or _is_worth_keeping(course, state):
-                _save(course, state)
+            if last or wanted or _is_worth_keeping(run, state):
+                _save(run, state)
             if wanted:
                 raise Stopped(
-                    f"{request.signal_name}: stopped after step {step.step} of {job.total_steps}; "
+                    f"{request.signal_name}: stopped after step {step.step} of {run.total_steps}; "
                     "the same command with --resume goes on from there"
                 )
             if last:
                 break
-    scores = _finish(course, state, scores)
+    scores = _finish(run, state, scores)
     return Outcome(
         step=state.step,
         best_step=state.best_step,
@@ -130,41 +126,42 @@ def fit(job: Job, settings: TrainSettings, run: Path) -> Outcome:
     )
 
 
-def _begin(job: Job, settings: TrainSettings, run: Path) -> tuple[_Course, steps.TrainingState]:
-    """Load the newest whole checkpoint into the job, or give the state of a fresh run."""
-    model = job.work.model
-    scaler = torch.amp.GradScaler() if job.precision.dtype is torch.float16 else None
-    average = None if settings.ema is None else MovingAverage(model, settings.ema)
-    course = _Course(job=job, settings=settings, run=run, scaler=scaler, average=average)
-    found, skipped = steps.newest(run)
+def _begin(run: Run) -> steps.TrainingState:
+    """Load the newest whole checkpoint into the run, or give the state of a fresh one."""
+    model = run.work.model
+    checkpoint, skipped = steps.newest(run.folder)
     for line in skipped:
-        job.say(line)
+        run.say(line)
     # What comes after the step we go on from is damaged, and will be written again.
-    steps.drop_after(run, found.state.step if found else 0)
-    runs.cut_metrics(run, found.state.step if found else 0)
-    if found is None:
-        return course, steps.TrainingState()
-    if found.model.keys() != model.state_dict().keys():
+    last = checkpoint.state.step if checkpoint else 0
+    steps.drop_after(run.folder, last)
+    runs.cut_metrics(run.folder, last)
+    if checkpoint is None:
+        return steps.TrainingState()
+    if checkpoint.model.keys() != model.state_dict().keys():
         raise UserError(
-            f"{found.folder}: another version of heedful wrote it, whose weights have other names; "
-            "give --overwrite to start anew, or go on with that version"
+            f"{checkpoint.folder}: another version of heedful wrote it, whose weights have other "
+            "names; give --overwrite to start anew, or go on with that version"
         )
-    if average and found.average is not None:
-        model.load_state_dict(found.average)
-        average.restart()
-    model.load_state_dict(found.model)
-    optimize.load_optimizer_tensors(model, job.work.optimizer, found.optimizer)
-    random_state.load_random_tensors(found.random)
-    if scaler and found.state.loss_scale is not None:
-        scaler.load_state_dict(
-            scaler.state_dict()
-            | {"scale": found.state.loss_scale, "_growth_tracker": found.state.loss_scale_streak}
+    if run.average and checkpoint.average is not None:
+        model.load_state_dict(checkpoint.average)
+        run.average.restart()
+    model.load_state_dict(checkpoint.model)
+    optimize.load_optimizer_tensors(model, run.work.optimizer, checkpoint.optimizer)
+    random_state.load_random_tensors(checkpoint.random)
+    if run.scaler and checkpoint.state.loss_scale is not None:
+        run.scaler.load_state_dict(
+            run.scaler.state_dict()
+            | {
+                "scale": checkpoint.state.loss_scale,
+                "_growth_tracker": checkpoint.state.loss_scale_streak,
+            }
         )
-    job.say(f"going on from {found.folder}")
-    return course, found.state
+    run.say(f"going on from {checkpoint.folder}")
+    return checkpoint.state
 
 
-def _steps(course: _Course, position: Position) -> Iterator[Done]:
+def _steps(run: Run, position: Position) -> Iterator[Done]:
     """Train from a position on, averaging the weights and bounding the memory.
 
     Raises:
@@ -172,34 +169,34 @@ def _steps(course: _Course, position: Position) -> Iterator[Done]:
     """
     try:
         for step in train(
-            course.job.work,
+            run.work,
             position,
-            total_steps=course.job.total_steps,
-            precision=course.job.precision,
-            scaler=course.scaler,
-            clip=course.settings.clip,
+            total_steps=run.total_steps,
+            precision=run.precision,
+            scaler=run.scaler,
+            clip=run.settings.clip,
         ):
-            if course.average:
-                course.average.update(step.step)
+            if run.average:
+                run.average.update(step.step)
             if step.step % _STEPS_OF_FREE_MEMORY == 0:
                 return_free_memory()
             yield step
     except UserError as error:
         kept = "no checkpoint had been written"
-        if done := steps.steps(course.run):
-            kept = f"the last checkpoint is {steps.folder_of(course.run, done[-1])}"
+        if done := steps.steps(run.folder):
+            kept = f"the last checkpoint is {steps.folder_of(run.folder, done[-1])}"
         raise UserError(f"{error}; {kept}") from None
 
 
 def _evaluate(
-    course: _Course, state: steps.TrainingState, step: int, log: _Log
+    run: Run, state: steps.TrainingState, step: int, log: _Log
 ) -> tuple[dict[str, Any], steps.TrainingState]:
     """Score the model as it is after a step, and compare it with the best ones so far."""
-    assert course.job.score is not None
-    with course.average.in_place() if course.average else nullcontext():
-        scores = course.job.score()
+    assert run.score is not None
+    with run.average.in_place() if run.average else nullcontext():
+        scores = run.score()
     log(step, {"dev": {name: value for name, value in scores.items() if _is_number(value)}})
-    return scores, _track(state, scores[course.job.metric], step, course.settings.average)
+    return scores, _track(state, scores[run.metric], step, run.settings.average)
 
 
 def _track(state: steps.TrainingState, value: float, step: int, count: int) -> steps.TrainingState:
@@ -213,42 +210,44 @@ def _track(state: steps.TrainingState, value: float, step: int, count: int) -> s
     return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without)
 
 
-def _out_of_patience(course: _Course, state: steps.TrainingState) -> bool:
-    patience = course.settings.patience
+def _out_of_patience(run: Run, state: steps.TrainingState) -> bool:
+    patience = run.settings.patience
     return patience is not None and state.evaluations_without_gain >= patience
 
 
-def _is_worth_keeping(course: _Course, state: steps.TrainingState) -> bool:
+def _is_worth_keeping(run: Run, state: steps.TrainingState) -> bool:
     """Tell whether a step is one of the best, or one at which any run writes a checkpoint."""
     among_best = any(step == state.step for _, step in state.best)
-    return among_best or state.step % course.settings.checkpoint_every == 0
+    return among_best or state.step % run.settings.checkpoint_every == 0
 
 
-def _save(course: _Course, state: steps.TrainingState) -> None:
+def _save(run: Run, state: steps.TrainingState) -> None:
     """Write a checkpoint of the state as it is, and delete those that it makes needless."""
-    model = course.job.work.model
-    if course.scaler:
-        scaling = course.scaler.state_dict()
+    if not ranks.is_first():
+        return
+    model = run.work.model
+    if run.scaler:
+        scaling = run.scaler.state_dict()
         state = replace(
             state, loss_scale=scaling["scale"], loss_scale_streak=scaling["_growth_tracker"]
         )
     averaged = None
-    if course.average:
-        with course.average.in_place():
+    if run.average:
+        with run.average.in_place():
             averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     steps.save(
-        course.run,
+        run.folder,
         state,
         model=model.state_dict(),
         average=averaged,
-        optimizer=optimize.optimizer_tensors(model, course.job.work.optimizer),
+        optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
         random=random_state.random_tensors(),
     )
-    needed = _final_steps(course, state)
-    steps.prune(course.run, keep=course.settings.keep_checkpoints, needed=needed)
+    needed = _final_steps(run, state)
+    steps.prune(run.folder, keep=run.settings.keep_checkpoints, needed=needed)
 
 
-def _final_steps(course: _Course, state: steps.TrainingState) -> list[int]:
+def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:
     """Return the steps whose checkpoints the final weights come from, as far as is known.
 
     The best ones, best first; without evaluations the last ones, newest first. Of these only those
@@ -258,26 +257,27 @@ def _final_steps(course: _Course, state: steps.TrainingState) -> list[int]:
         return [step for _, step in state.best]
     regular = [
         step
-        for step in steps.steps(course.run)
-        if step == state.step or step % course.settings.checkpoint_every == 0
+        for step in steps.steps(run.folder)
+        if step == state.step or step % run.settings.checkpoint_every == 0
     ]
-    return regular[::-1][: course.settings.average]
+    return regular[::-1][: run.settings.average]
 
 
-def _finish(course: _Course, state: steps.TrainingState, scores: dict[str, Any]) -> dict[str, Any]:
+def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dict[str, Any]:
     """Write the finished run with its final weights; return their scores."""
-    job, run = course.job, course.run
-    final = _final_steps(course, state)
-    if course.average or final != [state.step]:
-        folders = [steps.folder_of(run, step) for step in final]
-        job.work.model.load_state_dict(averaged_weights(folders))
+    final = _final_steps(run, state)
+    if run.average or final != [state.step]:
+        folders = [steps.folder_of(run.folder, step) for step in final]
+        run.work.model.load_state_dict(averaged_weights(folders))
     if len(final) > 1:
-        job.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
-        scores = job.score() if job.score else scores
-    with runs.finished(run) as folder:
-        job.save(folder)
-        runs.write_record(folder, job.record)
-    steps.prune(run, keep=1)
+        run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
+        scores = run.score() if run.score else scores
+    if ranks.is_first():
+        with runs.finished(run.folder) as folder:
+            run.save(folder)
+            runs.write_record(folder, run.record)
+        steps.prune(run.folder, keep=1)
+    ranks.barrier()
     return scores
 
 
@@ -300,7 +300,7 @@ def _step_row(step: Done) -> dict[str, object]:
 def _metrics_log(run: Path, tensorboard: bool) -> Iterator[_Log]:
     """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
     writer = None
-    if tensorboard:
+    if tensorboard and ranks.is_first():
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -308,6 +308,8 @@ def _metrics_log(run: Path, tensorboard: bool) -> Iterator[_Log]:
         writer = SummaryWriter(log_dir=str(run / "tensorboard"))
 
     def log(step: int, row: dict[str, Any]) -> None:
+        if not ranks.is_first():
+            return
         runs.append_metrics(run, {"step": step, **row})
         if writer:
             flat = {f"dev/{k}": v for k, v in row["dev"].items()} if "dev" in row else row

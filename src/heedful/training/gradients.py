@@ -8,10 +8,13 @@ casting each weight and activation at each use.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from heedful.models.outputs import Reduction
 
 # Below this a dense gradient costs nothing worth saving.
 _LARGE_TABLE_ROWS = 4096
@@ -80,6 +83,18 @@ def gradient_values(model: nn.Module) -> list[Tensor]:
     return values
 
 
+class ModelInputs(TypedDict, total=False):
+    """What models are called with in training: `heedful.batches.Batch.inputs`."""
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    token_type_ids: Tensor
+    position_ids: Tensor
+    positions: Tensor
+    labels: Tensor
+    reduction: Reduction
+
+
 class NarrowWeights:
     """Copies of a model's weights in the format of its matrix products.
 
@@ -112,17 +127,9 @@ class NarrowWeights:
         with torch.no_grad():
             torch._foreach_copy_(self._narrow, self._wide)
 
-    def forward(
-        self,
-        *inputs: Tensor | None,
-        position_ids: Tensor | None = None,
-        positions: Tensor | None = None,
-        labels: Tensor | None = None,
-    ) -> object:
+    def forward(self, **inputs: Unpack[ModelInputs]) -> object:
         """Call the model with the copies in the place of its parameters."""
-        named = {"position_ids": position_ids, "positions": positions, "labels": labels}
-        given = {name: value for name, value in named.items() if value is not None}
-        return functional_call(self._model, self._by_name, inputs, given)
+        return functional_call(self._model, self._by_name, (), dict(inputs))
 
     def collect(self) -> None:
         """Add the copies' gradients to those of the parameters, in float32."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from heedful.batches import Batch, Positions, Step
 from heedful.errors import UserError
+from heedful.training import ranks
 from heedful.training.device import Precision
 from heedful.training.gradients import NarrowWeights, TableGradients, gradient_values
 
@@ -28,11 +29,10 @@ class Work:
     """Epoch to its plan; the same epoch gives the same plan."""
     fetch: Callable[[Positions, int], Batch]
     """Rows and the epoch to a batch on the model's device."""
-    loss: Callable[[Callable[..., Any], Batch], tuple[Tensor, Tensor]]
-    """Sum of the batch's losses, and the count (or weight) to divide it by; of several losses,
-    whose means are added, one sum and one count each."""
+    loss: Callable[[Callable[..., Any], Batch], Tensor]
+    """Sum of the batch's losses; of several losses, whose means are added, one sum each."""
     count: Callable[[Batch], float | Tensor]
-    """That count, before anything is computed."""
+    """What that sum is divided by, or each of them, before anything is computed."""
     factor: Callable[[int], float]
     """Schedule: optimizer steps done to a share of the learning rate."""
 
@@ -105,7 +105,8 @@ def train(
         factor = work.factor(position.step)
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
-        batches = [work.fetch(rows, position.epoch) for rows in plan[position.index]]
+        micro_batches = ranks.share(plan[position.index])
+        batches = [work.fetch(rows, position.epoch) for rows in micro_batches]
         with tables.sparse():
             loss = _accumulate(work, batches, narrow, scaler)
         norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan
@@ -123,9 +124,9 @@ def train(
             loss=loss,
             learning_rate=base_rates[0] * factor,
             gradient_norm=norm,
-            items=sum(batch.items for batch in batches),
-            tokens=sum(batch.tokens for batch in batches),
-            padded_tokens=sum(batch.places for batch in batches),
+            items=sum(len(rows) for rows in micro_batches),
+            tokens=sum(batch.num_tokens for batch in batches),
+            padded_tokens=sum(batch.num_positions for batch in batches),
             seconds=time.perf_counter() - started,
         )
         position.step, position.index = position.step + 1, position.index + 1
@@ -145,11 +146,11 @@ def _accumulate(
         narrow.renew()
     # A step may hold nothing to learn, such as the inside of one very long word: its sum is 0.
     counts = sum(work.count(batch) for batch in batches)
-    count = torch.as_tensor(counts, dtype=torch.float64).clamp(min=1e-30)
+    count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
     total = 0.0
     for batch in batches:
-        loss_sum, _ = work.loss(narrow.forward if narrow else work.model, batch)
-        share = (loss_sum / count).sum()
+        losses = work.loss(narrow.forward if narrow else work.model, batch)
+        share = (losses / count).sum()
         total += share.item()
         if not math.isfinite(total):
             break

@@ -27,6 +27,11 @@ def console() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def is_watched(screen: Console) -> bool:
+    """Tell whether somebody looks on: at a terminal, or in a notebook."""
+    return screen.is_terminal or screen.is_jupyter
+
+
 @contextmanager
 def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]]:
     """Show a run's progress: give a function to call with each step."""
@@ -40,7 +45,7 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]
         TextColumn("left"),
         TimeRemainingColumn(),
         console=(screen := console()),
-        disable=not screen.is_terminal,
+        disable=not is_watched(screen),
     )
     task = bar.add_task("train", total=total_steps, completed=done, loss=float("nan"), rate=0.0)
     loss: float | None = None
@@ -66,7 +71,7 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
         TimeElapsedColumn(),
     )
     screen = console()
-    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bar:
+    with Progress(*columns, console=screen, disable=not is_watched(screen)) as bar:
         task = bar.add_task(what, total=None, rate=0.0)
         for item in items:
             yield item

@@ -25,7 +25,7 @@ from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right
 from heedful.models.model import Model
-from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
+from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput, Reduction
 from heedful.models.weights import read_weights
 
 logger = logging.getLogger(__name__)
@@ -188,6 +188,7 @@ class BertEncoderDecoder(Model):
         past_key_values: Cache | None = None,
         use_cache: bool = False,
         labels: Tensor | None = None,
+        reduction: Reduction = "mean",
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> EncoderDecoderOutput:
@@ -206,6 +207,7 @@ class BertEncoderDecoder(Model):
             use_cache: whether to return ``past_key_values``.
             labels: the text to write, -100 for what is not scored. Shape (B, S). Without
                 ``decoder_input_ids`` these are its tokens, after ``decoder_start_token_id``.
+            reduction: whether the loss is the mean over the labels or their sum.
             output_attentions: whether to return the attention weights.
             output_hidden_states: whether to return what comes out of the embeddings and blocks.
 
@@ -245,7 +247,7 @@ class BertEncoderDecoder(Model):
         loss = None
         if labels is not None:
             total, count = losses.cross_entropy(decoded.logits, labels.flatten()[positions])
-            loss = total / count
+            loss = total / count if reduction == "mean" else total
         return EncoderDecoderOutput(
             loss=loss,
             logits=decoded.logits,

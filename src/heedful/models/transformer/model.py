@@ -32,7 +32,7 @@ from heedful.models.generation import settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.model import Model
-from heedful.models.outputs import TranslationOutput
+from heedful.models.outputs import Reduction, TranslationOutput
 from heedful.models.transformer import names
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.weights import read_weights
@@ -166,6 +166,7 @@ class Transformer(Model):
         *,
         decoder_input_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        reduction: Reduction = "mean",
         return_attentions: bool = False,
     ) -> TranslationOutput:
         """Score what follows every target token, or with labels what has a label.
@@ -177,6 +178,7 @@ class Transformer(Model):
                 (B, S). If None, the labels shifted to the right.
             labels: the texts to write, each with its ending piece, -100 for what is not scored.
                 Shape (B, S).
+            reduction: whether the loss is the mean over the labels or their sum.
             return_attentions: whether to return the attention weights.
 
         Raises:
@@ -203,7 +205,7 @@ class Transformer(Model):
             total, count = losses.cross_entropy(
                 logits, labels.flatten()[positions], label_smoothing=smoothing
             )
-            loss = total / count
+            loss = total / count if reduction == "mean" else total
         return TranslationOutput(
             loss=loss,
             logits=logits,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from heedful import UserError
-from heedful.reading.hypotheses import Hypothesis, read_hypotheses
+from heedful.reading.n_best import NBestEntry, read_n_best
 
 
 def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
@@ -12,13 +12,13 @@ def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
         '{"id": 3, "hypotheses": ["one", {"text": "two", "score": -1, "more": 1}]}\n'
         '\n{"hypotheses": [{"text": "three"}]}\n'
     )
-    first, second = read_hypotheses(path)
-    assert first.hypotheses == (
-        Hypothesis(text="one", score=0.0),
-        Hypothesis(text="two", score=-1.0),
+    first, second = read_n_best(path)
+    assert first.entries == (
+        NBestEntry(text="one", score=0.0),
+        NBestEntry(text="two", score=-1.0),
     )
     assert first.others == {"id": 3}
-    assert second.hypotheses == (Hypothesis(text="three", score=0.0),)
+    assert second.entries == (NBestEntry(text="three", score=0.0),)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
 def test_wrong_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"hypotheses": ["a"]}\n' + line + "\n")
-    lists = read_hypotheses(path)
+    lists = read_n_best(path)
     next(lists)
     with pytest.raises(UserError, match=message):
         next(lists)
@@ -52,6 +52,6 @@ def test_files_without_lists_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n")
     with pytest.raises(UserError, match="holds no lists"):
-        list(read_hypotheses(path))
+        list(read_n_best(path))
     with pytest.raises(UserError, match="no such file"):
-        read_hypotheses(tmp_path / "b.jsonl")
+        read_n_best(tmp_path / "b.jsonl")

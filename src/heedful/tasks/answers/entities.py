@@ -59,6 +59,37 @@ class Tagging:
     windows: int
     """Windows the text was read in; each word is taken from where it has most context."""
 
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the entities, and on request every word with the probability of every tag."""
+        row: dict[str, Any] = {
+            "entities": [
+                {
+                    "label": entity.label,
+                    "start": entity.start,
+                    "end": entity.end,
+                    "text": entity.text,
+                    "score": round(entity.score, 6),
+                }
+                for entity in self.entities
+            ]
+        }
+        if everything:
+            row["words"] = [
+                {
+                    "start": word.start,
+                    "end": word.end,
+                    "text": word.text,
+                    "tag": word.tag,
+                    "scores": {tag: round(value, 6) for tag, value in (word.scores or {}).items()},
+                }
+                for word in self.words
+            ]
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
+
+    def plain(self) -> str:
+        """Return CoNLL columns: a line for each word, with its tag; an empty line ends the text."""
+        return "".join(f"{word.text}\t{word.tag}\n" for word in self.words)
+
 
 def tagging(
     record: TaggedText,
@@ -130,36 +161,3 @@ def tagging(
         tokens_used=tokens_used,
         windows=windows,
     )
-
-
-def row(answer: Tagging, everything: bool) -> dict[str, Any]:
-    """Return the entities, and on request every word with the probability of every tag."""
-    found: dict[str, Any] = {
-        "entities": [
-            {
-                "label": entity.label,
-                "start": entity.start,
-                "end": entity.end,
-                "text": entity.text,
-                "score": round(entity.score, 6),
-            }
-            for entity in answer.entities
-        ]
-    }
-    if everything:
-        found["words"] = [
-            {
-                "start": word.start,
-                "end": word.end,
-                "text": word.text,
-                "tag": word.tag,
-                "scores": {tag: round(value, 6) for tag, value in (word.scores or {}).items()},
-            }
-            for word in answer.words
-        ]
-    return found
-
-
-def plain(answer: Tagging) -> str:
-    """Return CoNLL columns: a line for each word, with its tag, and an empty line at the end."""
-    return "".join(f"{word.text}\t{word.tag}\n" for word in answer.words)

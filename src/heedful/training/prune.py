@@ -8,10 +8,11 @@ from torch import Tensor
 
 from heedful import files
 from heedful.batches import Batch
-from heedful.commands.feed import Feed
-from heedful.commands.trainee import Trainee
 from heedful.errors import UserError
+from heedful.models.model import Model
 from heedful.models.pruning import head_importance, least_important
+from heedful.task import AnyTask
+from heedful.training.examples import Examples
 from heedful.training.progress import counted
 
 CHOSEN = "pruned_heads.json"
@@ -21,12 +22,13 @@ EXAMPLES = 512
 """Items that importance is measured on, each in a batch of its own as in the paper."""
 
 
-def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
+def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Path) -> str:
     """Take heads out of a model by their importance for its loss (Michel et al. 2019).
 
     Args:
-        trainee: the model, trained for its task; it is changed.
-        feed: what importance is measured on.
+        model: is changed; it has been trained for the task.
+        task: what it learnt.
+        examples: what importance is measured on.
         share: of all heads, at least 0 and below 1.
         run: the run folder, which remembers the choice.
 
@@ -36,7 +38,6 @@ def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
     Raises:
         UserError: so many heads cannot be spared, or the model is made of two.
     """
-    model = trainee.model
     if not model.can_prune:
         raise UserError("--prune is for models of one BERT; one reads here, and another writes")
     config = model.config
@@ -44,7 +45,7 @@ def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
     if (run / CHOSEN).is_file():
         chosen = {int(block): heads for block, heads in files.read_json(run / CHOSEN).items()}
     else:
-        importance = _importance(trainee, feed)
+        importance = _importance(model, task, examples)
         chosen = least_important(importance, round(share * every), config)
         files.write_json(run / CHOSEN, {str(block): heads for block, heads in chosen.items()})
     try:
@@ -56,15 +57,14 @@ def prune(trainee: Trainee, feed: Feed, share: float, run: Path) -> str:
     return f"pruned {gone} of {every} heads that matter least to the loss ({which})"
 
 
-def _importance(trainee: Trainee, feed: Feed) -> Tensor:
+def _importance(model: Model, task: AnyTask, examples: Examples) -> Tensor:
     """Measure how much each head matters. Shape (L, H)."""
-    model, task, goal = trainee.model, trainee.task, trainee.goal
     device = next(model.parameters()).device
 
     def loss(batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor | float]:
-        return task.loss(partial(model, head_mask=mask), batch, goal)
+        return task.loss(partial(model, head_mask=mask), batch), task.count(batch)
 
     # Spread over the data, which may be in the order of its labels.
-    chosen = torch.linspace(0, feed.items - 1, min(feed.items, EXAMPLES)).long()
+    chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
     items = counted(chosen[:, None].numpy(), "items weighed")
-    return head_importance(model, (feed.fetch(item, 0).to(device) for item in items), loss)
+    return head_importance(model, (examples.fetch(item, 0).to(device) for item in items), loss)

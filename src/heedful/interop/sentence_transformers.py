@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
+from heedful.models.loading import read_config
 from heedful.reading.json_objects import parse_json
 
 Pooling = Literal["mean", "cls"]
@@ -29,7 +31,7 @@ _NAMES = "sentence_transformers.models."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class SentenceLayout:
     """What such a folder says beside the encoder."""
 
     pooling: Pooling
@@ -40,12 +42,21 @@ class Layout:
     """Tokens of a text that are read; None leaves that to the encoder."""
 
 
-def is_sentence_folder(folder: Path) -> bool:
-    """Tell whether a folder has the layout."""
-    return (folder / MODULES).is_file()
+def read_record(folder: Path) -> RunRecord | None:
+    """Say what such a folder is, as a run of embed would; None for any other folder.
+
+    Raises:
+        UserError: see `read_layout`.
+    """
+    if not (folder / MODULES).is_file():
+        return None
+    layout = read_layout(folder)
+    positions = read_config(folder).max_position_embeddings
+    goal = {"pooling": layout.pooling, "normalise": layout.normalise}
+    return outside_record("embed", goal, min(layout.max_length or positions, positions))
 
 
-def read_layout(folder: Path) -> Layout:
+def read_layout(folder: Path) -> SentenceLayout:
     """Read what a folder says.
 
     Raises:
@@ -70,7 +81,7 @@ def read_layout(folder: Path) -> Layout:
     length = sizes.get("max_seq_length")
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
-    return Layout(
+    return SentenceLayout(
         pooling=_read_pooling(folder / places[1] / "config.json"),
         normalise=len(kinds) == len(_KINDS),
         max_length=length,
@@ -89,7 +100,7 @@ def _read_pooling(path: Path) -> Pooling:
     )
 
 
-def write_layout(layout: Layout, width: int, folder: Path) -> None:
+def write_layout(layout: SentenceLayout, width: int, folder: Path) -> None:
     """Write what makes a folder with an encoder one of this layout.
 
     Args:

@@ -14,25 +14,25 @@ KEY = "hypotheses"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Hypothesis:
+class NBestEntry:
     """One of several texts that may be the right one."""
 
     text: str
     score: float
-    """What the system that made it thinks of it, a log probability; 0 where it does not say."""
+    """The log probability that the system which made it gives it; 0 where it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HypothesisList:
+class NBestList:
     """The hypotheses of one item, and what else its line holds."""
 
-    hypotheses: tuple[Hypothesis, ...]
+    entries: tuple[NBestEntry, ...]
     """At least one."""
     others: Mapping[str, object]
     """The other keys of the line, such as an id."""
 
 
-def read_hypotheses(path: Path) -> Iterator[HypothesisList]:
+def read_n_best(path: Path) -> Iterator[NBestList]:
     """Yield the lists of a file of JSON lines.
 
     A hypothesis is a text, or an object with ``text`` and perhaps ``score``.
@@ -48,20 +48,20 @@ def read_hypotheses(path: Path) -> Iterator[HypothesisList]:
     return _read(path)
 
 
-def _read(path: Path) -> Iterator[HypothesisList]:
+def _read(path: Path) -> Iterator[NBestList]:
     number = 0
     for number, value in read_objects(path):
         where = f"{source_name(path)}, line {number}"
         if KEY not in value:
             raise UserError(f"{where}: no key {KEY!r}{did_you_mean(KEY, value)}")
-        given = value.pop(KEY)
-        if not isinstance(given, list) or not given:
-            found = "an empty list" if given == [] else kind_of(given)
-            raise UserError(f"{where}: {KEY!r} must be a list of at least one, found {found}")
-        yield HypothesisList(
-            hypotheses=tuple(
-                _hypothesis(item, f"{where}, hypothesis {place}")
-                for place, item in enumerate(given, start=1)
+        items = value.pop(KEY)
+        if not isinstance(items, list) or not items:
+            kind = "an empty list" if items == [] else kind_of(items)
+            raise UserError(f"{where}: {KEY!r} must be a list of at least one, found {kind}")
+        yield NBestList(
+            entries=tuple(
+                _entry(item, f"{where}, hypothesis {place}")
+                for place, item in enumerate(items, start=1)
             ),
             others=value,
         )
@@ -69,7 +69,7 @@ def _read(path: Path) -> Iterator[HypothesisList]:
         raise UserError(f"{source_name(path)}: holds no lists")
 
 
-def _hypothesis(item: object, where: str) -> Hypothesis:
+def _entry(item: object, where: str) -> NBestEntry:
     text, score = item, 0.0
     if isinstance(item, Mapping):
         text, score = item.get("text"), item.get("score", 0.0)
@@ -79,4 +79,4 @@ def _hypothesis(item: object, where: str) -> Hypothesis:
         raise UserError(f"{where}: the text is empty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         raise UserError(f"{where}: the score must be a number, found {kind_of(score)}")
-    return Hypothesis(text=text, score=float(score))
+    return NBestEntry(text=text, score=float(score))

@@ -16,15 +16,15 @@ from heedful import files
 from heedful.checkpoints import runs
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.interop.sentence_transformers import (
+    SentenceLayout,
+    read_layout,
+    read_record,
+    write_layout,
+)
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.sources import resolve
-from heedful.tasks.sentence_folder import (
-    Layout,
-    is_sentence_folder,
-    read_layout,
-    write_layout,
-)
 
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -49,14 +49,14 @@ def _write(folder: Path, modules: Any = MODULES, **pooling: bool) -> Path:
 @pytest.mark.parametrize(
     "layout",
     [
-        Layout(pooling="mean", normalise=True, max_length=64),
-        Layout(pooling="cls", normalise=False, max_length=None),
+        SentenceLayout(pooling="mean", normalise=True, max_length=64),
+        SentenceLayout(pooling="cls", normalise=False, max_length=None),
     ],
 )
-def test_there_and_back(tmp_path: Path, layout: Layout) -> None:
-    assert not is_sentence_folder(tmp_path)
+def test_there_and_back(tmp_path: Path, layout: SentenceLayout) -> None:
+    assert read_record(tmp_path) is None
     write_layout(layout, 16, tmp_path)
-    assert is_sentence_folder(tmp_path)
+    assert (tmp_path / "modules.json").is_file()
     assert read_layout(tmp_path) == layout
     modules = json.loads((tmp_path / "modules.json").read_text())
     assert modules == MODULES[: 3 if layout.normalise else 2]
@@ -117,7 +117,7 @@ def test_a_run_is_such_a_folder(tiny_model: Path, tmp_path: Path) -> None:
     words = ["train", "embed", "--model", tiny_model, "--train", data, "--out", out, "--steps", "1"]
     words += ["--text", "first", "--text-pair", "second", "--max-length", "20", "--pooling", "cls"]
     assert run([str(word) for word in words]) == 0
-    assert read_layout(out) == Layout(pooling="cls", normalise=True, max_length=20)
+    assert read_layout(out) == SentenceLayout(pooling="cls", normalise=True, max_length=20)
     ours = heedful.load(out)
     (out / "heedful.json").unlink()  # what is left is the other library's
     theirs = heedful.load(out)
@@ -129,7 +129,7 @@ def test_a_run_is_such_a_folder(tiny_model: Path, tmp_path: Path) -> None:
 def test_a_finish_that_was_killed_is_finished_again(tmp_path: Path) -> None:
     for _ in range(2):  # the first time, all but the manifest may have got there
         with runs.finished(tmp_path) as folder:
-            write_layout(Layout(pooling="mean", normalise=True, max_length=64), 16, folder)
+            write_layout(SentenceLayout(pooling="mean", normalise=True, max_length=64), 16, folder)
         assert read_layout(tmp_path).max_length == 64
         files.check_manifest(tmp_path)
 

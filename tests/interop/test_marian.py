@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import torch
 from heedful import cli, files
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
-from heedful.commands.export import export
 from heedful.errors import UserError
+from heedful.interop import export
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
-from heedful.tasks import translate
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
 
@@ -86,7 +84,7 @@ def _write(run: Path, model: Any, tokenizer: TranslationTokenizer, task: str = "
     tokenizer.save_pretrained(run)
     record = RunRecord(
         task=task,
-        goal=asdict(translate.Goal(longest=LONGEST)),
+        goal={"longest": LONGEST},
         max_length=40,
         settings={},
         data=[],
@@ -109,7 +107,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("exported") / "marian"
-    export(run, out)
+    export(run, out, "marian")
     return out
 
 
@@ -145,7 +143,7 @@ def test_two_vocabularies_are_read_by_the_reference(tmp_path: Path) -> None:
     model = Transformer(_config(tokenizer))
     _learn(model, tokenizer)
     run = _write(tmp_path / "run", model, tokenizer)
-    export(run, tmp_path / "out")
+    export(run, tmp_path / "out", "marian")
     assert _theirs(tmp_path / "out") == [text.strip() for text in _ours(run)]
 
 
@@ -194,13 +192,13 @@ def test_the_command_line_exports_and_asks(
 
 def test_what_is_there_is_not_replaced_unasked(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    export(run, out)
+    export(run, out, "marian")
     with pytest.raises(UserError, match="out exists; choose another folder or give --overwrite"):
-        export(run, out)
-    export(run, out, overwrite=True)
+        export(run, out, "marian")
+    export(run, out, "marian", overwrite=True)
     (out / "notes.txt").write_text("keep me")
     with pytest.raises(UserError, match="out holds other files than a model"):
-        export(run, out, overwrite=True)
+        export(run, out, "marian", overwrite=True)
     assert (out / "notes.txt").read_text() == "keep me"
 
 
@@ -210,22 +208,22 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
     model: Any = Transformer(_config(tokenizer, normalize_before=True))
     _write(tmp_path / "pre-norm", model, tokenizer)
     with pytest.raises(UserError, match=r"before each part \(pre-norm\).*without --pre-norm"):
-        export(tmp_path / "pre-norm", out)
+        export(tmp_path / "pre-norm", out, "marian")
     sizes = {"vocab_size": tokenizer.source.vocab_size, "pad_token_id": tokenizer.pad_token_id}
     model = RnnSearch(RnnConfig(decoder_vocab_size=sizes["vocab_size"], **sizes))
     _write(tmp_path / "rnn", model, tokenizer)
     with pytest.raises(UserError, match="a recurrent network; Marian's models here are"):
-        export(tmp_path / "rnn", out)
+        export(tmp_path / "rnn", out, "marian")
     _write(tmp_path / "other", Transformer(_config(tokenizer)), tokenizer, task="classify")
-    with pytest.raises(UserError, match="learnt to classify; Marian's models translate"):
-        export(tmp_path / "other", out)
+    with pytest.raises(UserError, match="a classify run; --format marian is for runs of translate"):
+        export(tmp_path / "other", out, "marian")
     (tmp_path / "other" / "manifest.json").unlink()
     with pytest.raises(UserError, match="not a heedful run"):
-        export(tmp_path, out)
+        export(tmp_path, out, "marian")
     unfinished = shutil.copytree(run, tmp_path / "unfinished")
     (unfinished / "manifest.json").unlink()
     with pytest.raises(UserError, match="training has not finished"):
-        export(unfinished, out)
+        export(unfinished, out, "marian")
     assert not out.exists()
 
 
@@ -234,5 +232,5 @@ def test_vocabularies_of_two_sizes_are_refused(tmp_path: Path) -> None:
     tokenizer = learn_translation(*words, size=310, separate=True)
     run = _write(tmp_path / "run", Transformer(_config(tokenizer)), tokenizer)
     with pytest.raises(UserError, match=r"vocabularies have 26\d and \d+ pieces"):
-        export(run, tmp_path / "out")
+        export(run, tmp_path / "out", "marian")
     assert not (tmp_path / "out").exists()

@@ -7,15 +7,39 @@ the reference cuts texts with (``source.spm``, ``target.spm``) and searches with
 
 from pathlib import Path
 
+from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
-from heedful.models import Transformer
+from heedful.models import Transformer, TransformerConfig
+from heedful.models.loading import load_model
 from heedful.settings import PredictSettings
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, model_of
-from heedful.tokens.translation import CONFIG
+from heedful.tokens.translation import CONFIG, MODEL_CONFIG, is_translation_folder
 
 GENERATION = "generation_config.json"
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """Say what a Marian folder is, as a run of translate would; None for any other folder."""
+    if not is_translation_folder(folder):
+        return None
+    positions = TransformerConfig.read(folder / MODEL_CONFIG).max_position_embeddings
+    longest = min(read_longest(folder) or positions, positions)
+    return outside_record("translate", {"longest": longest}, positions)
+
+
+def export(run: Path, record: RunRecord, folder: Path) -> None:
+    """Write a run of translate.
+
+    Raises:
+        UserError: the run cannot be such a model.
+    """
+    model = load_model(run)
+    if not isinstance(model, Transformer):
+        raise UserError(f"{run}: a recurrent network; Marian's models here are Transformers")
+    tokenizer = TranslationTokenizer.from_pretrained(run)
+    write_marian(model, tokenizer, folder, longest=record.goal["longest"])
 
 
 def write_marian(

@@ -18,7 +18,7 @@ from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.reading import Record
-from heedful.tasks.task import Fit
+from heedful.task import Fit
 from heedful.tokens import Tokenizer
 
 _SPARE = 8
@@ -28,7 +28,7 @@ _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class FilledToken:
     """A token for a mask."""
 
     token: str
@@ -46,7 +46,7 @@ class Blank:
     start: int
     """Where the mask stands in the text, in characters."""
     end: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FilledToken, ...]
     """The likeliest first; none where the mask is in a part of the text that was not read."""
 
 
@@ -64,6 +64,28 @@ class Filled:
     """Tokens of the text."""
     tokens_used: int
     """Tokens the model was given."""
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the filled text with each mask's tokens, or whether the second text follows."""
+        tokens = {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
+        if self.next_sentence is not None:
+            return {"next_sentence": round(self.next_sentence, 6)} | tokens
+        masks = [
+            {
+                "start": blank.start,
+                "end": blank.end,
+                "candidates": [
+                    {"token": one.token, "score": round(one.score, 6), "text": one.text}
+                    for one in blank.candidates
+                ],
+            }
+            for blank in self.blanks
+        ]
+        return {"text": self.text, "masks": masks} | tokens
+
+    def plain(self) -> str:
+        """Return the filled text, or the probability that the second text follows."""
+        return self.text if self.text is not None else f"{self.next_sentence:.6f}"
 
 
 def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fitted[Example]:
@@ -93,7 +115,7 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
 
 def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
     pieces = tokenizer.pieces(text)
-    wrong = [mask for mask in _MASK_LIKE.findall(text) if mask != tokenizer.mask_token]
+    wrong = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
     if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
         raise UserError(f"{where}: {wrong[0]!r} is no mask; write {tokenizer.mask_token}")
     if tokenizer.mask_token_id not in pieces.ids:
@@ -119,12 +141,12 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
 
 
 def candidates(
-    words: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size, top: int
+    logits: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size, top: int
 ) -> Tensor:
     """Return the likeliest tokens of each mask, and whether the second text follows.
 
     Args:
-        words: logits of the masks' tokens. Shape (N, V).
+        logits: of the masks' tokens. Shape (N, V).
         follows: logits of what follows, if the model has them. Shape (B, 2).
         positions: where the masks are, in the batch laid out as one row. Shape (N,).
         shape: (B, T).
@@ -134,7 +156,7 @@ def candidates(
         Shape (B, 1 + M, 2, K). At [:, 0, 0, 0] the probability that the second text follows; of
         each mask the token ids, then their probabilities.
     """
-    best = words.float().softmax(-1).topk(min(top + _SPARE, words.shape[1]))  # each (N, K)
+    best = logits.float().softmax(-1).topk(min(top + _SPARE, logits.shape[1]))  # each (N, K)
     owner = positions // shape[1]  # (N,)
     counts = torch.bincount(owner, minlength=shape[0])  # (B,)
     firsts = counts.cumsum(0) - counts
@@ -171,15 +193,15 @@ def decode(
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
-    spans, rows_of_masks = _masks(record.text, fitted, outputs, tokenizer)
-    choices = [_tokens(output, top, tokenizer) for output in rows_of_masks]
+    spans, outputs_of_masks = _masks(record.text, fitted, outputs, tokenizer)
+    choices = [_tokens(output, top, tokenizer) for output in outputs_of_masks]
     best = [rows[0][0] if rows else None for rows in choices]
     blanks = [
         Blank(
             start=start,
             end=end,
             candidates=tuple(
-                Candidate(
+                FilledToken(
                     token=tokenizer.vocabulary.token(token_id),
                     score=score,
                     text=_fill(
@@ -251,26 +273,3 @@ def _fill(
                 before = before.rstrip()
             text = before + tokenizer.text_of([token_id]) + text[end:]
     return text
-
-
-def row(answer: Filled, everything: bool) -> dict[str, Any]:
-    """Return the filled text with each mask's candidates, or whether the second text follows."""
-    if answer.next_sentence is not None:
-        return {"next_sentence": round(answer.next_sentence, 6)}
-    masks = [
-        {
-            "start": blank.start,
-            "end": blank.end,
-            "candidates": [
-                {"token": one.token, "score": round(one.score, 6), "text": one.text}
-                for one in blank.candidates
-            ],
-        }
-        for blank in answer.blanks
-    ]
-    return {"text": answer.text, "masks": masks}
-
-
-def plain(answer: Filled) -> str:
-    """Return the filled text, or the probability that the second text follows."""
-    return answer.text if answer.text is not None else f"{answer.next_sentence:.6f}"

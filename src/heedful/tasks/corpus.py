@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
+from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
-from heedful.reading.documents import read_documents
-from heedful.tasks.pretrain import Goal
+from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
 
@@ -24,14 +24,14 @@ _LOOKED_AT = 2**20
 """Tokens that are looked at to see whether the vocabulary fits the text."""
 
 
-def check_documents(paths: Sequence[Path], goal: Goal) -> None:
+def check_documents(paths: Sequence[Path], layout: DocumentLayout, *, pairs: bool) -> None:
     """Refuse files of which no sequences can be made, before anything is written.
 
     Raises:
         UserError: there is no text, or only one document to make pairs of.
     """
-    found = len(list(islice(read_documents(paths, goal.documents), 2)))
-    if goal.pairs and found < 2:
+    documents = len(list(islice(read_documents(paths, layout), 2)))
+    if pairs and documents < 2:
         raise UserError(
             f"{listed(paths)}: only one document, and pairs of sentences need a "
             "second one to draw from; say what ends a document with --documents blank-line, gap, "
@@ -41,7 +41,8 @@ def check_documents(paths: Sequence[Path], goal: Goal) -> None:
 
 def open_corpus(
     paths: Sequence[Path],
-    goal: Goal,
+    layout: DocumentLayout,
+    sentences: SentenceRule,
     tokenizer: Tokenizer,
     folder: Path,
     *,
@@ -51,7 +52,8 @@ def open_corpus(
 
     Args:
         paths: plain text.
-        goal: how documents and sentences are told.
+        layout: what ends a document.
+        sentences: what ends a sentence.
         tokenizer: the model's tokenizer.
         folder: where the corpus is kept, under a name that says what it was made of.
         workers: processes; None takes one a core, and a single one for little text.
@@ -60,15 +62,13 @@ def open_corpus(
         UserError: a file is damaged, or the vocabulary knows nothing of its text.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_name(paths, goal, tokenizer)}.arrow"
+    path = folder / f"{_name(paths, layout, sentences, tokenizer)}.arrow"
     if not path.is_file():
         if workers is None:
             small = sum(path.stat().st_size for path in paths) < _SMALL
             workers = 1 if small else os.cpu_count() or 1
-        documents = counted(read_documents(paths, goal.documents), "documents read")
-        write_corpus(
-            path, tokenize_documents(documents, tokenizer, goal.sentences, workers=workers)
-        )
+        documents = counted(read_documents(paths, layout), "documents read")
+        write_corpus(path, tokenize_documents(documents, tokenizer, sentences, workers=workers))
     corpus = Corpus(path)
     if unknown_share(corpus, tokenizer) == 1:
         raise UserError(
@@ -77,11 +77,13 @@ def open_corpus(
     return corpus
 
 
-def _name(paths: Sequence[Path], goal: Goal, tokenizer: Tokenizer) -> str:
+def _name(
+    paths: Sequence[Path], layout: DocumentLayout, sentences: SentenceRule, tokenizer: Tokenizer
+) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
     parts = [
         [print_.sha256 for print_ in fingerprint(paths)],
-        [goal.documents, goal.sentences],
+        [layout, sentences],
         *tokenizer.identity(),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -22,9 +22,14 @@ class Candidate:
     score: float
     """Its probability among the best."""
 
+    def row(self) -> dict[str, Any]:
+        """Return the fields ready for JSON."""
+        score = round(self.score, 6)
+        return {"answer": self.answer, "start": self.start, "end": self.end, "score": score}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer(Candidate):
+class SpanAnswer(Candidate):
     """The candidate that is given."""
 
     n_best: tuple[Candidate, ...]
@@ -39,6 +44,19 @@ class Answer(Candidate):
     """Tokens the model was given: fewer only where ``long_text`` leaves some out."""
     windows: int
     """Windows the context was read in."""
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the answer and where it stands, and on request the likeliest of all."""
+        row = self.row()
+        if everything:
+            row["n_best"] = [candidate.row() for candidate in self.n_best]
+            if self.margin is not None:
+                row["margin"] = round(self.margin, 6)
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
+
+    def plain(self) -> str:
+        """Return the answer on one line, which is empty where there is none."""
+        return " ".join((self.answer or "").split())
 
 
 def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Candidate]:
@@ -56,32 +74,12 @@ def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Ca
     if not all(map(math.isfinite, scores)):
         raise UserError("the score of an answer is not a number; the model is damaged")
     shares = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
-    found = [
+    candidates = [
         Candidate(
             answer=context[span.start : span.end], start=span.start, end=span.end, score=share
         )
         for span, share in zip(spans, shares, strict=False)
     ]
     if silence is not None:
-        found.append(Candidate(answer=None, start=None, end=None, score=shares[-1]))
-    return found
-
-
-def row(answer: Answer, everything: bool) -> dict[str, Any]:
-    """Return the answer and where it stands, and on request the likeliest of all."""
-    found = _row(answer)
-    if everything:
-        found["n_best"] = [_row(candidate) for candidate in answer.n_best]
-        if answer.margin is not None:
-            found["margin"] = round(answer.margin, 6)
-    return found
-
-
-def _row(one: Candidate) -> dict[str, Any]:
-    score = round(one.score, 6)
-    return {"answer": one.answer, "start": one.start, "end": one.end, "score": score}
-
-
-def plain(answer: Answer) -> str:
-    """Return the answer on one line, which is empty where there is none."""
-    return " ".join((answer.answer or "").split())
+        candidates.append(Candidate(answer=None, start=None, end=None, score=shares[-1]))
+    return candidates

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 from heedful.checkpoints.runs import RunRecord
-from heedful.tasks import task_named
 
 
-def write_card(folder: Path, record: RunRecord, purpose: str) -> None:
+def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -> None:
     """Write the model card of a run.
 
     Args:
         folder: where.
         record: what the run folder says of the run.
         purpose: what the model does, in a sentence or two.
+        example: what a user may ask it.
     """
     settings = "\n".join(
         f"| {name} | {value} |" for name, value in record.settings.items() if value is not None
@@ -27,7 +27,7 @@ def write_card(folder: Path, record: RunRecord, purpose: str) -> None:
 {purpose}
 It reads {record.max_length} tokens at once; longer texts are read in windows unless told otherwise.
 
-    heedful predict {folder.parent.name} {task_named(record.task).example}
+    heedful predict {folder.parent.name} {example}
     heedful evaluate {folder.parent.name} --data FILE
 
 ## Training data

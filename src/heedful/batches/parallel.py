@@ -1,0 +1,108 @@
+"""Texts with their translations as examples, a text that is too long in parts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+import numpy as np
+
+from heedful.batches.examples import Example
+from heedful.batches.sentences import split_sentences
+from heedful.batches.windows import fit_text
+from heedful.errors import UserError
+from heedful.reading import Record
+from heedful.settings import LongText
+from heedful.tokens import TranslationTokenizer
+from heedful.tokens.text import BYTES, SPACE
+
+_TOGETHER = 1024
+"""Texts tokenized at once."""
+_INSIDE = frozenset(BYTES[0x80:0xC0])
+"""What a character goes on with in UTF-8, three times at most; any room is larger."""
+
+
+def token_ids(
+    records: Iterable[Record], tokenizer: TranslationTokenizer
+) -> Iterator[tuple[Record, list[int], list[int]]]:
+    """Yield each record with the ids of its text, and of its second text if it has one."""
+    stream = iter(records)
+    while chunk := list(islice(stream, _TOGETHER)):
+        sources = tokenizer.source.encode_batch([record.text for record in chunk])
+        targets = tokenizer.target.encode_batch([record.text_pair or "" for record in chunk])
+        yield from zip(chunk, sources, targets, strict=True)
+
+
+def to_example(
+    source: Sequence[int], target: Sequence[int], tokenizer: TranslationTokenizer
+) -> Example:
+    """Make an example of a text, to which the ending piece is added, and what is to be written."""
+    ids = np.array([*source, tokenizer.eos_token_id], dtype=np.int32)
+    return Example(ids=ids, labels=tuple(target))
+
+
+def encode_pairs(
+    records: Iterable[Record], tokenizer: TranslationTokenizer
+) -> Iterator[tuple[Record, Example]]:
+    """Encode pairs to learn from, whatever their length."""
+    for record, source, target in token_ids(records, tokenizer):
+        yield record, to_example(source, [*target, tokenizer.eos_token_id], tokenizer)
+
+
+def cut_source(
+    record: Record,
+    ids: list[int],
+    tokenizer: TranslationTokenizer,
+    *,
+    limit: int,
+    rule: LongText,
+) -> list[Sequence[int]]:
+    """Cut a text that is too long: as the rule says, or at the ends of sentences.
+
+    Args:
+        record: the text.
+        ids: its ids, without the ending one.
+        tokenizer: what gave them.
+        limit: the most ids of a part.
+        rule: what is done with a longer text.
+
+    Raises:
+        UserError: it is too long, and the rule is ``refuse``; with file and line.
+    """
+    if len(ids) <= limit:
+        return [ids]
+    if rule == "refuse":
+        raise UserError(
+            f"{record.source}, line {record.line}: {len(ids):,} tokens; this run reads {limit} at "
+            "once, and --long-text window translates sentence by sentence"
+        )
+    if rule != "window":
+        return list(fit_text(ids, limit=limit, rule=rule).pieces)
+    sentences, spaced = split_sentences(record.text), " ".join(record.text.split())
+    parts: list[Sequence[int]] = []
+    begin, end, is_open = 0, 0, False
+    for sentence, alone in zip(sentences, tokenizer.source.encode_batch(sentences), strict=True):
+        start = spaced.index(sentence, end)
+        end = start + len(sentence)
+        (both,) = tokenizer.source.encode_batch([spaced[begin:end]]) if is_open else (alone,)
+        if is_open and len(both) <= limit:
+            parts[-1] = both
+        else:
+            parts += _cut_at_words(alone, tokenizer, limit)
+            begin, is_open = start, len(alone) <= limit
+    return parts
+
+
+def _cut_at_words(
+    ids: Sequence[int], tokenizer: TranslationTokenizer, limit: int
+) -> list[Sequence[int]]:
+    """Cut ids that are too long before a piece that starts a word, or a character if none does."""
+    parts: list[Sequence[int]] = []
+    pieces = tokenizer.source.pieces(ids)
+    start = 0
+    while len(ids) - start > limit:
+        ends = range(start + limit, start, -1)
+        words = (end for end in ends if pieces[end].startswith(SPACE))
+        characters = (end for end in ends if pieces[end] not in _INSIDE)
+        end = next(chain(words, characters))
+        parts.append(ids[start:end])
+        start = end
+    return [*parts, ids[start:]]

@@ -1,0 +1,155 @@
+"""What Python users call: the commands, with their options as keywords."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+
+from heedful.commands import evaluate as evaluation
+from heedful.commands import train as training
+from heedful.errors import UserError, naming_arguments, unknown_name
+from heedful.predictor import Predictor
+from heedful.reading.frames import Data, as_files
+from heedful.settings import (
+    TASKS,
+    ColumnSettings,
+    EvaluateOptions,
+    PredictSettings,
+    RunSettings,
+    TrainOptions,
+)
+from heedful.task import Recipe, Say
+from heedful.tasks import task_named
+from heedful.training.fit import Outcome
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def train(
+    task: str,
+    *,
+    train: Data,
+    out: str | os.PathLike[str],
+    dev: Data = None,
+    say: Say = _tell,
+    **options: Unpack[TrainOptions],
+) -> Outcome | None:
+    """Train a model on your own data and leave a run folder, as ``heedful train TASK`` does.
+
+    ``heedful.train("classify", train="tickets.csv", out="runs/tickets", epochs=3)``; then
+    ``heedful.load("runs/tickets")("a text")``.
+
+    Args:
+        task: ``classify``, ``regress``, ``tag``, ``answer``, ``choose``, ``embed``, ``pretrain``,
+            ``generate`` or ``translate``.
+        train: a file, several, a list of dicts, or a table of pandas or pyarrow.
+        out: the run folder to make.
+        dev: what to evaluate on while training, like ``train``.
+        say: takes each line meant for the user; by default they go to standard error.
+        options: the command's options, dashes as underscores: ``heedful train TASK --help``.
+
+    Returns:
+        How it ended; None where ``resume=True`` finds the run finished.
+
+    Raises:
+        UserError: an option is misspelt or out of range, or the data is wrong.
+        KeyboardInterrupt: the user stopped it; ``resume=True`` goes on from the checkpoint.
+    """
+    with naming_arguments(), ExitStack() as files:
+        task_named(task)
+        entry = TASKS[task]
+        values: dict[str, Any] = {**options, "out": Path(out)}
+        values["train"] = files.enter_context(as_files(train))
+        values["dev"] = None if dev is None else files.enter_context(as_files(dev))
+        kinds = {
+            "data": entry.data,
+            "options": entry.options,
+            "columns": ColumnSettings,
+            "training": entry.training,
+            "run": RunSettings,
+        }
+        groups = {name: _settings(kind, values) for name, kind in kinds.items()}
+        _refuse_unknown(values, kinds.values())
+        return training.train(task, Recipe(**groups), say=say)
+
+
+def evaluate(
+    run: str | os.PathLike[str],
+    data: Data,
+    *,
+    say: Say = _tell,
+    **options: Unpack[EvaluateOptions],
+) -> dict[str, Any]:
+    """Score a run on data with the truth, as ``heedful evaluate`` does.
+
+    Args:
+        run: the run folder; its ``metrics.json`` gets the scores.
+        data: a file, several, a list of dicts, or a table of pandas or pyarrow.
+        say: takes each line meant for the user; by default they go to standard error.
+        options: the command's options, dashes as underscores.
+
+    Raises:
+        UserError: an option is misspelt or out of range, or the run or the data is wrong.
+    """
+    with naming_arguments(), as_files(data) as files:
+        values: dict[str, Any] = {**options}
+        columns = _settings(ColumnSettings, values)
+        predictor = Predictor.load(run, _settings(PredictSettings, values))
+        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        return evaluation.evaluate(Path(run), files, columns, predictor, say)
+
+
+def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:
+    if values:
+        known = [field.name for kind in kinds for field in fields(kind)]
+        raise unknown_name("setting", next(iter(values)), known)
+
+
+def _settings(kind: type, values: dict[str, Any]) -> Any:
+    """Take the fields of a group of settings out of some values.
+
+    Raises:
+        UserError: a value is of another type.
+    """
+    names = [field.name for field in fields(kind) if field.name in values]
+    hints = get_type_hints(kind)
+    own = {name: values.pop(name) for name in names}
+    for name, value in own.items():
+        if not _fits(value, hints[name]):
+            raise UserError(f"{name} is {value!r}: expected {_words(hints[name])}")
+        if Path in (hints[name], *get_args(hints[name])) and isinstance(value, str | os.PathLike):
+            own[name] = Path(value)
+    return kind(**own)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Tell whether a value is of an annotated type."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if hint is Path:
+        return isinstance(value, str | os.PathLike)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def _words(hint: Any) -> str:
+    """Return a type in words."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_words(one) for one in get_args(hint))
+    if origin is Literal:
+        return ", ".join(map(repr, get_args(hint)))
+    names = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}
+    return {**names, Path: "a path", NoneType: "None"}.get(hint, str(hint))

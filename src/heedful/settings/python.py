@@ -1,0 +1,129 @@
+"""The settings as keywords of Python calls; a test holds them to the classes of settings."""
+
+from os import PathLike
+from typing import Literal, TypedDict
+
+from heedful.settings.ranges import LongText, Precision
+from heedful.settings.training import Schedule
+
+
+class TrainOptions(TypedDict, total=False):
+    """Every setting of every task, as `heedful.train` takes it; a task has its own and the common.
+
+    The classes of `heedful.settings` say what each means.
+    """
+
+    # Data and model
+    model: str
+    revision: str | None
+    max_length: int | None
+    long_text: LongText | None
+    dropout: float | None
+    prune: float | None
+    fresh_pooler: bool
+    # Columns
+    text: str
+    text_pair: str | None
+    label: str | None
+    header: bool
+    label_separator: str | None
+    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    # Training
+    epochs: int
+    steps: int | None
+    max_minutes: float | None
+    batch_size: int
+    batch_tokens: int
+    learning_rate: float
+    head_learning_rate: float | None
+    schedule: Schedule
+    warmup: float
+    weight_decay: float
+    clip: float
+    precision: Precision
+    device: str
+    gradient_checkpointing: bool
+    seed: int
+    evaluate_every: int | None
+    metric: str | None
+    patience: int | None
+    checkpoint_every: int
+    keep_checkpoints: int
+    average: int
+    ema: float | None
+    tensorboard: bool
+    # The run folder
+    resume: bool
+    overwrite: bool
+    # Classification
+    labels: str | None
+    class_weights: str | None
+    # Tagging
+    scheme: Literal["BIO", "IOBES"]
+    label_pieces: Literal["first", "all"]
+    # Answers
+    stride: int
+    max_answer_tokens: int
+    no_answer_threshold: float
+    # Embedding
+    pooling: Literal["mean", "cls"]
+    scale: float
+    # Pre-training
+    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None
+    vocabulary: str | None
+    positions: int | None
+    position_type: Literal["absolute", "relative_key", "relative_key_query"]
+    objective: Literal["mlm+nsp", "mlm"]
+    mask_share: float
+    whole_word: bool
+    max_predictions: int | None
+    documents: Literal["blank-line", "gap", "file", "line"]
+    sentences: Literal["punctuation", "line"]
+    corpus: str | PathLike[str] | None
+    workers: int | None
+    # Translation
+    arch: Literal["transformer", "rnn"]
+    vocab_size: int
+    separate_vocabularies: bool
+    max_ratio: float
+    label_smoothing: float
+    pre_norm: bool
+    cell: Literal["gru", "lstm"]
+
+
+class PredictOptions(TypedDict, total=False):
+    """The fields of `PredictSettings` as keywords of a Python call."""
+
+    precision: Precision
+    device: str
+    long_text: LongText
+    max_length: int | None
+    batch_size: int
+    batch_tokens: int
+    top: int
+    no_answer_threshold: float | None
+    aggregation: Literal["first", "average", "max"]
+    beam: int
+    max_new_tokens: int | None
+    min_new_tokens: int
+    length_penalty: float
+    coverage_penalty: float
+    repetition_penalty: float
+    no_repeat_ngram: int
+    alignments: bool
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+
+
+class EvaluateOptions(PredictOptions, total=False):
+    """The same, and where the texts and the truth stand, as `heedful.evaluate` takes it."""
+
+    text: str
+    text_pair: str | None
+    label: str | None
+    header: bool
+    label_separator: str | None
+    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None

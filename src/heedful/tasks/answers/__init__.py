@@ -1,0 +1,1 @@
+"""What tasks answer with, where that is more than a few fields."""

@@ -1,0 +1,64 @@
+"""How well a pre-trained model tells the hidden tokens of sequences, and their scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from heedful.batches import Example
+from heedful.reading import Record
+from heedful.tasks.answers.blanks import Filled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """How well the hidden tokens of a sequence, and whether its second part follows, were told."""
+
+    loss: float
+    """Sum of the losses of its hidden tokens, in nats."""
+    right: int
+    hidden: int
+    next_right: bool | None
+    tokens_total: int
+    tokens_used: int
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the counts."""
+        return {
+            "loss": self.loss,
+            "right": self.right,
+            "hidden": self.hidden,
+            "tokens_total": self.tokens_total,
+            "tokens_used": self.tokens_used,
+        }
+
+    def plain(self) -> str:
+        """Return the loss of a hidden token."""
+        return f"{self.loss / max(self.hidden, 1):.6f}"
+
+
+class SequenceScores:
+    """Scores of sequences; see ``heedful.metrics.LanguageScores``."""
+
+    def __init__(self, *, pairs: bool) -> None:
+        from heedful.metrics import LanguageScores  # its library is slow to import
+
+        self._pairs = pairs
+        self._scores = LanguageScores()
+
+    def update(
+        self, answers: Sequence[Scored | Filled], records: Sequence[Example | Record]
+    ) -> None:
+        """Count sequences."""
+        scored = [answer for answer in answers if isinstance(answer, Scored)]
+        self._scores.update(
+            torch.tensor([answer.loss for answer in scored]),
+            torch.tensor([answer.right for answer in scored]),
+            torch.tensor([answer.hidden for answer in scored]),
+            torch.tensor([answer.next_right for answer in scored]) if self._pairs else None,
+        )
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores."""
+        return self._scores.compute()

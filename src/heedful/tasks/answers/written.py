@@ -1,0 +1,113 @@
+"""Texts that a model wrote, as answers, and their scores."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.metrics.writing import text_scores
+from heedful.reading import Record
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrittenText:
+    """One text that was written."""
+
+    text: str
+    score: float
+    """Log-probability of its tokens, after the length penalty."""
+    ended: bool
+    """Whether it came to an end of its own, rather than to --max-new-tokens."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the text ready for JSON."""
+        return {"text": self.text, "score": round(self.score, 6), "ended": self.ended}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """The answer for one text."""
+
+    n_best: tuple[WrittenText, ...]
+    """Best first; samples in the order in which they were drawn."""
+    log_likelihood: float
+    """Of the right text, if it is known: the sum over its tokens; else 0."""
+    tokens_known: int
+    """Tokens of the right text; 0 if it is not known."""
+    tokens_total: int
+    """Tokens of the text to read."""
+    tokens_used: int
+    """Tokens of it that the model was given."""
+
+    @property
+    def text(self) -> str:
+        """The first of the texts, or nothing where only the right text was scored."""
+        return self.n_best[0].text if self.n_best else ""
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the text with its score, and on request the others of the beam."""
+        row: dict[str, Any] = self.n_best[0].to_dict() if self.n_best else {"text": ""}
+        if everything and self.n_best:
+            row["n_best"] = [text.to_dict() for text in self.n_best]
+        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
+
+    def plain(self) -> str:
+        """Return the text on one line."""
+        return " ".join(self.text.split())
+
+
+def join_parts(parts: Sequence[Sequence[WrittenText]]) -> tuple[WrittenText, ...]:
+    """Return the texts written for the parts of one text: of several, the best of each, joined."""
+    if len(parts) == 1:
+        return tuple(parts[0])
+    best = [texts[0] for texts in parts]
+    joined = WrittenText(
+        text=" ".join(text.text for text in best),
+        score=sum((text.score for text in best), 0.0),
+        ended=all(text.ended for text in best),
+    )
+    return (joined,)
+
+
+class GenerationScores:
+    """Scores of texts: how likely the right ones were, and of pairs how near the written ones are.
+
+    BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
+    """
+
+    def __init__(self, *, pairs: bool) -> None:
+        self._pairs = pairs
+        self._log_likelihood = 0.0
+        self._tokens = 0
+        self._texts: list[str] = []
+        self._references: list[str] = []
+
+    def update(self, answers: Sequence[Generation], records: Sequence[Record]) -> None:
+        """Count answers to records whose texts to write are known."""
+        for answer, record in zip(answers, records, strict=True):
+            self._log_likelihood += answer.log_likelihood
+            self._tokens += answer.tokens_known
+            if self._pairs:
+                self._texts.append(answer.text)
+                self._references.append((record.labels or ("",))[0])
+
+    def compute(self) -> dict[str, Any]:
+        """Return ``log_likelihood`` (a token's mean), ``perplexity``, and ``bleu`` and ``chrf``.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+        if not self._tokens:
+            raise UserError("no texts to score: the data is empty")
+        scores = {
+            "items": len(self._texts) if self._pairs else self._tokens,
+            **likelihood_scores(self._log_likelihood, self._tokens),
+        }
+        return scores | (text_scores(self._texts, self._references) if self._pairs else {})
+
+
+def likelihood_scores(log_likelihood: float, tokens: int) -> dict[str, float]:
+    """Return the mean log-likelihood of a token, and the perplexity, from the sum over tokens."""
+    mean = log_likelihood / tokens
+    return {"log_likelihood": mean, "perplexity": math.exp(min(-mean, 700.0))}

@@ -1,0 +1,70 @@
+"""Training data as batches: which examples make an item, which items a step, all of it repeatable.
+
+Shapes: N items.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.batches import Batch, Draw, Positions, Step, Store, plan_epoch
+from heedful.settings import TrainSettings
+from heedful.task import AnyTask, StoreOf
+
+
+class Examples:
+    """Stored examples as items, planned and fetched.
+
+    Args:
+        task: what they are learnt for.
+        tokenizer: as for the task.
+        store_of: gives the examples of an epoch.
+        training: how to train.
+    """
+
+    def __init__(
+        self, task: AnyTask, tokenizer: object, store_of: StoreOf, training: TrainSettings
+    ) -> None:
+        self._task, self._tokenizer = task, tokenizer
+        self._store_of, self._training = store_of, training
+        self._open(0)
+        self.num_items = len(self._starts) - 1
+        """Items of the first epoch; where each epoch is cut anew, the others have about as many."""
+
+    def plan(self, epoch: int) -> list[Step]:
+        """Plan the steps of an epoch."""
+        self._open(epoch)
+        training = self._training
+        batch_tokens = training.batch_tokens
+        if self._task.whole_batch:
+            batch_tokens = int(self._sizes.max()) * training.batch_size
+        return plan_epoch(
+            self._sizes,
+            batch_size=training.batch_size,
+            batch_tokens=batch_tokens,
+            seed=training.seed,
+            epoch=epoch,
+        )
+
+    def fetch(self, items: Positions, epoch: int) -> Batch:
+        """Make a batch of some items of the epoch that was planned last."""
+        assert epoch == self._epoch
+        ranges = [range(self._starts[item], self._starts[item + 1]) for item in items]
+        rows = np.concatenate(ranges).astype(np.int64)
+        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows)
+        examples = [self._store[int(row)] for row in rows]
+        return self._task.batch(examples, self._tokenizer, draw)
+
+    def _open(self, epoch: int) -> None:
+        self._epoch, self._store = epoch, self._store_of(epoch)
+        self._starts = item_starts(self._store)  # (N + 1,)
+        # The examples of an item are padded to the longest of them.
+        longest = np.maximum.reduceat(self._store.lengths, self._starts[:-1])  # (N,)
+        sizes: NDArray[np.int64] = longest * np.diff(self._starts)
+        if self._task.two_sided:
+            sizes = np.stack([sizes, self._store.label_lengths], axis=1)  # (N, 2)
+        self._sizes = sizes
+
+
+def item_starts(store: Store) -> NDArray[np.int64]:
+    """Return the number of each item's first example, and of all examples. Shape (N + 1,)."""
+    return np.append(np.flatnonzero(store.parts == 0), len(store))

@@ -1,0 +1,188 @@
+"""The one order of steps in which a run comes about, whatever it learns from.
+
+Decide what is learnt, start the model, open the folder, encode the data, train, finish. Scoring is
+handed in: it needs what comes after training.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.checkpoints.card import write_card
+from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
+from heedful.checkpoints.runs import RunRecord, versions
+from heedful.errors import UserError, unknown_name
+from heedful.reading import fingerprint
+from heedful.task import AnyTask, Recipe, Say, Start
+from heedful.training.device import choose_precision, prepare_device
+from heedful.training.ema import MovingAverage
+from heedful.training.examples import Examples
+from heedful.training.fit import Outcome, Run, fit
+from heedful.training.loop import Work
+from heedful.training.optimize import adamw
+from heedful.training.prune import prune
+from heedful.training.schedule import schedule
+
+Score = Callable[[Start, RunRecord, Iterable[Any]], dict[str, Any]]
+"""Scores a model as it is, on records with their truth."""
+
+
+def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Outcome | None:
+    """Train a model for a task and leave a run folder.
+
+    Args:
+        kind: what is to be learnt.
+        recipe: what from, how, and where to.
+        score: scores the model while it trains.
+        say: takes each line meant for the user.
+
+    Returns:
+        How it ended; None where the run is to go on but is finished.
+
+    Raises:
+        UserError: wrong input of any kind, before anything is written where that can be told.
+    """
+    data, place = recipe.data, recipe.run
+    device = prepare_device(recipe.training)
+    record = _record(kind, recipe)
+    if not check_run(place, record):
+        say(f"{place.out} is finished; nothing to do")
+        return None
+    task = kind.decide(recipe)
+    check_evaluations(recipe, task.metrics())
+    task.check_files(recipe, say)
+    start = task.start(recipe)
+    start.model.to(device)
+    make_run(place, record)
+    with data_folder(place.out) as folder:
+        with discarded_unless_prepared(place.out):
+            dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
+            task, start, store_of = task.stores(recipe, start, folder, say)
+            examples = Examples(task, start.tokenizer, store_of, recipe.training)
+            if getattr(data, "prune", None) is not None:
+                say(prune(start.model, task, examples, data.prune, place.out))
+        record = _record(kind, recipe, task=task, max_length=start.max_length)
+        scored = partial(_score, score, start, record, dev) if dev else None
+        run = _run(task, recipe, start, examples, record, scored, say)
+        say(task.card())
+        say(
+            f"{examples.num_items:,} examples, {run.total_steps:,} "
+            f"step{'s'[: run.total_steps != 1]} of {recipe.training.batch_size}, "
+            f"{str(run.precision.dtype).removeprefix('torch.')} on {device} "
+            f"({run.precision.reason})"
+        )
+        outcome = fit(run)
+    task.clean_up(recipe)
+    return outcome
+
+
+def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
+    """Refuse a metric that the task does not have, and options of evaluations where there are none.
+
+    Raises:
+        UserError: naming the option.
+    """
+    training = recipe.training
+    if training.metric is not None and training.metric not in metrics:
+        raise unknown_name("--metric", training.metric, metrics)
+    for name in ("evaluate_every", "metric", "patience"):
+        if recipe.data.dev is None and getattr(training, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for evaluations on --dev: give --dev too")
+
+
+def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
+    """Make settings fit for JSON: paths as text."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Path):
+            return str(value)
+        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+    return {key: plain(value) for key, value in settings.items()}
+
+
+def _record(
+    kind: type[AnyTask], recipe: Recipe, *, task: AnyTask | None = None, max_length: int = 0
+) -> RunRecord:
+    """Return what the folder says of a run; what it learns is known once it has been decided."""
+    settings: dict[str, Any] = {}
+    for group in (recipe.data, recipe.options, recipe.columns, recipe.training):
+        settings |= asdict(group)
+    return RunRecord(
+        task=kind.name,
+        goal={} if task is None else plain_values(asdict(task)),
+        max_length=max_length,
+        settings=plain_values(settings),
+        data=[asdict(file) for file in fingerprint(recipe.data.train)],
+        versions=versions(),
+    )
+
+
+def _score(
+    score: Score, start: Start, record: RunRecord, dev: Callable[[], Iterable[Any]]
+) -> dict[str, Any]:
+    return score(start, record, dev())
+
+
+def _run(
+    task: AnyTask,
+    recipe: Recipe,
+    start: Start,
+    examples: Examples,
+    record: RunRecord,
+    score: Callable[[], dict[str, Any]] | None,
+    say: Say,
+) -> Run:
+    """Put together what is trained."""
+    training, model = recipe.training, start.model
+    device = next(model.parameters()).device
+    precision = choose_precision(training.precision, device)
+    steps_per_epoch = -(-examples.num_items // training.batch_size)
+    total_steps = training.steps or training.epochs * steps_per_epoch
+    if model.can_recompute:
+        model.gradient_checkpointing = training.gradient_checkpointing
+    work = Work(
+        model=model,
+        optimizer=adamw(
+            model,
+            learning_rate=training.learning_rate,
+            head_learning_rate=training.head_learning_rate
+            or task.head_rate * training.learning_rate,
+            weight_decay=training.weight_decay,
+            betas=task.betas,
+            epsilon=task.epsilon,
+        ),
+        plan=examples.plan,
+        fetch=lambda items, epoch: examples.fetch(items, epoch).to(device),
+        loss=task.loss,
+        count=task.count,
+        factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+    )
+    return Run(
+        folder=recipe.run.out,
+        work=work,
+        record=record,
+        settings=training,
+        total_steps=total_steps,
+        steps_per_epoch=steps_per_epoch,
+        precision=precision,
+        score=score,
+        metric=training.metric or task.metrics()[0],
+        save=partial(_save, task, start, record),
+        say=say,
+        scaler=torch.amp.GradScaler() if precision.dtype is torch.float16 else None,
+        average=None if training.ema is None else MovingAverage(model, training.ema),
+    )
+
+
+def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:
+    """Write everything that answers need, and what says what they are."""
+    start.model.save_pretrained(folder)
+    start.tokenizer.save_pretrained(folder)
+    write_card(folder, record, purpose=task.card(), example=task.example)
+    task.write_beside(start, folder)

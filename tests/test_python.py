@@ -1,0 +1,107 @@
+"""Training and evaluation from Python: the commands' settings as keywords."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import heedful
+from heedful.errors import as_arguments
+from heedful.settings import (
+    TASKS,
+    ColumnSettings,
+    EvaluateOptions,
+    PredictOptions,
+    PredictSettings,
+    RunSettings,
+    TrainOptions,
+)
+
+ROWS = [
+    {"text": f"the {what} is {how}{colour}", "label": colour}
+    for what, colour in (("sky", "blue"), ("grass", "green"), ("apple", "red"))
+    for how in ("", "very ", "very very ", "so ")
+]
+QUICK: dict[str, Any] = {
+    "epochs": 20,
+    "batch_size": 8,
+    "learning_rate": 1e-2,
+    "head_learning_rate": 1e-2,
+    "dropout": 0.0,
+    "precision": "fp32",
+}
+
+
+def names(kind: type) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def test_the_keywords_are_the_settings() -> None:
+    settings = names(ColumnSettings) | names(RunSettings)
+    for entry in TASKS.values():
+        settings |= names(entry.data) | names(entry.options) | names(entry.training)
+    assert set(TrainOptions.__annotations__) == settings - {"train", "dev", "out"}
+    assert set(PredictOptions.__annotations__) == names(PredictSettings)
+    evaluate = names(PredictSettings) | names(ColumnSettings)
+    assert set(EvaluateOptions.__annotations__) == evaluate
+
+
+@pytest.mark.parametrize("kind", ["dicts", "arrow", "path"])
+def test_what_is_trained_from_python_answers(kind: str, tiny_model: Path, tmp_path: Path) -> None:
+    data: Any = {"dicts": ROWS, "arrow": pa.Table.from_pylist(ROWS), "path": tmp_path / "a.jsonl"}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    out, lines = tmp_path / "run", list[str]()
+    outcome = heedful.train(
+        "classify", train=data[kind], out=out, model=str(tiny_model), say=lines.append, **QUICK
+    )
+    assert outcome is not None
+    assert outcome.step == 40
+    assert any("12 examples" in line for line in lines)
+    answer = heedful.load(out)("the sky is blue")
+    assert answer.label == "blue"
+    scores = heedful.evaluate(out, data[kind], say=lines.append)
+    assert scores["accuracy"] == 1.0
+    again = heedful.train(
+        "classify",
+        train=data[kind],
+        out=out,
+        model=str(tiny_model),
+        resume=True,
+        say=lines.append,
+        **QUICK,
+    )
+    assert again is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epoch": 3}, r"unknown setting 'epoch' \(did you mean 'epochs'"),
+        ({"epochs": "3"}, "epochs is '3': expected a whole number"),
+        ({"schedule": "linea"}, "schedule is 'linea': expected 'constant'"),
+        ({"batch_size": 0}, "^batch_size 0: must be a whole number of at least 1"),
+        ({"scheme": "BIO"}, "unknown setting 'scheme'"),
+        ({"metric": "accuracy"}, "^metric is for evaluations on dev: give dev too"),
+    ],
+)
+def test_errors_name_arguments(
+    options: dict[str, Any], message: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"model": str(tiny_model), **options}
+    with pytest.raises(heedful.UserError, match=message):
+        heedful.train("classify", train=ROWS, out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_of_no_known_kind(tmp_path: Path) -> None:
+    with pytest.raises(heedful.UserError, match=r"data is a builtins\.int; expected a path"):
+        heedful.train("classify", train=3, out=tmp_path / "run")
+    with pytest.raises(heedful.UserError, match="unknown task 'clasify'"):
+        heedful.train("clasify", train=ROWS, out=tmp_path / "run")
+
+
+def test_options_become_arguments() -> None:
+    assert as_arguments("--batch-size 0: give --no-header") == "batch_size 0: give no_header"
