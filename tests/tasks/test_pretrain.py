@@ -12,6 +12,7 @@ import pytest
 import torch
 from tests import tiny
 from tests.alike import assert_same_scores
+from tests.exact import assert_same_bits
 from tests.tiny import SPECIAL
 
 import heedful
