@@ -8,10 +8,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test test-other-cpu check format bench lock clean
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv with the pinned packages and heedful itself
 
@@ -20,6 +20,15 @@ demo: setup ## fine-tune a real BERT on support tickets and answer a few new one
 
 test: setup ## run the whole test suite
 	$(BIN)/python -m pytest
+
+# Another CPU adds up in another order: what computes is tested with other kernels too. bfloat16 is
+# left out, for there it is emulated, which takes long.
+OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
+COMPUTE_NOTHING := batches benchmarks reading rules tokens test_conftest.py test_doctor.py \
+	test_errors.py test_wheel.py test_wrong_input.py
+
+test-other-cpu: setup ## run the tests that compute as on another CPU
+	$(OTHER_CPU) $(BIN)/python -m pytest -m 'not bf16' $(addprefix --ignore=tests/,$(COMPUTE_NOTHING))
 
 check: setup ## check format, lint and types
 	$(BIN)/ruff format --check

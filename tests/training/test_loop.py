@@ -128,6 +128,7 @@ def test_gradient_checkpointing_changes_nothing() -> None:
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8, msg=name)
 
 
+@pytest.mark.bf16
 def test_bf16_learns_what_fp32_learns() -> None:
     try:
         bf16 = choose_precision("bf16", torch.device("cpu"))
