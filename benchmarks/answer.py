@@ -42,7 +42,7 @@ def _score(found: list[str]) -> dict[str, Any]:
 def heedful_arm() -> Iterator[Lap]:
     """Answer with heedful."""
     from heedful.predictor import Predictor
-    from heedful.training.device import keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
 
     keep_big_buffers()
     predictor = Predictor.load(os.environ[RUN])

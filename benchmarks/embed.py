@@ -39,7 +39,7 @@ def heedful_arm() -> Iterator[Lap]:
     import torch
 
     from heedful.predictor import Predictor
-    from heedful.training.device import keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
 
     keep_big_buffers()
     predictor = Predictor.load("minilm")

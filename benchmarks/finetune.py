@@ -51,7 +51,8 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
     from heedful.settings import HEAD_RATE, DataSettings
     from heedful.tasks import Fit, classify
     from heedful.tokens import BertTokenizer
-    from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
+    from heedful.training.device import choose_device, choose_precision
     from heedful.training.loop import Position, Work, train
     from heedful.training.optimize import adamw
     from heedful.training.schedule import schedule

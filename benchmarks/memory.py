@@ -25,7 +25,7 @@ def heedful_arm(*, checkpointing: bool, chunk: int) -> Iterator[Lap]:
 
     from heedful import BertConfig, BertForSequenceClassification
     from heedful.sources import resolve
-    from heedful.training.device import keep_big_buffers, return_big_buffers
+    from heedful.training.allocator import keep_big_buffers, return_big_buffers
 
     if checkpointing:  # as the command line does
         return_big_buffers()

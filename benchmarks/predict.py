@@ -22,7 +22,7 @@ def _run_folder() -> Path:
 def heedful_arm() -> Iterator[Lap]:
     """Answer with heedful's predictor."""
     from heedful import load
-    from heedful.training.device import keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
 
     keep_big_buffers()
     predictor = load(_run_folder())

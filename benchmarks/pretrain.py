@@ -42,8 +42,8 @@ def _goal() -> "Goal":
 def _pairs(names: tuple[str, ...], number: int) -> "list[Example]":
     """Cut pairs from books, in random order; both arms learn from, and are scored on, the same."""
     import numpy as np
-
     from heedful.commands.corpus import open_corpus
+
     from heedful.tasks import pretrain
     from heedful.tokens import BertTokenizer
 
@@ -106,7 +106,8 @@ def heedful_arm() -> Iterator[Lap]:
     from heedful.batches import Draw, plan_epoch
     from heedful.tasks import pretrain
     from heedful.tokens import BertTokenizer
-    from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
+    from heedful.training.device import choose_device, choose_precision
     from heedful.training.loop import Position, Work, train
     from heedful.training.optimize import adamw
     from heedful.training.schedule import schedule

@@ -41,7 +41,7 @@ def _records() -> list[object]:
 def heedful_arm() -> Iterator[Lap]:
     """Find entities with heedful."""
     from heedful.predictor import Predictor
-    from heedful.training.device import keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
 
     keep_big_buffers()
     predictor = Predictor.load(os.environ[RUN])

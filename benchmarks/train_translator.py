@@ -86,7 +86,8 @@ def heedful_arm(precision: "PrecisionName") -> Iterator[Lap]:
     from heedful.batches import Batch, Draw, Positions, Store, plan_epoch
     from heedful.tasks.translate import Translate
     from heedful.tokens import TranslationTokenizer
-    from heedful.training.device import choose_device, choose_precision, keep_big_buffers
+    from heedful.training.allocator import keep_big_buffers
+    from heedful.training.device import choose_device, choose_precision
     from heedful.training.loop import Position, Work, train
     from heedful.training.optimize import adamw
     from heedful.training.schedule import schedule

@@ -170,3 +170,47 @@ def test_the_rules_let_good_code_pass(source: str) -> None:
 def test_files_have_a_subject_and_a_readable_size(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "helper", "misc", "common", "core", "base"}
     assert len(path.read_text().splitlines()) < 450
+
+
+MOST_LINES, MOST_ARGUMENTS = 50, 12
+"""Of a function without its docstring, and of a constructor beside ``self``: CONTRIBUTING."""
+
+
+def _too_large(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        lines = 0 if not body else (body[-1].end_lineno or 0) - body[0].lineno + 1
+        if lines > MOST_LINES:
+            yield f"line {node.lineno}: {node.name} has {lines} lines"
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        if node.name == "__init__" and len(arguments) - 1 > MOST_ARGUMENTS:
+            yield f"line {node.lineno}: a constructor of {len(arguments) - 1} arguments"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_names)
+def test_functions_and_constructors_have_a_readable_size(path: Path) -> None:
+    assert list(_too_large(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n" + "    a = 1\n" * (MOST_LINES + 1),
+        "def __init__(self, " + ", ".join(f"a{n}" for n in range(MOST_ARGUMENTS + 1)) + "): pass",
+    ],
+)
+def test_the_limits_notice(source: str) -> None:
+    assert len(list(_too_large(ast.parse(source)))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def f():\n    """' + "Long.\n" * 99 + '"""\n    return 1\n',
+        "def __init__(self, " + ", ".join(f"a{n}" for n in range(MOST_ARGUMENTS)) + "): pass",
+    ],
+)
+def test_the_limits_let_good_code_pass(source: str) -> None:
+    assert list(_too_large(ast.parse(source))) == []

@@ -23,7 +23,7 @@ EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
 app = App(
     name="heedful",
     version=__version__,
-    help="Turn your own text into working BERT models, on your own machine.",
+    help="Turn your own text into working BERT and Transformer models, on your own machine.",
     help_epilogue="""
 Start here: [bold]heedful demo[/bold], then
 [bold]heedful train classify --train tickets.csv --out runs/tickets[/bold].

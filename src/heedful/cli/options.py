@@ -1,29 +1,34 @@
 """Groups of options that several commands have, and how commands speak to people."""
 
 import sys
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from docstring_parser import parse_from_object
 
-from heedful.settings import (
-    ColumnSettings,
-    DataSettings,
-    ParallelSettings,
-    PredictSettings,
-    RunSettings,
-    TrainSettings,
-    TranslateTrainSettings,
-)
+from heedful import settings
+from heedful.settings import ColumnSettings, PredictSettings
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
-Data = Annotated[DataSettings, Parameter(name="*", group="Data and model")]
-Pairs = Annotated[ParallelSettings, Parameter(name="*", group="Data and model")]
-TrainingAnew = Annotated[TranslateTrainSettings, Parameter(name="*", group="Training")]
-Training = Annotated[TrainSettings, Parameter(name="*", group="Training")]
-Place = Annotated[RunSettings, Parameter(name="*", group="Run", negative="")]
-COLUMNS, PREDICTING, TRAINING = ColumnSettings(), PredictSettings(), TrainSettings()  # defaults
-TRAINING_ANEW = TranslateTrainSettings()
+COLUMNS, PREDICTING = ColumnSettings(), PredictSettings()  # defaults
+
+
+def help_in_one_line(kind: type) -> None:
+    """Give each field of a class of settings the sentence under it as its help, on one line.
+
+    The library reads these sentences, too, but shows the indents of those that go on over lines.
+    """
+    sentences = {one.arg_name: one.description or "" for one in parse_from_object(kind).params}
+    for name in kind.__annotations__.keys() & {field.name for field in fields(kind)}:
+        text = " ".join(sentences[name].split())
+        kind.__annotations__[name] = Annotated[kind.__annotations__[name], Parameter(help=text)]
+
+
+for kind in vars(settings).values():
+    if is_dataclass(kind) and isinstance(kind, type) and kind is not settings.TaskEntry:
+        help_in_one_line(kind)
 
 
 def say(line: str) -> None:

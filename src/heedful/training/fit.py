@@ -18,7 +18,8 @@ from heedful.extras import missing
 from heedful.settings import TrainSettings
 from heedful.task import Say
 from heedful.training import optimize, random_state, ranks
-from heedful.training.device import Precision, return_free_memory
+from heedful.training.allocator import return_free_memory
+from heedful.training.device import Precision
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
 from heedful.training.loop import Done, Position, Work, train
