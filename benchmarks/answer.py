@@ -24,9 +24,9 @@ RUN = "HEEDFUL_BENCHMARK_ANSWER_RUN"
 
 def _records() -> list[Any]:
     from heedful.settings import ColumnSettings
-    from heedful.tasks import answer
+    from heedful.tasks.answer import Answer
 
-    return list(answer.read([TEST], ColumnSettings(), True))[::3][:QUESTIONS]
+    return list(Answer.read([TEST], ColumnSettings(), labelled=True))[::3][:QUESTIONS]
 
 
 def _score(found: list[str]) -> dict[str, Any]:
@@ -119,24 +119,18 @@ ARMS = {"heedful": heedful_arm, "reference": reference_arm}
 
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
-    from heedful.commands.train import train
-    from heedful.settings import (
-        AnswerSettings,
-        ColumnSettings,
-        DataSettings,
-        RunSettings,
-        TrainSettings,
-    )
+    import heedful
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        train(
+        heedful.train(
             "answer",
-            DataSettings(train=[TRAIN], max_length=LENGTH),
-            AnswerSettings(),
-            ColumnSettings(),
-            TrainSettings(steps=STEPS, batch_size=16, learning_rate=1e-4),
-            RunSettings(out=out),
+            train=TRAIN,
+            max_length=LENGTH,
+            steps=STEPS,
+            batch_size=16,
+            learning_rate=1e-4,
+            out=out,
         )
         os.environ[RUN] = str(out)
         laps = race("benchmarks.answer", list(ARMS))

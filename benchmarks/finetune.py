@@ -47,9 +47,11 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
     """Heedful's own loop, as the command line runs it, but for the clock around it."""
     import torch
 
-    from heedful.batches import collate, plan_epoch
-    from heedful.settings import HEAD_RATE, DataSettings
-    from heedful.tasks import Fit, classify
+    from heedful.batches import Draw, plan_epoch
+    from heedful.models.loading import load_model
+    from heedful.settings import HEAD_RATE
+    from heedful.task import Fit
+    from heedful.tasks.classify import Classify
     from heedful.tokens import BertTokenizer
     from heedful.training.allocator import keep_big_buffers
     from heedful.training.device import choose_device, choose_precision
@@ -62,10 +64,15 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
     rate = RATE * (batch_size / BATCH) ** 0.5
     torch.manual_seed(0)
     tokenizer = BertTokenizer.from_pretrained("minilm")
-    goal = classify.Goal(labels=tuple(LABELS), multi_label=False)
-    model = classify.build(goal, DataSettings(train=[]))
+    task = Classify(labels=tuple(LABELS), multi_label=False)
+    model = load_model(
+        "minilm",
+        head="sequence",
+        id2label=dict(enumerate(LABELS)),
+        problem_type="single_label_classification",
+    )
     fit = Fit(max_length=MAX_LENGTH, rule="head")
-    encoded = classify.encode(ag_news("train_pool"), goal, tokenizer, fit, True)
+    encoded = task.encode(ag_news("train_pool"), tokenizer, fit, labelled=True)
     examples = [piece for text in encoded for piece in text.pieces]
     lengths = [len(example.ids) for example in examples]
     device = choose_device("cpu")
@@ -75,11 +82,11 @@ def heedful_arm(batch_size: int) -> Iterator[Lap]:
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=batch_size, batch_tokens=8192, seed=0, epoch=epoch
         ),
-        fetch=lambda rows, epoch: collate(
-            [examples[i] for i in rows], pad_id=tokenizer.pad_token_id, labels="class"
+        fetch=lambda rows, epoch: task.batch(
+            [examples[row] for row in rows], tokenizer, Draw(seed=0, epoch=epoch, rows=rows)
         ),
-        loss=lambda forward, batch: classify.loss(forward, batch, goal),
-        count=lambda batch: classify.count(batch, goal),
+        loss=task.loss,
+        count=task.count,
         factor=schedule("linear", total_steps=steps, warmup=0.1),
     )
     precision = choose_precision("auto", device)

@@ -58,24 +58,19 @@ ARMS = {"heedful": heedful_arm, "pipeline": pipeline_arm}
 
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
-    from heedful.commands.train import train
-    from heedful.settings import (
-        ClassifySettings,
-        ColumnSettings,
-        DataSettings,
-        RunSettings,
-        TrainSettings,
-    )
+    import heedful
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        train(
+        heedful.train(
             "classify",
-            DataSettings(train=[FOLDER / "ag_news/train_pool.csv.gz"]),
-            ClassifySettings(),
-            ColumnSettings(text="2", label="1", header=False),
-            TrainSettings(steps=500, batch_size=8),
-            RunSettings(out=out),
+            train=FOLDER / "ag_news/train_pool.csv.gz",
+            text="2",
+            label="1",
+            header=False,
+            steps=500,
+            batch_size=8,
+            out=out,
         )
         os.environ["HEEDFUL_BENCHMARK_RUN"] = str(out)
         laps = race("benchmarks.predict", list(ARMS))

@@ -22,38 +22,43 @@ if TYPE_CHECKING:
 
     from heedful.batches import Example
     from heedful.models import BertForPreTraining
-    from heedful.tasks.pretrain import Goal
+    from heedful.tasks.pretrain import Pretrain
 
 LAPS, STEPS, BATCH, RATE, MAX_LENGTH = 5, 100, 32, 5e-4, 128
 BOOKS, HELD_OUT = ("jane_eyre", "great_expectations", "dracula", "moby_dick"), ("middlemarch",)
 SCORED = 16 * BATCH
 
 
-def _goal() -> "Goal":
-    from heedful.settings import ColumnSettings, PretrainSettings
-    from heedful.tasks import pretrain
+def _task() -> "Pretrain":
+    from heedful.tasks.pretrain import Pretrain
 
-    own = PretrainSettings(
-        preset="mini", vocabulary="minilm", positions=MAX_LENGTH, documents="gap"
+    return Pretrain(
+        preset="mini",
+        positions=MAX_LENGTH,
+        position_type="absolute",
+        objective="mlm+nsp",
+        mask_share=0.15,
+        whole_word=False,
+        max_predictions=None,
+        documents="gap",
+        sentences="punctuation",
     )
-    return pretrain.goal_of((), ColumnSettings(), own)
 
 
 def _pairs(names: tuple[str, ...], number: int) -> "list[Example]":
     """Cut pairs from books, in random order; both arms learn from, and are scored on, the same."""
     import numpy as np
-    from heedful.commands.corpus import open_corpus
 
-    from heedful.tasks import pretrain
+    from heedful.task import Start
+    from heedful.tasks.corpus import open_corpus
     from heedful.tokens import BertTokenizer
 
     tokenizer = BertTokenizer.from_pretrained("minilm")
     with tempfile.TemporaryDirectory() as folder:
         books = [FOLDER / f"gutenberg/{name}.txt.gz" for name in names]
-        corpus = open_corpus(books, _goal(), tokenizer, Path(folder))
-        pairs = list(
-            pretrain.sequences(corpus, _goal(), tokenizer, max_length=MAX_LENGTH, seed=0, epoch=0)
-        )
+        corpus = open_corpus(books, _task().documents, _task().sentences, tokenizer, Path(folder))
+        start = Start(tokenizer=tokenizer, model=_new_model(), max_length=MAX_LENGTH)
+        pairs = list(_task().sequences(corpus, start, seed=0, epoch=0))
     order = np.random.default_rng(0).permutation(len(pairs))[:number]
     return [pairs[at] for at in order]
 
@@ -62,14 +67,16 @@ def _new_model() -> "BertForPreTraining":
     """Make the model that both arms start from."""
     import torch
 
-    from heedful.models import BertForPreTraining
-    from heedful.settings import DataSettings
-    from heedful.tasks import pretrain
+    from heedful.models import BertConfig, BertForPreTraining
+    from heedful.models.presets import PRESETS
+    from heedful.tokens import BertTokenizer
 
     torch.manual_seed(0)
-    model = pretrain.build(_goal(), DataSettings(train=[], model="minilm"))
-    assert isinstance(model, BertForPreTraining)
-    return model
+    words = len(BertTokenizer.from_pretrained("minilm"))
+    sizes = PRESETS["mini"]
+    return BertForPreTraining(
+        BertConfig(vocab_size=words, max_position_embeddings=MAX_LENGTH, **sizes)
+    )
 
 
 def _held_out_loss(model: "nn.Module") -> float:
@@ -79,7 +86,6 @@ def _held_out_loss(model: "nn.Module") -> float:
     from torch.nn.functional import cross_entropy
 
     from heedful.batches import Draw
-    from heedful.tasks import pretrain
     from heedful.tokens import BertTokenizer
 
     pairs = _pairs(HELD_OUT, SCORED)
@@ -88,23 +94,23 @@ def _held_out_loss(model: "nn.Module") -> float:
     model.eval()
     for rows in np.split(np.arange(SCORED), SCORED // BATCH):
         draw = Draw(seed=0, epoch=0, rows=rows)
-        batch = pretrain.batch_of([pairs[row] for row in rows], _goal(), tokenizer, draw)
-        assert batch.labels is not None
-        assert batch.next_sentence is not None
+        batch = _task().batch([pairs[row] for row in rows], tokenizer, draw)
+        hidden_tokens = batch.targets["tokens"]
         with torch.inference_mode():
-            output = model(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-            logits = output.prediction_logits.flatten(0, 1)[batch.positions]  # (N, V)
-            words += cross_entropy(logits, batch.labels, reduction="sum").item()
+            inputs = {**batch.inputs}
+            positions = inputs.pop("positions")
+            output = model(**inputs)
+            logits = output.prediction_logits.flatten(0, 1)[positions]  # (N, V)
+            words += cross_entropy(logits, hidden_tokens, reduction="sum").item()
             told = output.seq_relationship_logits  # (B, 2)
-            follows += cross_entropy(told, batch.next_sentence, reduction="sum").item()
-        hidden += len(batch.labels)
+            follows += cross_entropy(told, batch.targets["next_sentence"], reduction="sum").item()
+        hidden += len(hidden_tokens)
     return words / hidden + follows / SCORED
 
 
 def heedful_arm() -> Iterator[Lap]:
     """Heedful's own loop, as the command line runs it, but for the clock around it."""
     from heedful.batches import Draw, plan_epoch
-    from heedful.tasks import pretrain
     from heedful.tokens import BertTokenizer
     from heedful.training.allocator import keep_big_buffers
     from heedful.training.device import choose_device, choose_precision
@@ -113,7 +119,7 @@ def heedful_arm() -> Iterator[Lap]:
     from heedful.training.schedule import schedule
 
     keep_big_buffers()
-    goal, model = _goal(), _new_model()
+    task, model = _task(), _new_model()
     tokenizer = BertTokenizer.from_pretrained("minilm")
     pairs = _pairs(BOOKS, STEPS * BATCH)
     lengths = [len(pair.ids) for pair in pairs]
@@ -123,11 +129,11 @@ def heedful_arm() -> Iterator[Lap]:
         plan=lambda epoch: plan_epoch(
             lengths, batch_size=BATCH, batch_tokens=8192, seed=0, epoch=epoch
         ),
-        fetch=lambda rows, epoch: pretrain.batch_of(
-            [pairs[row] for row in rows], goal, tokenizer, Draw(seed=0, epoch=epoch, rows=rows)
+        fetch=lambda rows, epoch: task.batch(
+            [pairs[row] for row in rows], tokenizer, Draw(seed=0, epoch=epoch, rows=rows)
         ),
-        loss=lambda forward, batch: pretrain.loss(forward, batch, goal),
-        count=lambda batch: pretrain.count(batch, goal),
+        loss=task.loss,
+        count=task.count,
         factor=schedule("linear", total_steps=STEPS, warmup=0.1),
     )
     precision = choose_precision("auto", choose_device("cpu"))

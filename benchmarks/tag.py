@@ -33,9 +33,9 @@ def _score(found: list[list[tuple[int, int, str]]]) -> float:
 
 def _records() -> list[object]:
     from heedful.settings import ColumnSettings
-    from heedful.tasks import tag
+    from heedful.tasks.tag import Tag
 
-    return list(tag.read([TEST], ColumnSettings(format="conll"), True))
+    return list(Tag.read([TEST], ColumnSettings(format="conll"), labelled=True))
 
 
 def heedful_arm() -> Iterator[Lap]:
@@ -111,24 +111,17 @@ ARMS = {"heedful": heedful_arm, "reference": reference_arm}
 
 def run() -> list[dict[str, object]]:
     """Train a model, race the arms on it, and return the row."""
-    from heedful.commands.train import train
-    from heedful.settings import (
-        ColumnSettings,
-        DataSettings,
-        RunSettings,
-        TagSettings,
-        TrainSettings,
-    )
+    import heedful
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        train(
+        heedful.train(
             "tag",
-            DataSettings(train=[FOLDER / "conll2003/train.bio.txt.gz"]),
-            TagSettings(),
-            ColumnSettings(format="conll"),
-            TrainSettings(steps=STEPS, learning_rate=1e-4),
-            RunSettings(out=out),
+            train=FOLDER / "conll2003/train.bio.txt.gz",
+            format="conll",
+            steps=STEPS,
+            learning_rate=1e-4,
+            out=out,
         )
         os.environ[RUN] = str(out)
         laps = race("benchmarks.tag", list(ARMS))
