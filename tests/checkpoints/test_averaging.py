@@ -18,6 +18,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
+from heedful.task import Recipe
 
 
 @pytest.fixture
@@ -33,14 +34,13 @@ class Run:
         self.model, self.data, self.out = model, data, out
 
     def train(self, *, dev: bool, average: int = 1, ema: float | None = None) -> None:
-        train(
-            "classify",
-            DataSettings(
+        recipe = Recipe(
+            data=DataSettings(
                 train=[self.data], dev=[self.data] if dev else None, model=str(self.model)
             ),
-            ClassifySettings(),
-            ColumnSettings(),
-            TrainSettings(
+            options=ClassifySettings(),
+            columns=ColumnSettings(),
+            training=TrainSettings(
                 steps=10,
                 batch_size=4,
                 learning_rate=3e-2,
@@ -52,8 +52,9 @@ class Run:
                 average=average,
                 ema=ema,
             ),
-            RunSettings(out=self.out),
+            run=RunSettings(out=self.out),
         )
+        train("classify", recipe)
 
     def weights(self, step: int | None = None, name: str = "model") -> dict[str, np.ndarray]:
         folder = self.out if step is None else steps.folder_of(self.out, step)
