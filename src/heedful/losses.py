@@ -7,17 +7,20 @@ Shapes: B batch, C classes or outputs, D width of a vector, ... any dimensions.
 """
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from heedful.errors import UserError
+from heedful.errors import UserError, unknown_name
 
 IGNORED = -100
 """The label that counts for nothing, as in torch."""
+
+Reduction = Literal["mean", "sum"]
+"""What becomes of the losses of all labels."""
 
 _CACHED = 2**18
 """Logits that are worked on at once: what a core's own cache holds."""
@@ -164,6 +167,22 @@ def partners(
     there, count = cross_entropy(scores, right)
     back, _ = cross_entropy(scores.T, right)
     return (there + back) / 2, count
+
+
+def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
+    """Return the mean or the sum of losses.
+
+    Args:
+        total: their sum.
+        count: how many there are.
+        reduction: which of the two.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if reduction not in get_args(Reduction):
+        raise unknown_name("reduction", reduction, get_args(Reduction))
+    return total / count if reduction == "mean" else total
 
 
 def _wide(values: Tensor) -> Tensor:

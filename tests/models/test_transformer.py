@@ -80,6 +80,8 @@ def test_the_loss_is_a_mean_or_a_sum(training: bool) -> None:
     mean = model(ids, mask, labels=labels).loss
     total = model(ids, mask, labels=labels, reduction="sum").loss
     torch.testing.assert_close(total, mean * (labels != -100).sum())
+    with pytest.raises(UserError, match=r"unknown reduction 'summ' \(did you mean 'sum'\?\)"):
+        model(ids, mask, labels=labels, reduction="summ")
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,11 @@ width, C classes or outputs.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
 from heedful.layers.cache import Cache
-
-Reduction = Literal["mean", "sum"]
-"""What a loss is of those of all labels."""
 
 
 class Output:

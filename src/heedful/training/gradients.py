@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from heedful.models.outputs import Reduction
+from heedful.losses import Reduction
 
 # Below this a dense gradient costs nothing worth saving.
 _LARGE_TABLE_ROWS = 4096

@@ -25,7 +25,7 @@ from heedful.models.heads import BertLMHeadModel
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right
 from heedful.models.model import Model
-from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput, Reduction
+from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.weights import read_weights
 
 logger = logging.getLogger(__name__)
@@ -188,7 +188,7 @@ class BertEncoderDecoder(Model):
         past_key_values: Cache | None = None,
         use_cache: bool = False,
         labels: Tensor | None = None,
-        reduction: Reduction = "mean",
+        reduction: losses.Reduction = "mean",
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> EncoderDecoderOutput:
@@ -247,7 +247,7 @@ class BertEncoderDecoder(Model):
         loss = None
         if labels is not None:
             total, count = losses.cross_entropy(decoded.logits, labels.flatten()[positions])
-            loss = total / count if reduction == "mean" else total
+            loss = losses.reduced(total, count, reduction)
         return EncoderDecoderOutput(
             loss=loss,
             logits=decoded.logits,

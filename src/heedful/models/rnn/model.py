@@ -33,7 +33,7 @@ from heedful.models.generation import lengths_of, settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.model import Model
-from heedful.models.outputs import Reduction, TranslationOutput
+from heedful.models.outputs import TranslationOutput
 from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.weights import read_weights
@@ -160,7 +160,7 @@ class RnnSearch(Model):
         *,
         decoder_input_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        reduction: Reduction = "mean",
+        reduction: losses.Reduction = "mean",
         return_attentions: bool = False,
     ) -> TranslationOutput:
         """Score what follows every token of the target, or with labels what has a label.
@@ -202,7 +202,7 @@ class RnnSearch(Model):
             smoothing = self.config.label_smoothing if self.training else 0.0
             right = labels.flatten()[positions]
             total, count = losses.cross_entropy(logits, right, label_smoothing=smoothing)
-            loss = total / count if reduction == "mean" else total
+            loss = losses.reduced(total, count, reduction)
         else:
             logits = logits.view(*decoder_input_ids.shape, -1)
         weights = decoded.weights.transpose(0, 1)[:, None]  # (B, 1, S, E)

@@ -32,7 +32,7 @@ from heedful.models.generation import settle_alone
 from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_ids, check_sequences, shift_right
 from heedful.models.model import Model
-from heedful.models.outputs import Reduction, TranslationOutput
+from heedful.models.outputs import TranslationOutput
 from heedful.models.transformer import names
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.weights import read_weights
@@ -166,7 +166,7 @@ class Transformer(Model):
         *,
         decoder_input_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        reduction: Reduction = "mean",
+        reduction: losses.Reduction = "mean",
         return_attentions: bool = False,
     ) -> TranslationOutput:
         """Score what follows every target token, or with labels what has a label.
@@ -205,7 +205,7 @@ class Transformer(Model):
             total, count = losses.cross_entropy(
                 logits, labels.flatten()[positions], label_smoothing=smoothing
             )
-            loss = total / count if reduction == "mean" else total
+            loss = losses.reduced(total, count, reduction)
         return TranslationOutput(
             loss=loss,
             logits=logits,
