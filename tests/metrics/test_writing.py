@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.metrics.writing import text_scores, translation_scores
+from heedful.metrics.writing import text_scores
 
 
 def _lines(path: Path) -> list[str]:
@@ -23,7 +23,7 @@ def test_the_published_score_of_a_system(data_folder: Path) -> None:
         for row in csv.reader(_lines(folder / "automatic-scores.tsv.gz"), delimiter="\t")
         if row[:2] == ["de-en", "Facebook-AI"]
     }
-    scores = translation_scores(written, right)
+    scores = text_scores(written, right, cased=True)
     assert scores["bleu"] == published["bleu-A"] == 33.99789664597108
     assert scores["chrf"] == pytest.approx(published["chrf-A"], abs=1e-9)
     assert scores["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|")
@@ -31,9 +31,9 @@ def test_the_published_score_of_a_system(data_folder: Path) -> None:
 
 def test_capital_letters() -> None:
     written, right = ["A Dog runs in the park ."] * 2, ["a dog runs in the park ."] * 2
-    scores = translation_scores(written, right)
+    scores = text_scores(written, right, cased=True)
     assert scores["bleu_lowercase"] == pytest.approx(100)
     assert scores["bleu"] < 90
     assert scores["chrf"] < 100
-    assert text_scores(written, right)["bleu"] == pytest.approx(100)
+    assert text_scores(written, right, cased=False)["bleu"] == pytest.approx(100)
     assert "case:lc" in scores["signatures"]["bleu_lowercase"]

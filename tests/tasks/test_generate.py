@@ -215,7 +215,7 @@ def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_p
 def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     records, fit = Generate.from_texts(["a red apple"]), Fit(max_length=8, rule="head")
-    with pytest.raises(UserError, match="--long-text: a text to go on from keeps its end"):
+    with pytest.raises(UserError, match="--long-text has no effect here: a text to continue keeps"):
         list(Generate(pairs=False).encode(records, tokenizer, fit, labelled=False))
 
 

@@ -1,4 +1,4 @@
-"""Writing text: what goes on after a text, or another text for it, such as a summary or a reply.
+"""Writing text: what continues a text, or another text for it, such as a summary or a reply.
 
 From plain text a BERT learns as a decoder, each word from those before it. From pairs one BERT
 reads and another writes, both warm-started from the same weights (Rothe et al. 2020).
@@ -40,7 +40,7 @@ from heedful.task import (
     Task,
     check_max_length,
 )
-from heedful.tasks.answers.written import Generation, GenerationScores, WrittenText, join_parts
+from heedful.tasks.answers.written import Generation, GenerationScores, best_texts
 from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
 from heedful.tasks.writing import (
     SEARCH_OPTIONS,
@@ -68,7 +68,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
     answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS
 
     pairs: bool
-    """Whether it reads a text and writes another; else it goes on after the text."""
+    """Whether it reads a text and writes another; else it continues a text."""
 
     # Records.
 
@@ -172,7 +172,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records: of a long plain text all, of one to read its head."""
+        """Encode the training records: all of a long plain text, the head of a text to read."""
         rule: LongText = "head" if self.pairs else "window"
         return self, start, store_records(self, recipe, start, folder, say, rule=rule)
 
@@ -181,37 +181,33 @@ class Generate(Task[Record, WriterOutput, Generation]):
     ) -> Iterator[Fitted[Example]]:
         """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
 
-        A text to go on from keeps its end, and leaves as much room as it may take. A text to read
-        is read in windows that share nothing, and each gets its own text; what is known to be
-        written for the whole is learnt, or scored, from the first of them alone.
+        A text to continue keeps its end, at most half of the room. A text to read is read in
+        windows that do not overlap, and each gets its own text; the text to write that is known
+        belongs to the first window.
 
         Raises:
-            UserError: see `check`, or a rule is given for a text to go on from.
+            UserError: see `check`, or a rule is given for a text to continue.
         """
         if not self.pairs and not labelled and fit.rule != "window":
-            raise UserError("--long-text: a text to go on from keeps its end; leave the option out")
+            raise UserError("--long-text has no effect here: a text to continue keeps its end")
         room = fit.max_length - tokenizer.layout.size(pair=False)
         records, copies = tee(records)
         for record, ids in zip(records, _token_ids(copies, tokenizer), strict=True):
             if labelled:
                 self.check(record)
-            prompt = self.pairs or labelled
-            used = ids if prompt else ids[-max(room // 2, 1) :]
-            cut = (
-                apart(used, room)
-                if fit.rule == "window"
-                else fit_text(used, limit=room, rule=fit.rule)
-            )
+            kept = ids if self.pairs or labelled else ids[-max(room // 2, 1) :]
+            windows = fit.rule == "window"
+            cut = apart(kept, room) if windows else fit_text(kept, limit=room, rule=fit.rule)
             examples = [_example(tokenizer, part) for part in cut.pieces]
-            total, kept = len(ids), cut.tokens_used
+            total, used = len(ids), cut.tokens_used
             if labelled and self.pairs:
                 (target,) = tokenizer.encode_batch(record.labels or ())
                 labels = (*target[:room], tokenizer.sep_token_id)
                 examples[0] = replace(examples[0], labels=tuple(map(float, labels)))
-                total, kept = total + len(target), kept + len(labels) - 1
+                total, used = total + len(target), used + len(labels) - 1
             elif labelled:
                 examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
-            yield Fitted(pieces=examples, tokens_total=total, tokens_used=kept)
+            yield Fitted(pieces=examples, tokens_total=total, tokens_used=used)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``labels``, -100 where nothing is to be learnt.
@@ -271,15 +267,8 @@ class Generate(Task[Record, WriterOutput, Generation]):
         tokenizer: Tokenizer,
     ) -> Generation:
         """Turn tokens into texts; those of several windows are joined, the best of each."""
-        windows = [
-            [
-                WrittenText(text=tokenizer.text_of(one.tokens), score=one.score, ended=one.ended)
-                for one in output.hypotheses
-            ]
-            for output in outputs
-        ]
         return Generation(
-            n_best=join_parts(windows) if windows[0] else (),
+            n_best=best_texts(outputs, tokenizer.text_of),
             log_likelihood=sum(output.log_likelihood for output in outputs),
             tokens_known=sum(output.tokens_known for output in outputs),
             tokens_total=fitted.tokens_total,
@@ -293,8 +282,8 @@ class Generate(Task[Record, WriterOutput, Generation]):
     def card(self) -> str:
         """Say what the run writes."""
         if self.pairs:
-            return "Reads a text and writes another, as it learnt from pairs of texts."
-        return "Goes on with a text, word by word, as it learnt from plain text."
+            return "Reads a text and writes another; trained on pairs of texts."
+        return "Continues a text, word by word; trained on plain text."
 
 
 def _token_ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list[int]]:

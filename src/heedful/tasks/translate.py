@@ -45,7 +45,7 @@ from heedful.task import (
 )
 from heedful.tasks import translator
 from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
-from heedful.tasks.answers.written import WrittenText, join_parts
+from heedful.tasks.answers.written import best_texts
 from heedful.tasks.texts import text_records
 from heedful.tasks.writing import SEARCH_OPTIONS, WriterOutput
 from heedful.tokens import TranslationTokenizer
@@ -296,17 +296,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
         tokenizer: TranslationTokenizer,
     ) -> Translation:
         """Turn tokens into texts; those of several parts are joined, the best of each."""
-        texts = join_parts(
-            [
-                [
-                    WrittenText(
-                        text=tokenizer.target.decode(one.tokens), score=one.score, ended=one.ended
-                    )
-                    for one in output.hypotheses
-                ]
-                for output in outputs
-            ]
-        )
+        texts = best_texts(outputs, tokenizer.target.decode)
         best = [output.hypotheses[0].tokens for output in outputs]
         links = None
         if settings.alignments:
@@ -329,7 +319,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
 
     def card(self) -> str:
         """Say what the run does."""
-        return "Translates texts, as it learnt from texts and their translations."
+        return "Translates texts; trained on texts with their translations."
 
 
 def _check_options(recipe: Recipe) -> None:

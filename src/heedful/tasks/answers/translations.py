@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError
-from heedful.metrics.writing import translation_scores
+from heedful.metrics.writing import text_scores
 from heedful.reading import Record
 from heedful.tasks.answers.written import WrittenText, likelihood_scores
 from heedful.tokens import TranslationTokenizer
@@ -211,6 +211,6 @@ class TranslationScores:
         return {
             "items": len(self._texts),
             "tokens": self._tokens_written,
-            **translation_scores(self._texts, self._references),
+            **text_scores(self._texts, self._references, cased=True),
             **likelihood_scores(self._log_likelihood, self._tokens_known),
         }

@@ -1,13 +1,14 @@
 """Texts that a model wrote, as answers, and their scores."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
 from heedful.reading import Record
+from heedful.tasks.writing import WriterOutput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,9 +58,23 @@ class Generation:
         return " ".join(self.text.split())
 
 
-def join_parts(parts: Sequence[Sequence[WrittenText]]) -> tuple[WrittenText, ...]:
-    """Return the texts written for the parts of one text: of several, the best of each, joined."""
-    if len(parts) == 1:
+def best_texts(
+    outputs: Sequence[WriterOutput], decode: Callable[[Sequence[int]], str]
+) -> tuple[WrittenText, ...]:
+    """Return the texts that were found, those of several parts joined: the best of each.
+
+    Args:
+        outputs: of each part of the text that was read.
+        decode: tokens to text.
+    """
+    parts = [
+        [
+            WrittenText(text=decode(one.tokens), score=one.score, ended=one.ended)
+            for one in output.hypotheses
+        ]
+        for output in outputs
+    ]
+    if parts and (len(parts) == 1 or not parts[0]):
         return tuple(parts[0])
     best = [texts[0] for texts in parts]
     joined = WrittenText(
@@ -104,7 +119,9 @@ class GenerationScores:
             "items": len(self._texts) if self._pairs else self._tokens,
             **likelihood_scores(self._log_likelihood, self._tokens),
         }
-        return scores | (text_scores(self._texts, self._references) if self._pairs else {})
+        if self._pairs:
+            scores |= text_scores(self._texts, self._references, cased=False)
+        return scores
 
 
 def likelihood_scores(log_likelihood: float, tokens: int) -> dict[str, float]:
