@@ -156,9 +156,9 @@ class Predictor:
 
 
 def _most_items(settings: PredictSettings) -> int:
-    """Return how many texts are computed at once: fewer where many are written for each."""
-    written = settings.top if settings.sample else settings.beam
-    return max(1, settings.batch_size // max(1, written // _DEFAULT.beam))
+    """Return the largest batch in texts: smaller where many texts are generated for each."""
+    hypotheses = settings.top if settings.sample else settings.beam
+    return max(1, settings.batch_size // max(1, hypotheses // _DEFAULT.beam))
 
 
 def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:

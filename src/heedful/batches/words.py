@@ -25,7 +25,7 @@ Aggregation = Literal["first", "average", "max"]
 """How a word gets its numbers: its first piece's, the mean of its pieces', or those of the piece
 whose largest number is the largest."""
 
-Places = NDArray[np.int32]
+Spans = NDArray[np.int32]
 """Start and end, in characters of a text: shape (..., 2)."""
 
 _APART = re.compile(
@@ -53,7 +53,7 @@ def _last_stop(text: str, start: int, end: int) -> list[int]:
     return [end - 1] if text.endswith(".", start, end) else []
 
 
-def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Places]:
+def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Spans]:
     """Return the ids of a text's pieces, and for each piece where its word stands in the text.
 
     Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs.
@@ -77,7 +77,7 @@ def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Places]:
     return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
 
 
-def spaced_words(text: str, places: Places) -> Places:
+def spaced_words(text: str, places: Spans) -> Spans:
     """Put the tokenizer's words together to words by the rule ``spaces``. Shapes: (N, 2)."""
     number = np.searchsorted(word_breaks(text), places[:, 0], side="right")  # (N,)
     first = _changes(number)  # (W,)
@@ -93,7 +93,7 @@ def _past_marks(text: str, end: int, limit: int) -> int:
     return end
 
 
-def first_pieces(places: Places) -> NDArray[np.int64]:
+def first_pieces(places: Spans) -> NDArray[np.int64]:
     """Return the number of each word's first piece. Shapes: (N, 2) to (W,)."""
     return _changes(places[:, 0])  # no two words start at one place
 
@@ -113,7 +113,7 @@ def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     return ends
 
 
-def entities_in_words(record: TaggedText, words: Places) -> list[Entity]:
+def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
     """Return a record's entities in words; one that begins or ends inside a word has it whole.
 
     Args:
@@ -150,7 +150,7 @@ def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Wor
 
 
 def word_values(
-    places: Sequence[Places], values: Sequence[NDArray[np.floating]], aggregation: Aggregation
+    places: Sequence[Spans], values: Sequence[NDArray[np.floating]], aggregation: Aggregation
 ) -> dict[Word, NDArray[np.floating]]:
     """Return what each word of a text was given, in the order of the text.
 

@@ -17,11 +17,11 @@ _FREE_SETTINGS = frozenset(
 """Settings that may differ when a run goes on: they do not change what is learnt."""
 
 
-def check_run(place: RunSettings, record: RunRecord) -> bool:
+def check_run(settings: RunSettings, record: RunRecord) -> bool:
     """Check that a run may go into its folder, of which nothing is changed yet.
 
     Args:
-        place: the folder, and what to do with a run that is there.
+        settings: the folder, and what to do with a run that is there.
         record: what the folder is to say of the run.
 
     Returns:
@@ -31,18 +31,18 @@ def check_run(place: RunSettings, record: RunRecord) -> bool:
         UserError: something stands in the folder and neither flag says what to do with it, or the
             run there was started with other settings or data.
     """
-    run = place.out
-    if place.resume and place.overwrite:
+    run = settings.out
+    if settings.resume and settings.overwrite:
         raise UserError("--resume goes on with a run and --overwrite starts anew: give one of them")
     if run.is_file():
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
-    if place.overwrite and is_run:
+    if settings.overwrite and is_run:
         return True
     if run.is_dir() and any(run.iterdir()):
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
-        if not place.resume:
+        if not settings.resume:
             state = "a finished" if runs.is_finished(run) else "an unfinished"
             raise UserError(
                 f"--out {run} holds {state} run; give --resume to go on with it, "
@@ -53,10 +53,10 @@ def check_run(place: RunSettings, record: RunRecord) -> bool:
     return True
 
 
-def make_run(place: RunSettings, record: RunRecord) -> None:
+def make_run(settings: RunSettings, record: RunRecord) -> None:
     """Make a folder ready to train in, once `check_run` has found nothing against it."""
-    run = place.out
-    if place.overwrite and (run / runs.RECORD).is_file():
+    run = settings.out
+    if settings.overwrite and (run / runs.RECORD).is_file():
         shutil.rmtree(run)
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)

@@ -63,27 +63,27 @@ def predict(
     all_scores: Annotated[bool, Parameter(negative="")] = False,
     plain: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Answer for texts given here, in a file, or on standard input: one JSON object a line.
+    """Predict for texts on the command line, in a file or on standard input: JSON lines.
 
     Parameters
     ----------
     run
         Run folder.
     texts
-        Texts to answer for; without any, --input or standard input is read: one text a line, and
-        JSON lines for a run of answer.
+        Texts to predict for; without any, --input or standard input is read: one text per line,
+        or JSON lines for an answer run.
     input
-        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
     context
-        A text that goes with each of the texts: what holds the answers to questions.
+        Second text of each pair: the context that holds the answers to questions.
     context_file
-        The same, in a file.
+        File that holds the context.
     against
-        A file of texts: give the --top nearest of them to each text, from a run of embed.
+        File of texts: find the --top nearest of them to each text, with an embed run.
     prefix
-        What each translation must begin with.
+        Text that each translation must begin with.
     all_scores
-        Give everything the model scored, such as the probability of every label, or the --top
+        Print everything the model scored, such as the probability of every label, or the --top
         translations.
     plain
         Print the answer alone.
@@ -91,8 +91,8 @@ def predict(
     from heedful.commands import predict as command
 
     predictor = _predictor(run, predicting)
-    given = command.texts_of(predictor.task, texts, context, context_file)
-    records = command.records_of(predictor.task, given, input, columns)
+    inputs = command.texts_of(predictor.task, texts, context, context_file)
+    records = command.records_of(predictor.task, inputs, input, columns)
     if prefix is not None:
         records = command.with_prefix(predictor.task, records, prefix)
     if against is not None:
@@ -121,7 +121,7 @@ def score(
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Tell how likely texts are to a pre-trained run, or re-rank lists of hypotheses by that.
+    """Score how likely texts are to a pre-trained run, or re-rank n-best lists by that.
 
     Each token is masked in turn, and the log probabilities of all are added up:
 
@@ -138,13 +138,13 @@ def score(
     texts
         Texts to score; without any, --input, --n-best or standard input is read.
     input
-        A file of texts: one a line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
     n_best
         A file of lists to re-rank, as JSON lines.
     weight
-        How much the likelihood counts beside a hypothesis's own score.
+        Weight of the log-likelihood beside the score of each hypothesis.
     all_scores
-        Give the log probability of every token.
+        Print the log-probability of every token.
     """
     from heedful.commands import predict, score
 
@@ -162,12 +162,12 @@ def score(
             print(line)
         return
     records = predict.records_of(predictor.task, texts, input, columns)
-    for found in score.score_texts(predictor, score.texts_of(records)):
-        print(score.line_of(found, everything=all_scores), flush=not texts)
+    for scored in score.score_texts(predictor, score.texts_of(records)):
+        print(score.line_of(scored, everything=all_scores), flush=not texts)
 
 
 def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) -> None:
-    """Show a text as the model gets it: one JSON object a text, with pieces, ids and offsets.
+    """Show how the model reads texts: pieces, ids and offsets, one JSON object per text.
 
     Parameters
     ----------
@@ -181,8 +181,8 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
     from heedful.commands import tokenize as command
     from heedful.reading.lines import STDIN, read_lines
 
-    given = texts or (line.rstrip("\r\n") for line in read_lines(STDIN))
-    for row in command.tokenize(given, model, revision):
+    lines = texts or (line.rstrip("\r\n") for line in read_lines(STDIN))
+    for row in command.tokenize(lines, model, revision):
         print(json.dumps(row, ensure_ascii=False))
 
 

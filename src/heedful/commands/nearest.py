@@ -45,8 +45,8 @@ def nearest(
         best = (vectors @ F.normalize(answer.vector, dim=0)).topk(most)  # (N,) to (most,)
         yield {
             "nearest": [
-                {"text": texts[place].text, "line": texts[place].line, "score": round(score, 6)}
-                for score, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                {"text": texts[row].text, "line": texts[row].line, "score": round(score, 6)}
+                for score, row in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             ],
             "tokens_total": answer.tokens_total,
             "tokens_used": answer.tokens_used,

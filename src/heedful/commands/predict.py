@@ -17,10 +17,10 @@ from heedful.task import Answer, AnyTask
 def texts_of(
     task: AnyTask, texts: Sequence[str], context: str | None, context_file: Path | None
 ) -> Sequence[Text]:
-    """Return the texts given as arguments, each with the context if there is one.
+    """Return the texts on the command line, each with the context if there is one.
 
     Raises:
-        UserError: a context is given twice over, cannot be read, or has no text to go with; or
+        UserError: there are two contexts, one cannot be read or has no text to go with; or
             the task reads none.
     """
     if context is None and context_file is None:
@@ -42,10 +42,10 @@ def texts_of(
 def records_of(
     task: AnyTask, texts: Sequence[Text], path: Path | None, columns: ColumnSettings
 ) -> Iterable[Any]:
-    """Return records of the texts given as arguments, in a file, or on standard input one a line.
+    """Return records of the texts on the command line, in a file, or on standard input.
 
     Raises:
-        UserError: texts are given twice over, or not at all.
+        UserError: there are texts in two places, or none.
     """
     if texts and path is not None:
         raise UserError("give texts as arguments or with --input, not both")

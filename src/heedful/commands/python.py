@@ -119,13 +119,13 @@ def _settings(kind: type, values: dict[str, Any]) -> Any:
     """
     names = [field.name for field in fields(kind) if field.name in values]
     hints = get_type_hints(kind)
-    own = {name: values.pop(name) for name in names}
-    for name, value in own.items():
+    settings = {name: values.pop(name) for name in names}
+    for name, value in settings.items():
         if not _fits(value, hints[name]):
             raise UserError(f"{name} is {value!r}: expected {_words(hints[name])}")
         if Path in (hints[name], *get_args(hints[name])) and isinstance(value, str | os.PathLike):
-            own[name] = Path(value)
-    return kind(**own)
+            settings[name] = Path(value)
+    return kind(**settings)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -69,20 +69,20 @@ def read_layout(folder: Path) -> SentenceLayout:
     ):
         raise UserError(f"{path}: expected a list of modules with type and path")
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    places = [str(module["path"]) for module in modules]
-    if kinds not in (list(_KINDS), list(_KINDS[:2])) or places[0]:
+    paths = [str(module["path"]) for module in modules]
+    if kinds not in (list(_KINDS), list(_KINDS[:2])) or paths[0]:
         raise UserError(
             f"{path}: its modules are {', '.join(kinds) or 'none'}; supported are Transformer, "
             "with its files in this folder, Pooling and perhaps Normalize"
         )
-    if not re.fullmatch(r"[\w.-]+", places[1]) or places[1].startswith("."):
-        raise UserError(f"{path}: {places[1]!r} is not the name of a folder beside it")
+    if not re.fullmatch(r"[\w.-]+", paths[1]) or paths[1].startswith("."):
+        raise UserError(f"{path}: {paths[1]!r} is not the name of a folder beside it")
     sizes = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
     length = sizes.get("max_seq_length")
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
     return SentenceLayout(
-        pooling=_read_pooling(folder / places[1] / "config.json"),
+        pooling=_read_pooling(folder / paths[1] / "config.json"),
         normalise=len(kinds) == len(_KINDS),
         max_length=length,
     )
@@ -109,10 +109,10 @@ def write_layout(layout: SentenceLayout, width: int, folder: Path) -> None:
         folder: holds the encoder's files.
     """
     kinds = _KINDS if layout.normalise else _KINDS[:2]
-    places = ("", _POOLING, "2_Normalize")
+    paths = ("", _POOLING, "2_Normalize")
     modules: list[dict[str, Any]] = [
-        {"idx": number, "name": str(number), "path": place, "type": _NAMES + kind}
-        for number, (kind, place) in enumerate(zip(kinds, places, strict=False))
+        {"idx": number, "name": str(number), "path": path, "type": _NAMES + kind}
+        for number, (kind, path) in enumerate(zip(kinds, paths, strict=False))
     ]
     pooling: dict[str, Any] = {"word_embedding_dimension": width}
     pooling |= {name: mode == layout.pooling for mode, name in _MODES.items()}

@@ -7,60 +7,60 @@ from typing import Literal
 from heedful.settings.ranges import LongText, Precision, in_range
 
 _MOST_TEXTS = 1000
-"""The most texts that are written at once for one that was read; they all have to be kept."""
+"""Most texts generated for one input; all of them are held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictSettings:
-    """How answers are computed; none of it changes what was learnt."""
+    """How answers are computed; nothing here changes the model."""
 
     precision: Precision = "auto"
-    """Format of the computation; auto takes bf16 where the machine computes it in hardware."""
+    """Number format; auto uses bf16 where the hardware computes it, else fp32."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"
-    """A text longer than --max-length: read in windows (translated sentence by sentence), or its
-    head, or head-tail, or refused."""
+    """What to do with a text longer than --max-length: read it in windows (translate it sentence
+    by sentence), read its head or its head and tail, or refuse it."""
     max_length: int | None = None
-    """Tokens the model is given at once; default: as in training."""
+    """Longest input in tokens; default: as in training."""
     batch_size: int = 256
-    """Texts computed at once, at most."""
+    """Largest batch, in texts."""
     batch_tokens: int = 8192
-    """Tokens computed at once, at most."""
+    """Largest batch, in tokens."""
     top: int = 5
-    """How many answers to give where a task has several."""
+    """Number of answers to give where a task has several."""
     no_answer_threshold: float | None = None
-    """How far no answer must outscore the best one to be given; default: as in training."""
+    """Margin by which 'no answer' must beat the best answer; default: as in training."""
     aggregation: Literal["first", "average", "max"] = "first"
-    """What decides a word's tag: its first piece, the mean of its pieces, or the surest of them."""
+    """What decides a word's tag: its first piece, the mean of its pieces, or the surest piece."""
 
     beam: int = 4
-    """Texts kept while one is written; 1 takes the likeliest word each time."""
+    """Beam width: hypotheses kept while a text is generated; 1 is greedy search."""
     max_new_tokens: int | None = None
-    """The most tokens of a text that is written, within the positions that the model has; default:
-    64, of a translation what the run learnt from."""
+    """Most tokens to generate, within the model's positions; default: 64, and for a translation
+    half as many again as the longest in training."""
     min_new_tokens: int = 0
-    """The fewest tokens of a translation."""
+    """Fewest tokens of a translation."""
     length_penalty: float = 1.0
-    """Texts are ranked by their probability (0), by its mean over their tokens (1), or between."""
+    """Rank hypotheses by log-probability divided by length to this power: 0 ignores the length."""
     coverage_penalty: float = 0.0
-    """How much a translation's rank suffers from words that were hardly attended to."""
+    """Penalty for source words that a translation hardly attends to."""
     repetition_penalty: float = 1.0
-    """Above 1 a token that is there already becomes less likely to come again."""
+    """Above 1, a token that was generated already is less likely to come again."""
     no_repeat_ngram: int = 0
-    """So many tokens in a row come only once in a translation; 0 for no bound."""
+    """N-grams of this size come only once in a translation; 0 for no limit."""
     alignments: bool = False
-    """Link the words of a translation to those of its text."""
+    """Align the words of a translation with those of its source."""
     sample: bool = False
-    """Draw words by their probability instead of searching for the likeliest."""
+    """Sample tokens by their probability instead of searching for the likeliest text."""
     temperature: float = 1.0
-    """Below 1 draws are safer, above 1 more varied."""
+    """Below 1 samples are safer, above 1 more varied."""
     top_k: int = 0
-    """Draw among this many likeliest words; 0 for all."""
+    """Sample among this many of the likeliest tokens; 0 for all."""
     top_p: float = 1.0
-    """Draw among the fewest words that have this probability together."""
+    """Sample among the fewest tokens whose probabilities add up to this."""
     seed: int = 0
-    """Decides the draws."""
+    """Seed of the samples."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

@@ -11,20 +11,20 @@ from heedful.settings.ranges import LongText, in_range
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnSettings:
-    """Where the texts and the labels stand in the files."""
+    """Which columns of the files hold the texts and the labels."""
 
     text: str = "text"
-    """Column of the text, by its name or its number from 1; several with commas are joined."""
+    """Column of the text, by name or by number from 1; several, with commas, are joined."""
     text_pair: str | None = None
-    """Column of a second text, for decisions on pairs."""
+    """Column of the second text of a pair."""
     label: str | None = "label"
     """Column of the label."""
     header: bool = True
-    """Whether the first line names the columns."""
+    """The first line names the columns."""
     label_separator: str | None = None
-    """Character between the labels of one item; giving it allows several labels an item."""
+    """Separator between the labels of one row; giving it allows several labels a row."""
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None = None
-    """Format of the files, where their names do not tell."""
+    """Format of the files; default: by the ending of their names."""
 
     def __post_init__(self) -> None:
         """Refuse an empty separator.
@@ -38,28 +38,28 @@ class ColumnSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSettings:
-    """What a run learns from and what it starts with, the same for every task."""
+    """Training data and the model to start from, the same for every task."""
 
     train: list[Path]
-    """Training files: of the task's format, also with .gz."""
+    """Training files in the task's format, also compressed (.gz)."""
     dev: list[Path] | None = None
-    """Files to evaluate on while training; the best step is kept."""
+    """Files to evaluate on during training; the best step is kept."""
     model: str = "minilm"
     """Model to start from: a folder, a run, an installed model or a hub name."""
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
     max_length: int | None = None
-    """Tokens the model is given at once; default: all it has positions for."""
+    """Longest input in tokens; default: all of the model's positions."""
     long_text: LongText | None = None
-    """What to learn from a longer text: windows, its head, or both its ends; or refuse it; default:
-    by task."""
+    """What to learn from a longer text: all of it in windows, its head, its head and tail; or
+    refuse it; default: depends on the task."""
     dropout: float | None = None
-    """Dropout probability; default: the model's own."""
+    """Dropout probability; default: as the model says."""
     prune: float | None = None
-    """Share of heads to take out of --model, a run of this task: those that matter least."""
+    """Share of attention heads to prune from --model, a run of this task: the least important."""
     fresh_pooler: bool = False
-    """Start the pooler fresh: one that learnt on little text whether sentences follow each other
-    is a poor start for anything else."""
+    """Draw new weights for the pooler: one that learnt next-sentence prediction on little text is
+    a poor start for other tasks."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -73,21 +73,21 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelSettings:
-    """What a translation run learns from and what it starts with."""
+    """Training data of a translation, and the run to start from."""
 
     train: list[Path]
-    """Two plain files, line by line translations of each other (texts, then translations), or
-    tables with a column of each; also with .gz."""
+    """Two plain text files, sources and their translations line by line, or tables with a column
+    of each; also compressed (.gz)."""
     dev: list[Path] | None = None
-    """Files to evaluate on while training; the best step is kept."""
+    """Files to evaluate on during training; the best step is kept."""
     model: str | None = None
-    """Run to go on from; default: from scratch."""
+    """Run to continue from; default: train from scratch."""
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
     max_length: int = 128
-    """The most tokens of a text and of its translation; longer pairs are not learnt from."""
+    """Most tokens of a source and of its translation; longer pairs are skipped."""
     dropout: float | None = None
-    """Dropout probability; default: the model's own."""
+    """Dropout probability; default: as the model says."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

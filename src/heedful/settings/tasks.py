@@ -1,7 +1,7 @@
 """The tasks: where each one stands, and what it alone can be told.
 
-A new task is its own file in ``heedful.tasks``, a class of its settings here, and a line of the
-table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its options are
+A new task is its own file in ``heedful.tasks``, a class of its settings in this file, and a line
+of the table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its options are
 the fields of the settings, and its help is their docstring.
 """
 
@@ -26,9 +26,9 @@ class ClassifySettings:
     """
 
     labels: str | None = None
-    """Labels in the order of the model's outputs, with commas; default: sorted."""
+    """Labels in the order of the model's outputs, separated by commas; default: sorted."""
     class_weights: str | None = None
-    """Weights of the classes in the loss: balanced, or label=weight with commas."""
+    """Weights of the classes in the loss: balanced, or label=weight, separated by commas."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +60,7 @@ class TagSettings:
     """
 
     scheme: Literal["BIO", "IOBES"] = "BIO"
-    """Tags that the model gives; the scheme of a file is seen from its first entity."""
+    """Tagging scheme of the model; that of a file is detected."""
     label_pieces: Literal["first", "all"] = "first"
     """Pieces of a word that learn its tag."""
 
@@ -79,11 +79,11 @@ class AnswerSettings:
     """
 
     stride: int = 128
-    """Tokens that neighbouring windows of a long text share; at most half of one."""
+    """Tokens shared by neighbouring windows of a long text; at most half a window."""
     max_answer_tokens: int = 30
-    """The most tokens of an answer."""
+    """Most tokens of an answer."""
     no_answer_threshold: float = 0.0
-    """How far no answer must outscore the best one to be given, if some questions have none."""
+    """Margin by which 'no answer' must beat the best answer, if some questions have none."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -129,7 +129,7 @@ class EmbedSettings:
     pooling: Literal["mean", "cls"] = "mean"
     """A text's vector: the mean of its tokens' vectors, or the first token's."""
     scale: float = 20.0
-    """What cosines are multiplied by before the softmax over a batch of pairs."""
+    """Factor of the cosines in the softmax over a batch of pairs."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -156,29 +156,29 @@ class PretrainSettings:
     """
 
     preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
-    """Start from scratch, with these published sizes, instead of --model."""
+    """Train from scratch with these published sizes, instead of from --model."""
     vocabulary: str | None = None
-    """Folder of the vocabulary to start from scratch with; see heedful vocabulary."""
+    """Folder of the vocabulary of a model from scratch; see heedful vocabulary."""
     positions: int | None = None
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
-    """How a model from scratch knows positions: each has a vector, or each distance has one."""
+    """Position embeddings of a model from scratch: of each position, or of each distance."""
     objective: Literal["mlm+nsp", "mlm"] = "mlm+nsp"
-    """Masked words and whether one sentence follows another, or masked words alone."""
+    """Masked words and next-sentence prediction, or masked words alone."""
     mask_share: float = 0.15
-    """Share of the tokens that are to be predicted."""
+    """Share of the tokens to predict."""
     whole_word: bool = False
-    """Whether all pieces of a word are masked together."""
+    """Mask all pieces of a word together."""
     max_predictions: int | None = None
-    """The most tokens of a sequence that are to be predicted; default: no bound."""
+    """Most tokens of a sequence to predict; default: no limit."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
     """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
     sentences: Literal["punctuation", "line"] = "punctuation"
-    """How sentences are told: by their punctuation, or each line is one."""
+    """What ends a sentence: punctuation, or the end of a line."""
     corpus: Path | None = None
-    """Folder to keep the tokenized text in, for other runs; default: in --out until it is done."""
+    """Folder that keeps the tokenized text for other runs; default: in --out, until it is done."""
     workers: int | None = None
-    """Processes that tokenize; default: one a core, and a single one for a small corpus."""
+    """Processes that tokenize; default: one per core, and one for a small corpus."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and a model from scratch without words.
@@ -227,21 +227,21 @@ class TranslateSettings:
     """
 
     arch: Literal["transformer", "rnn"] = "transformer"
-    """The Transformer, or recurrent networks with additive attention."""
+    """Transformer, or recurrent network with additive attention."""
     preset: Literal["tiny", "small", "base", "big"] = "small"
     """Sizes of a model from scratch."""
     vocab_size: int = 8000
-    """Tokens of the vocabulary that is learnt."""
+    """Size of the vocabulary to learn."""
     separate_vocabularies: bool = False
-    """Whether each language has a vocabulary of its own, of that size."""
+    """Learn a vocabulary of that size for each language."""
     max_ratio: float = 4.0
-    """A pair is not learnt from if one side has more than so many times the other's tokens."""
+    """Skip pairs where one side has more than this many times the tokens of the other."""
     label_smoothing: float = 0.1
-    """Share of the truth that all tokens have alike in training."""
+    """Label smoothing: probability spread over all tokens."""
     pre_norm: bool = False
-    """Whether the Transformer normalises what each part reads, not what it adds up to."""
+    """Normalise the input of each sublayer (pre-norm) rather than its output (post-norm)."""
     cell: Literal["gru", "lstm"] = "gru"
-    """Cells of the recurrent networks."""
+    """Cell of the recurrent network."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and options of the other architecture.
@@ -264,13 +264,13 @@ class VocabularySettings:
     """What kind of vocabulary to learn."""
 
     size: int = 30_000
-    """Tokens of the vocabulary."""
+    """Size of the vocabulary."""
     cased: bool = False
-    """Keep capital letters, and accents unless told otherwise."""
+    """Keep capital letters; keeps accents too unless --strip-accents."""
     strip_accents: bool | None = None
-    """Whether accents are dropped; default: unless --cased."""
+    """Remove accents; default: unless --cased."""
     alphabet: int = 1000
-    """The most different characters to know, the most frequent ones."""
+    """Most characters of the alphabet: the most frequent ones are kept."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -289,9 +289,9 @@ class TaskEntry:
     home: str
     """Module and class, imported when the task is used: help needs no torch."""
     title: str
-    """Heading of its own options in the help."""
+    """Heading of the task's options in the help."""
     options: type
-    """Its own settings."""
+    """The settings of this task alone."""
     data: type[DataSettings | ParallelSettings] = DataSettings
     training: type[TrainSettings] = TrainSettings
     columns: bool = True

@@ -29,48 +29,47 @@ class TrainSettings:
     epochs: int = 3
     """Passes over the training data."""
     steps: int | None = None
-    """Optimizer steps; when given, it decides instead of --epochs."""
+    """Optimizer steps; overrides --epochs."""
     max_minutes: float | None = None
     """Stop after this many minutes and keep what was learnt."""
     batch_size: int = 32
     """Items per optimizer step, over all devices."""
     batch_tokens: int = 8192
-    """Tokens computed at once; a larger batch is accumulated, with the same result."""
+    """Tokens per micro-batch; a larger batch is accumulated, with the same result."""
     learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
     head_learning_rate: float | None = None
-    """The same for what stands on the encoder, which starts fresh; default: 20 times that."""
+    """Highest learning rate of a fresh head; default: 20 times that of the encoder."""
     schedule: Schedule = "linear"
-    """Course of the learning rate after the warm-up."""
+    """Schedule of the learning rate after the warm-up."""
     warmup: float = 0.1
-    """Warm-up: a share of all steps if below 1, else a number of steps."""
+    """Warm-up steps, or a share of all steps if below 1."""
     weight_decay: float = 0.01
-    """Decoupled weight decay; never on biases and normalisation."""
+    """Decoupled weight decay, never of biases and layer norms."""
     clip: float = 1.0
-    """Largest norm of a step's gradient; 0 leaves gradients as they are."""
+    """Largest gradient norm; 0 turns clipping off."""
     precision: Precision = "auto"
-    """Format of matrix products; auto takes bf16 where the machine computes it in hardware."""
+    """Number format of matrix products; auto uses bf16 where the hardware computes it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     gradient_checkpointing: bool = False
-    """Recompute each block in the backward pass: slower, in far less memory."""
+    """Recompute each block in the backward pass: slower, but far less memory."""
     seed: int = 0
-    """Decides the new weights, the order of the data and the dropout."""
+    """Seed of new weights, the order of the data and dropout."""
     evaluate_every: int | None = None
     """Steps between evaluations on --dev; default: once an epoch."""
     metric: str | None = None
-    """Metric that picks the best step; default: the task's first."""
+    """Metric that picks the best step; default: the task's main one."""
     patience: int | None = None
-    """Stop after this many evaluations without a gain."""
+    """Stop after this many evaluations without improvement."""
     checkpoint_every: int = 500
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
-    """Newest checkpoints to keep while training, beside the best ones."""
+    """Newest checkpoints to keep during training, besides the best ones."""
     average: int = 1
-    """Checkpoints whose weights make the final model as their mean: the best on --dev, or the last
-    ones."""
+    """Average the weights of this many checkpoints: the best on --dev, or the last ones."""
     ema: float | None = None
-    """Evaluate and keep a moving average of the weights, of which a step leaves this share."""
+    """Decay of an exponential moving average of the weights, which is evaluated and kept."""
     tensorboard: bool = False
     """Also write TensorBoard event files, to RUN/tensorboard."""
 
@@ -118,8 +117,8 @@ class RunSettings:
     """Where a run goes."""
 
     out: Path
-    """Run folder to make."""
+    """Run folder to create."""
     resume: bool = False
-    """Go on with the run in --out from its newest checkpoint, as if it had never stopped."""
+    """Continue the run in --out from its newest checkpoint, as if it had never stopped."""
     overwrite: bool = False
     """Replace the run in --out."""

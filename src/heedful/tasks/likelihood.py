@@ -51,7 +51,7 @@ class _Copy:
     """A text with one token masked."""
 
     example: Example
-    place: int
+    position: int
     """Where the mask is."""
     truth: int
     """The token behind it."""
@@ -119,15 +119,15 @@ def _copies(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterat
     for at, truth in enumerate(ids):
         start = min(starts, key=lambda start: abs(2 * (at - start) - last))  # nearest its middle
         hidden = np.array(layout.ids(ids[start : start + room]), dtype=np.int32)
-        place = len(layout.begin) + at - start
-        hidden[place] = tokenizer.mask_token_id
-        yield _Copy(example=Example(ids=hidden), place=place, truth=truth)
+        position = len(layout.begin) + at - start
+        hidden[position] = tokenizer.mask_token_id
+        yield _Copy(example=Example(ids=hidden), position=position, truth=truth)
 
 
 def _batch(copies: Sequence[_Copy], tokenizer: Tokenizer) -> Batch:
     batch = collate([copy.example for copy in copies], pad_id=tokenizer.pad_token_id)
     width = batch.inputs["input_ids"].shape[1]
-    positions = torch.tensor([row * width + copy.place for row, copy in enumerate(copies)])
+    positions = torch.tensor([row * width + copy.position for row, copy in enumerate(copies)])
     return replace(
         batch,
         inputs=batch.inputs | {"positions": positions},

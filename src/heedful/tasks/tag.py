@@ -19,7 +19,7 @@ from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.batches.words import (
-    Places,
+    Spans,
     WordRule,
     entities_in_words,
     first_inside,
@@ -184,20 +184,20 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         room = fit.max_length - layout.size(pair=False)
         for record in records:
             ids, split = piece_words(record.text, tokenizer)
-            places = self._joined(record.text, split)  # (N, 2)
-            targets = self._targets(record, split, places) if labelled else None  # (N,)
+            spans = self._joined(record.text, split)  # (N, 2)
+            targets = self._targets(record, split, spans) if labelled else None  # (N,)
             parts = fit_text(
                 range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE
             )
             pieces, offsets = [], []
             for part in parts.pieces:
                 chosen = np.array(part, dtype=np.int64)
-                row = np.array(layout.ids([ids[place] for place in part]), dtype=np.int32)
+                row = np.array(layout.ids([ids[piece] for piece in part]), dtype=np.int32)
                 labels: tuple[float, ...] = ()
                 if targets is not None:
                     labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
                 pieces.append(Example(ids=row, labels=labels))
-                offsets.append(row_offsets(places[chosen], layout))
+                offsets.append(row_offsets(spans[chosen], layout))
             yield Fitted(
                 pieces=pieces,
                 tokens_total=parts.tokens_total,
@@ -205,17 +205,17 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 offsets=offsets,
             )
 
-    def _joined(self, text: str, split: Places) -> Places:
+    def _joined(self, text: str, split: Spans) -> Spans:
         """Turn the words that the tokenizer splits off into those of the run. Shapes: (N, 2)."""
         return spaced_words(text, split) if self.words == "spaces" else split
 
-    def _targets(self, record: TaggedText, split: Places, places: Places) -> NDArray[np.int64]:
+    def _targets(self, record: TaggedText, split: Spans, spans: Spans) -> NDArray[np.int64]:
         """Return the number of each piece's tag, or -100. Each word has the tag of its first part.
 
         Args:
             record: the text and its entities.
             split: where the word stands that the tokenizer split off, for each piece. Shape (N, 2).
-            places: where the word of the run stands, for each piece. Shape (N, 2).
+            spans: where the word of the run stands, for each piece. Shape (N, 2).
 
         Shape:
             (N,)
@@ -225,10 +225,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         entities = entities_in_words(record, split[first])
         tags = np.empty(len(split), dtype=np.int64)
         tags[first] = [self.labels.index(t) for t in tags_of(entities, len(first), self.scheme)]
-        first = first_pieces(places)  # (W,)
+        first = first_pieces(spans)  # (W,)
         if self.label_pieces == "all":
-            return np.repeat(tags[first], np.diff(first, append=len(places)))
-        targets = np.full(len(places), losses.IGNORED, dtype=np.int64)
+            return np.repeat(tags[first], np.diff(first, append=len(spans)))
+        targets = np.full(len(spans), losses.IGNORED, dtype=np.int64)
         targets[first] = tags[first]
         return targets
 
@@ -266,8 +266,8 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
         words = list(probabilities)
         if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
-            places = self._joined(record.text, piece_words(record.text, tokenizer)[1])
-            words = [(start, end) for start, end in places[first_pieces(places)].tolist()]
+            spans = self._joined(record.text, piece_words(record.text, tokenizer)[1])
+            words = [(start, end) for start, end in spans[first_pieces(spans)].tolist()]
         if record.words is not None:  # each has the tag of its first part
             firsts = first_inside(record.words, words)
             words = list(firsts)

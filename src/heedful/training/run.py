@@ -46,25 +46,25 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
     Raises:
         UserError: wrong input of any kind, before anything is written where that can be told.
     """
-    data, place = recipe.data, recipe.run
+    data, out = recipe.data, recipe.run.out
     device = prepare_device(recipe.training)
     record = _record(kind, recipe)
-    if not check_run(place, record):
-        say(f"{place.out} is finished; nothing to do")
+    if not check_run(recipe.run, record):
+        say(f"{out} is finished; nothing to do")
         return None
     task = kind.decide(recipe)
     check_evaluations(recipe, task.metrics())
     task.check_files(recipe, say)
     start = task.start(recipe)
     start.model.to(device)
-    make_run(place, record)
-    with data_folder(place.out) as folder:
-        with discarded_unless_prepared(place.out):
+    make_run(recipe.run, record)
+    with data_folder(out) as folder:
+        with discarded_unless_prepared(out):
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
             task, start, store_of = task.stores(recipe, start, folder, say)
             examples = Examples(task, start.tokenizer, store_of, recipe.training)
             if getattr(data, "prune", None) is not None:
-                say(prune(start.model, task, examples, data.prune, place.out))
+                say(prune(start.model, task, examples, data.prune, out))
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
         run = _run(task, recipe, start, examples, record, scored, say)

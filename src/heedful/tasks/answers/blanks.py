@@ -127,16 +127,16 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
     layout = tokenizer.layout
     room = fit.max_length - layout.size(pair=False)
     fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
-    examples, places = [], []
+    examples, row_spans = [], []
     for part in fitted.pieces:
         ids = layout.ids([pieces.ids[at] for at in part])
         examples.append(Example(ids=np.array(ids, dtype=np.int32)))
-        places.append(row_offsets(offsets[list(part)], layout))
+        row_spans.append(row_offsets(offsets[list(part)], layout))
     return Fitted(
         pieces=examples,
         tokens_total=fitted.tokens_total,
         tokens_used=fitted.tokens_used,
-        offsets=places,
+        offsets=row_spans,
     )
 
 
@@ -232,9 +232,9 @@ def _masks(
     best: dict[tuple[int, int], tuple[int, Tensor]] = {}
     for example, offsets, output in zip(fitted.pieces, fitted.offsets, outputs, strict=True):
         masks = np.flatnonzero(example.ids == tokenizer.mask_token_id).tolist()
-        for slot, place in enumerate(masks, start=1):
-            around = min(place, len(example.ids) - 1 - place)
-            start, end = offsets[place].tolist()
+        for slot, position in enumerate(masks, start=1):
+            around = min(position, len(example.ids) - 1 - position)
+            start, end = offsets[position].tolist()
             if around > best.get((start, end), (-1,))[0]:
                 best[start, end] = around, output[slot]
     pieces = tokenizer.pieces(text)
