@@ -1,8 +1,8 @@
 """The tasks: where each one stands, and what it alone can be told.
 
 A new task is its own file in ``heedful.tasks``, a class of its settings in this file, and a line
-of the table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its options are
-the fields of the settings, and its help is their docstring.
+of the table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its
+options are the fields of the settings, and its help is their docstring.
 """
 
 import math
