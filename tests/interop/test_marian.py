@@ -209,6 +209,11 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
     _write(tmp_path / "pre-norm", model, tokenizer)
     with pytest.raises(UserError, match=r"before each part \(pre-norm\).*without --pre-norm"):
         export(tmp_path / "pre-norm", out, "marian")
+    model = Transformer(_config(tokenizer))
+    model.prune_heads({}, cross_attn_heads={0: [0]})
+    _write(tmp_path / "pruned", model, tokenizer)
+    with pytest.raises(UserError, match="has lost attention heads"):
+        export(tmp_path / "pruned", out, "marian")
     sizes = {"vocab_size": tokenizer.source.vocab_size, "pad_token_id": tokenizer.pad_token_id}
     model = RnnSearch(RnnConfig(decoder_vocab_size=sizes["vocab_size"], **sizes))
     _write(tmp_path / "rnn", model, tokenizer)

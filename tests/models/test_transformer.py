@@ -99,6 +99,10 @@ def test_the_loss_is_a_mean_or_a_sum(training: bool) -> None:
         ({"activation_function": "rely"}, "relu"),
         ({"pad_token_id": 30}, "pad_token_id is 30; it must be an integer of at least 0 and below"),
         ({"pad_token_id": 0}, "pad_token_id and eos_token_id are both 0"),
+        ({"chunk_size_feed_forward": -1}, "chunk_size_feed_forward is -1; it must be an integer"),
+        ({"pruned_heads": {2: [0]}}, "pruned_heads names block 2; there are 0 to 1"),
+        ({"decoder_pruned_heads": {0: [4]}}, "decoder_pruned_heads of block 0 are .4.*0 to 3"),
+        ({"cross_attn_pruned_heads": {1: [0, 1, 2, 3]}}, "cross_attn_.* leaves no head in block 1"),
         ({"decoder_vocab_size": 20}, "with share_encoder_decoder_embeddings they must be the same"),
     ],
 )
@@ -209,10 +213,12 @@ def test_wrong_weights(tmp_path: Path, name: str, tensor: Tensor | None, said: s
         Transformer.from_pretrained(tmp_path)
 
 
-def test_a_dropout_of_ones_own(tmp_path: Path) -> None:
+def test_options_in_the_place_of_the_folder_s(tmp_path: Path) -> None:
     _model().save_pretrained(tmp_path)
-    model = Transformer.from_pretrained(tmp_path, dropout=0.4)
-    assert model.config == replace(TransformerConfig(**SIZES), dropout=0.4)
+    model = Transformer.from_pretrained(tmp_path, dropout=0.4, chunk_size_feed_forward=2)
+    expected = replace(TransformerConfig(**SIZES), dropout=0.4, chunk_size_feed_forward=2)
+    assert model.config == expected
+    assert model.encoder.blocks[1].chunk == model.decoder.blocks[1].chunk == 2
     assert not model.training
 
 
@@ -362,6 +368,12 @@ def test_half_precision_writes() -> None:
         ({"labels": torch.full((B, S), 30)}, "decoder_input_ids holds 30|labels hold 30"),
         ({"labels": torch.full((B, 17), 3)}, "labels has 17 tokens; the model takes 1 to 16"),
         ({"decoder_input_ids": torch.ones(B, 2, dtype=torch.long)}, "labels have shape"),
+        (
+            {"head_mask": torch.ones(4)},
+            r"^head_mask has shape \(4,\); it must be \(2,\) or \(2, 2\)",
+        ),
+        ({"decoder_head_mask": torch.ones(2)}, r"^decoder_head_mask has .* \(4,\) or \(2, 4\)"),
+        ({"cross_attn_head_mask": torch.ones(3, 4)}, r"^cross_attn_head_mask has .* \(2, 4\)"),
     ],
 )
 def test_wrong_arguments(given: dict[str, Any], said: str) -> None:
@@ -374,3 +386,95 @@ def test_wrong_arguments(given: dict[str, Any], said: str) -> None:
 def test_a_text_longer_than_the_model() -> None:
     with pytest.raises(UserError, match="max_new_tokens is 17; the model writes 16"):
         _model().generate(*_batch(), search=Search(eos_token_id=0, max_new_tokens=17))
+
+
+PRUNED: dict[str, Any] = {
+    "heads": {1: [0]},
+    "decoder_heads": {0: [1, 3]},
+    "cross_attn_heads": {0: [0], 1: [2, 3]},
+}
+
+
+def test_a_model_without_heads_is_one_with_these_masked(tmp_path: Path) -> None:
+    model = _model()
+    masks = {
+        "head_mask": torch.tensor([[1.0, 1], [0, 1]]),
+        "decoder_head_mask": torch.tensor([[1.0, 0, 1, 0], [1, 1, 1, 1]]),
+        "cross_attn_head_mask": torch.tensor([[0.0, 1, 1, 1], [1, 1, 0, 0]]),
+    }
+    expected = model(*_batch(), labels=_labels(), **masks).logits
+    assert not torch.allclose(model(*_batch(), labels=_labels()).logits, expected)
+    before = num_parameters(model)
+    model.prune_heads(**PRUNED)
+    torch.testing.assert_close(model(*_batch(), labels=_labels()).logits, expected)
+    # Of each head gone: its part of three products in and their biases, and of one product out.
+    assert before - num_parameters(model) == (4 * 16 + 3) * (1 * 8 + 2 * 4 + 3 * 4)
+    model.prune_heads({}, decoder_heads={0: [0], 1: [2]})
+    assert model.config.pruned_heads == {1: [0]}
+    assert model.config.decoder_pruned_heads == {0: [0, 1, 3], 1: [2]}
+
+    model.float().save_pretrained(tmp_path)
+    assert read_json(tmp_path / "config.json")["cross_attn_pruned_heads"] == {"0": [0], "1": [2, 3]}
+    again = Transformer.from_pretrained(tmp_path)
+    assert again.config == model.config
+    logits = again(*_batch(), labels=_labels()).logits
+    assert_same_bits(logits, model(*_batch(), labels=_labels()).logits, "same code")
+
+
+@pytest.mark.parametrize("wrong", ["heads", "decoder_heads", "cross_attn_heads"])
+def test_what_cannot_be_pruned_is_named_and_nothing_is(wrong: str) -> None:
+    model = _model()
+    before = num_parameters(model)
+    with pytest.raises(UserError, match="there is no block 2 to prune; there are 0 to 1"):
+        model.prune_heads(**{**PRUNED, wrong: {0: [0], 2: [0]}})
+    assert num_parameters(model) == before
+    assert model.config.pruned_heads == {}
+
+
+def test_a_pruned_model_writes() -> None:
+    model = _model()
+    model.prune_heads(**PRUNED)
+    ids, mask = _batch()
+    search = Search(eos_token_id=0, num_beams=3, num_return_sequences=3, max_new_tokens=8)
+    for row, texts in enumerate(model.generate(ids, mask, search=search)):
+        for text in texts:
+            right = _log_probability(model, ids[row][mask[row]], text)
+            assert text.log_probability == pytest.approx(right, rel=1e-9)
+
+
+def test_recomputing_keeps_less_and_draws_the_same() -> None:
+    model = _model(dropout=0.3, attention_dropout=0.3, activation_dropout=0.3).train()
+    labels, results, kept = _labels(), [], []
+    for recompute in (False, True):
+        model.gradient_checkpointing = recompute
+        model.zero_grad()
+        numbers: list[int] = []
+
+        def count(tensor: Tensor, numbers: list[int] = numbers) -> Tensor:
+            numbers.append(tensor.numel())
+            return tensor
+
+        torch.manual_seed(3)
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            loss = model(*_batch(), labels=labels).loss
+        loss.backward()
+        kept.append(sum(numbers))
+        results.append([loss, *(parameter.grad for parameter in model.parameters())])
+    torch.testing.assert_close(results[0], results[1])
+    assert kept[1] < kept[0] / 2
+
+
+def test_narrow_weights_are_recomputed_narrow() -> None:
+    model = _model(dropout=0.0).float().train()
+    labels, gradients = _labels(), []
+    for recompute in (False, True):
+        model.gradient_checkpointing = recompute
+        model.zero_grad()
+        narrow = NarrowWeights(model, torch.bfloat16)
+        narrow.renew()
+        ids, mask = _batch()
+        output: Any = narrow.forward(input_ids=ids, attention_mask=mask, labels=labels)
+        output.loss.backward()
+        narrow.collect()
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[1])

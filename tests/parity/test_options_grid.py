@@ -5,7 +5,6 @@ asked for instead; all else is at its default, so a failure names the pair that 
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -276,15 +275,7 @@ def _gradients(
     return dict(zip(inputs, found, strict=True))
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: to wake another takes longer than all of a tiny model."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("values", PAIRS.values(), ids=list(PAIRS))
 def test_every_pair_of_options_equals_the_reference(

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import heedful
 from heedful.cli import run
+from heedful.files import read_tensors
 from heedful.settings.ranges import LongText
 from heedful.task import Fit
 from heedful.tasks.translate import Translate
@@ -254,6 +256,24 @@ def test_a_killed_run_goes_on_exactly(
     assert records[0]["goal"] == records[1]["goal"]
 
 
+def test_recomputing_learns_the_same(tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "train", PAIRS)
+    options = ["--train", *files, "--steps", "3", "--batch-size", "9"]
+    weights = []
+    for name in ("kept", "recomputed"):
+        out = tmp_path / name
+        more = ["--gradient-checkpointing"] if name == "recomputed" else []
+        assert train(out, *options, *more) == 0
+        weights.append(read_tensors(out / "model.safetensors"))
+    torch.testing.assert_close(*weights)
+    assert train(tmp_path / "rnn", *options, "--arch", "rnn") == 0
+    model = ["--model", tmp_path / "rnn", "--out", tmp_path / "more", "--gradient-checkpointing"]
+    words = ["train", "translate", *options, *model]
+    assert run([str(word) for word in words]) == 2
+    assert "--gradient-checkpointing is for a Transformer" in capsys.readouterr().err
+    assert not (tmp_path / "more").exists()
+
+
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
@@ -263,7 +283,7 @@ def test_a_killed_run_goes_on_exactly(
         (None, ["--cell", "lstm"], "--cell lstm is for --arch rnn"),
         (None, ["--max-length", "2"], "--max-length 2: must be from 8"),
         (None, ["--head-learning-rate", "1"], "--head-learning-rate has no effect on a translator"),
-        (None, ["--gradient-checkpointing"], "--gradient-checkpointing is not for translators"),
+        (None, ["--gradient-checkpointing", "--arch", "rnn"], "is for a Transformer: lower"),
         (None, ["--model", "minilm"], "minilm"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
         (None, ["--max-ratio", "0.5"], "--max-ratio 0.5: must be 1 or above"),

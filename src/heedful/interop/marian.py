@@ -62,6 +62,8 @@ def write_marian(
             "this model normalises before each part (pre-norm), and Marian's models do after it; "
             "train one without --pre-norm"
         )
+    if config.pruned_heads or config.decoder_pruned_heads or config.cross_attn_pruned_heads:
+        raise UserError("this model has lost attention heads, and Marian's models have all of them")
     if config.vocab_size != config.decoder_vocab_size:
         raise UserError(
             f"this model's vocabularies have {config.vocab_size} and {config.decoder_vocab_size} "

@@ -35,6 +35,7 @@ class MultiHead(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = tuple(heads)
+        self.head_width = head_width
         self.dropout = dropout
         self.query = nn.Linear(width, len(heads) * head_width)
         self.key = nn.Linear(width, len(heads) * head_width)
@@ -93,7 +94,7 @@ class MultiHead(nn.Module):
 
     def _split(self, hidden: Tensor) -> Tensor:
         batch, length, _ = hidden.shape
-        return hidden.view(batch, length, len(self.heads), -1).transpose(1, 2)  # (B, H, S, K)
+        return hidden.view(batch, length, -1, self.head_width).transpose(1, 2)  # (B, H, S, K)
 
     def _rotate(self, vectors: Tensor, start: int) -> Tensor:
         positions = self.distance_embedding

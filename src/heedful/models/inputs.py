@@ -68,14 +68,22 @@ def check_rows(name: str, ids: Tensor | None, words: Tensor, limit: int) -> None
     check_ids(name, ids, limit)
 
 
-def check_head_mask(given: Tensor, config: BertConfig) -> Tensor:
-    """Return what each head is multiplied by, shape (L, H), of what may have shape (H,)."""
-    blocks, heads = config.num_hidden_layers, config.num_attention_heads
-    if given.shape not in ((heads,), (blocks, heads)):
+def check_head_mask(name: str, mask: Tensor | None, blocks: int, heads: int) -> Tensor | None:
+    """Return what each head is multiplied by, shape (L, H), of what may have shape (H,).
+
+    Args:
+        name: what an error calls it.
+        mask: shape (H,) or (L, H), or None.
+        blocks: L.
+        heads: H, those that were pruned included.
+    """
+    if mask is None:
+        return None
+    if mask.shape not in ((heads,), (blocks, heads)):
         raise UserError(
-            f"head_mask has shape {tuple(given.shape)}; it must be {(heads,)} or {(blocks, heads)}"
+            f"{name} has shape {tuple(mask.shape)}; it must be {(heads,)} or {(blocks, heads)}"
         )
-    return given.expand(blocks, heads)
+    return mask.expand(blocks, heads)
 
 
 def context(

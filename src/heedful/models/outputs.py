@@ -194,8 +194,13 @@ class TranslationOutput(Output):
     positions: Tensor | None = None
     """With labels, where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape
     (N,), int64."""
+    decoder_hidden_states: tuple[Tensor, ...] | None = None
+    """Of a ``Transformer``, if asked for: the decoder's embeddings and the output of each of its
+    blocks, of a pre-norm one the last normalised. Each of shape (B, S, D)."""
     encoder_last_hidden_state: Tensor
     """Shape (B, E, D)."""
+    encoder_hidden_states: tuple[Tensor, ...] | None = None
+    """The same of the encoder. Each of shape (B, E, D)."""
     encoder_attentions: tuple[Tensor, ...] | None = None
     """The attention weights of each of the encoder's blocks, if asked for and if it has any. Each
     of shape (B, H, E, E)."""

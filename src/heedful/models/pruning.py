@@ -4,14 +4,13 @@ Shapes: L blocks, H heads.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError, listed
-from heedful.layers.block import Attention, Block
+from heedful.layers.block import Attention
 from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
 
@@ -19,43 +18,54 @@ Batch = TypeVar("Batch")
 
 
 def prune_heads(
-    blocks: Sequence[Block], heads: Mapping[int, Sequence[int]], config: BertConfig
-) -> BertConfig:
-    """Take heads out of the attention of blocks to themselves: their weights are gone.
+    attentions: Sequence[Attention],
+    heads: Mapping[int, Sequence[int]],
+    pruned: Mapping[int, Sequence[int]],
+) -> dict[int, list[int]]:
+    """Take heads out of attentions: their weights are gone.
 
     The other heads keep their numbers, and a later call goes on by them. Make an optimizer after
     this, not before: the weights that are left are new parameters.
 
     Args:
-        blocks: all blocks of a model.
+        attentions: of each block of a stack, those to itself or those to an encoder.
         heads: the numbers of the heads to take out, by the number of the block.
-        config: of the model.
+        pruned: those that were taken out before.
 
     Returns:
-        The configuration of the model as it is now.
+        Those that are taken out now.
+
+    Raises:
+        UserError: see ``check_heads``.
+    """
+    check_heads(attentions, heads)
+    gone = {number: list(before) for number, before in pruned.items()}
+    for number, more in heads.items():
+        if more:
+            gone[number] = sorted({*gone.get(number, ()), *more})
+            _remove(attentions[number], set(more))
+    return dict(sorted(gone.items()))
+
+
+def check_heads(attentions: Sequence[Attention], heads: Mapping[int, Sequence[int]]) -> None:
+    """Check that heads can be taken out; see ``prune_heads``.
 
     Raises:
         UserError: there is no such block or head, or it would be the block's last.
     """
     for number, gone in heads.items():
-        if number not in range(len(blocks)):
+        if number not in range(len(attentions)):
             raise UserError(
-                f"there is no block {number} to prune; there are 0 to {len(blocks) - 1}"
+                f"there is no block {number} to prune; there are 0 to {len(attentions) - 1}"
             )
-        there = blocks[number].attention.self.heads
+        present = attentions[number].self.heads
         for head in gone:
-            if head not in there:
+            if head not in present:
                 raise UserError(
-                    f"block {number} has no head {head} to prune; it has {listed(there)}"
+                    f"block {number} has no head {head} to prune; it has {listed(present)}"
                 )
-        if set(gone) == set(there):
+        if set(gone) == set(present):
             raise UserError(f"pruning {sorted(gone)} leaves no head in block {number}; keep one")
-    pruned = dict(config.pruned_heads)
-    for number, gone in heads.items():
-        if gone:
-            pruned[number] = sorted({*pruned.get(number, ()), *gone})
-            _remove(blocks[number].attention, set(gone))
-    return replace(config, pruned_heads=dict(sorted(pruned.items())))
 
 
 def _remove(attention: Attention, gone: set[int]) -> None:

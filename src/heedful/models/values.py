@@ -2,17 +2,49 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from heedful.models.rnn.config import RnnConfig
-    from heedful.models.transformer.config import TransformerConfig
 
+IGNORED = frozenset(
+    {
+        # Where the file comes from, and what it was used for.
+        *("_name_or_path", "architectures", "transformers_version", "finetuning_task"),
+        *(
+            "task_specific_params",
+            "language",
+            "name",
+            "tokenizer_class",
+            "prefix",
+            "tie_encoder_decoder",
+        ),
+        # How it was run: here an argument of the call, or the caller's choice.
+        *("torch_dtype", "dtype", "torchscript", "use_bfloat16"),
+        *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
+        *("return_dict", "attn_implementation", "_attn_implementation"),
+        *("_attn_implementation_autoset", "tf_legacy_loss"),
+        # Ids of special tokens, which the tokenizer's files decide.
+        *("bos_token_id", "eos_token_id", "eos_token_ids", "sep_token_id", "cls_token_id"),
+        *("mask_token_id", "decoder_start_token_id"),
+        # A pooler that no released model has.
+        *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+        *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
+        # Search for generated text, which old files repeat for every kind of model.
+        *("bad_words_ids", "begin_suppress_tokens", "do_sample", "diversity_penalty"),
+        *("early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
+        *("forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length"),
+        *("min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams"),
+        *("num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty"),
+        *("return_dict_in_generate", "suppress_tokens", "temperature", "top_k", "top_p"),
+        "typical_p",
+    }
+)
+"""Keys of a ``config.json`` that do not change what a model computes."""
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
@@ -102,16 +134,104 @@ def check_switches(config: object, names: Iterable[str]) -> None:
             raise UserError(f"{name} is {getattr(config, name)!r}; it must be true or false")
 
 
-def complete_pieces(config: "RnnConfig | TransformerConfig") -> None:
+def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:
+    """Return the heads that were pruned from each block, by the block's number.
+
+    Args:
+        values: keys and values of a ``config.json``.
+        name: the key that has them, if it is there.
+        where: what an error calls the place that the values come from.
+
+    Raises:
+        UserError: they are in no form of heads by blocks.
+    """
+    try:
+        pruned = (values.get(name) or {}).items()
+        return {int(block): [int(head) for head in heads] for block, heads in pruned}
+    except (AttributeError, TypeError, ValueError):
+        raise UserError(f'{where}: {name} must be like {{"0": [2, 3]}}') from None
+
+
+def write_pruned_heads(pruned: Mapping[int, list[int]]) -> dict[str, list[int]]:
+    """Return what a ``config.json`` holds of them."""
+    return {str(block): heads for block, heads in pruned.items()}
+
+
+def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> None:
+    """Check that a field names heads that were pruned from blocks, and not the last of any.
+
+    Args:
+        config: what has the field.
+        name: its name.
+        blocks: how many blocks there are.
+        heads: how many heads a block has at first.
+
+    Raises:
+        UserError: it does not.
+    """
+    for block, pruned in getattr(config, name).items():
+        if block not in range(blocks):
+            raise UserError(f"{name} names block {block!r}; there are 0 to {blocks - 1}")
+        if not set(pruned) <= set(range(heads)) or len(set(pruned)) != len(pruned):
+            raise UserError(
+                f"{name} of block {block} are {pruned}; "
+                f"they must be different numbers from 0 to {heads - 1}"
+            )
+        if len(pruned) == heads:
+            raise UserError(f"{name} leaves no head in block {block}; it must keep one")
+
+
+def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> list[int]:
+    """Return the numbers of the heads that a block still has.
+
+    Args:
+        heads: how many it has at first.
+        pruned: those that were pruned from each block.
+        block: its number.
+    """
+    return [head for head in range(heads) if head not in pruned.get(block, ())]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslatorConfig:
+    """What the configurations of all translators say; see ``complete_pieces``."""
+
+    DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout",)
+    """The fields that one rate of dropout sets."""
+
+    vocab_size: int
+    """Number of pieces of the source vocabulary."""
+    decoder_vocab_size: int = 0
+    """Number of pieces of the target vocabulary; 0 takes ``vocab_size``."""
+    share_encoder_decoder_embeddings: bool = True
+    """Whether source and target pieces have one table of vectors; needs one vocabulary."""
+    tie_word_embeddings: bool = True
+    """Whether a target piece is scored with its vector, rather than with another one."""
+    label_smoothing: float = 0.0
+    """Share of the truth that all pieces have alike in training (Szegedy et al. 2016; Vaswani et
+    al. 2017, section 5.4: 0.1)."""
+    max_position_embeddings: int = 1024
+    """Longest sequence, in tokens."""
+    pad_token_id: int = -1
+    """Id of the padding piece, whose vector is zeros and not trained; -1 takes the last that both
+    vocabularies have, as Marian's folders do."""
+    eos_token_id: int = 0
+    """Id of the piece that ends a text."""
+    decoder_start_token_id: int = -1
+    """Id of the piece that a text to write starts after; -1 takes the padding piece."""
+
+
+def complete_pieces(config: TranslatorConfig) -> None:
     """Complete and check what the configuration of a translator says of its two vocabularies.
 
     Raises:
         UserError: a value is of the wrong type or out of range, or two do not go together.
     """
-    # The last steps of construction: these values are there from here on.
+    # The last steps of construction: from here on these values are known.
     if config.decoder_vocab_size == 0:
         object.__setattr__(config, "decoder_vocab_size", config.vocab_size)
-    check_sizes(config, ("vocab_size", "decoder_vocab_size"))
+    check_sizes(config, ("vocab_size", "decoder_vocab_size", "max_position_embeddings"))
+    check_numbers(config, ("label_smoothing",), float, below=1)
     pieces = min(config.vocab_size, config.decoder_vocab_size)
     if config.pad_token_id == -1:
         object.__setattr__(config, "pad_token_id", pieces - 1)

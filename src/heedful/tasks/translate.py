@@ -174,6 +174,8 @@ class Translate(Task[Record, WriterOutput, Translation]):
             model = load_model(
                 data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
             )
+        if recipe.training.gradient_checkpointing and not model.can_recompute:
+            raise _no_blocks()
         max_length = check_max_length(data.max_length, model.max_positions)
         return Start(tokenizer=tokenizer, model=model, max_length=max_length)
 
@@ -333,16 +335,21 @@ def _check_options(recipe: Recipe) -> None:
             "--head-learning-rate has no effect on a translator, which has no fresh head: leave it "
             "out"
         )
-    if recipe.training.gradient_checkpointing:
-        raise UserError(
-            "--gradient-checkpointing is not for translators: lower --batch-tokens to save memory"
-        )
+    if recipe.training.gradient_checkpointing and recipe.options.arch == "rnn":
+        raise _no_blocks()
     if recipe.data.model is None:
         return
     for item in fields(TranslateSettings):
         if item.name != "max_ratio" and getattr(recipe.options, item.name) != item.default:
             option = "--" + item.name.replace("_", "-")
             raise UserError(f"{option} is for a model from scratch: leave out it or --model")
+
+
+def _no_blocks() -> UserError:
+    return UserError(
+        "--gradient-checkpointing is for a Transformer: lower --batch-tokens to save the memory of "
+        "a recurrent translator"
+    )
 
 
 def _counted_pairs(recipe: Recipe, what: str) -> Iterator[Record]:

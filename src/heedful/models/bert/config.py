@@ -8,7 +8,16 @@ from heedful.errors import UserError, listed, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
-from heedful.models.values import check_numbers, check_sizes, check_switches, from_keys
+from heedful.models.values import (
+    IGNORED,
+    check_numbers,
+    check_pruned_heads,
+    check_sizes,
+    check_switches,
+    from_keys,
+    read_pruned_heads,
+    write_pruned_heads,
+)
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
@@ -18,41 +27,6 @@ FIXED: dict[str, Any] = {
     "cross_attention_hidden_size": None,
 }
 """Keys of a ``config.json`` for which only one value is supported."""
-
-IGNORED = frozenset(
-    {
-        # Where the file comes from, and what it was used for.
-        *("_name_or_path", "architectures", "transformers_version", "finetuning_task"),
-        *(
-            "task_specific_params",
-            "language",
-            "name",
-            "tokenizer_class",
-            "prefix",
-            "tie_encoder_decoder",
-        ),
-        # How it was run: here an argument of the call, or the caller's choice.
-        *("torch_dtype", "dtype", "torchscript", "use_bfloat16"),
-        *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
-        *("return_dict", "attn_implementation", "_attn_implementation"),
-        *("_attn_implementation_autoset", "tf_legacy_loss"),
-        # Ids of special tokens, which the tokenizer's files decide.
-        *("bos_token_id", "eos_token_id", "eos_token_ids", "sep_token_id", "cls_token_id"),
-        *("mask_token_id", "decoder_start_token_id"),
-        # A pooler that no released model has.
-        *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
-        *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
-        # Search for generated text, which old files repeat for every kind of model.
-        *("bad_words_ids", "begin_suppress_tokens", "do_sample", "diversity_penalty"),
-        *("early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
-        *("forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length"),
-        *("min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams"),
-        *("num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty"),
-        *("return_dict_in_generate", "suppress_tokens", "temperature", "top_k", "top_p"),
-        "typical_p",
-    }
-)
-"""Keys of a ``config.json`` that do not change what an encoder computes."""
 
 _SIZES = (
     "vocab_size",
@@ -157,22 +131,8 @@ class BertConfig:
             raise unknown_name("position_embedding_type", given, POSITIONS)
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
-        self._check_pruned_heads()
+        check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
         self._complete_labels()
-
-    def _check_pruned_heads(self) -> None:
-        for block, heads in self.pruned_heads.items():
-            if block not in range(self.num_hidden_layers):
-                last = self.num_hidden_layers - 1
-                raise UserError(f"pruned_heads names block {block!r}; there are 0 to {last}")
-            there = range(self.num_attention_heads)
-            if not set(heads) <= set(there) or len(set(heads)) != len(heads):
-                raise UserError(
-                    f"pruned_heads of block {block} are {heads}; "
-                    f"they must be different numbers from 0 to {there[-1]}"
-                )
-            if len(heads) == len(there):
-                raise UserError(f"pruned_heads leaves no head in block {block}; it must keep one")
 
     def _complete_labels(self) -> None:
         labels = self.id2label
@@ -217,12 +177,12 @@ class BertConfig:
         """Build from the keys and values of a ``config.json``.
 
         Args:
-            values: keys of this class, of ``FIXED``, or of ``IGNORED``.
+            values: keys of this class, of ``FIXED``, or of ``values.IGNORED``.
             where: what an error calls the place that the values come from.
         """
         read = {
             "id2label": _read_labels(values.get("id2label"), values.get("label2id"), where),
-            "pruned_heads": _read_pruned_heads(values.get("pruned_heads"), where),
+            "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
         }
         ignored = {*IGNORED, "label2id"}
         return from_keys(cls, {**values, **read}, where, fixed=FIXED, ignored=ignored)
@@ -232,7 +192,7 @@ class BertConfig:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["num_labels"]  # the reference counts id2label
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
-        values["pruned_heads"] = {str(block): heads for block, heads in self.pruned_heads.items()}
+        values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
         return {"model_type": "bert", **values, "label2id": self.label2id}
 
 
@@ -253,10 +213,3 @@ def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:
             f"and {inverse.get(number)!r} in the other"
         )
     return labels or inverse
-
-
-def _read_pruned_heads(given: Any, where: str) -> dict[int, list[int]]:
-    try:
-        return {int(block): [int(head) for head in heads] for block, heads in (given or {}).items()}
-    except (AttributeError, TypeError, ValueError):
-        raise UserError(f'{where}: pruned_heads must be like {{"0": [2, 3]}}') from None

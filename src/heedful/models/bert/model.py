@@ -23,6 +23,7 @@ from heedful.models import inputs, pretrained, pruning
 from heedful.models.bert.config import BertConfig
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
+from heedful.models.values import remaining
 
 
 class Pooler(nn.Module):
@@ -116,7 +117,9 @@ class BertModel(Model):
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
-        self.config = pruning.prune_heads(self.encoder.blocks, heads, self.config)
+        attentions = [block.attention for block in self.encoder.blocks]
+        pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
+        self.config = replace(self.config, pruned_heads=pruned)
 
     def forward(
         self,
@@ -180,8 +183,9 @@ class BertModel(Model):
             encoded_mask=encoder_attention_mask,
             need_cache=use_cache,
         )
-        if head_mask is not None:
-            head_mask = inputs.check_head_mask(head_mask, config)
+        head_mask = inputs.check_head_mask(
+            "head_mask", head_mask, config.num_hidden_layers, config.num_attention_heads
+        )
         encoded = self.encoder(
             self.embeddings(words, token_type_ids, position_ids, start),
             context,
@@ -206,8 +210,8 @@ class BertModel(Model):
 
 def _encoder(config: BertConfig) -> Stack:
     """Return the blocks of a BERT."""
-    every = range(config.num_attention_heads)
-    head_width = config.hidden_size // config.num_attention_heads
+    heads = config.num_attention_heads
+    head_width = config.hidden_size // heads
     options = BlockOptions(
         width=config.hidden_size,
         head_width=head_width,
@@ -222,8 +226,8 @@ def _encoder(config: BertConfig) -> Stack:
     return Stack(
         Block(
             options,
-            heads=[head for head in every if head not in config.pruned_heads.get(number, ())],
-            cross_heads=every if config.add_cross_attention else None,
+            heads=remaining(heads, config.pruned_heads, number),
+            cross_heads=range(heads) if config.add_cross_attention else None,
             positions=positions(config.max_position_embeddings, head_width),
         )
         for number in range(config.num_hidden_layers)

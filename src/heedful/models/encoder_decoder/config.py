@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError
 from heedful.files import read_json
-from heedful.models.bert.config import IGNORED, BertConfig
+from heedful.models.bert.config import BertConfig
+from heedful.models.values import IGNORED
 
 ARCHITECTURE = "EncoderDecoderModel"
 """The reference's name for it."""

@@ -30,12 +30,12 @@ from heedful.layers.recurrent import (
 )
 from heedful.models import pretrained
 from heedful.models.generation import lengths_of, settle_alone
-from heedful.models.heads.word_scores import labelled
-from heedful.models.inputs import check_ids, check_sequences, shift_right
+from heedful.models.inputs import check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
+from heedful.models.translation import loss_of, options_of, shifted, to_write, uncovered
 from heedful.models.weights import read_weights
 
 
@@ -179,14 +179,7 @@ class RnnSearch(Model):
         Raises:
             UserError: an argument has a wrong shape, type or value.
         """
-        positions = None
-        if decoder_input_ids is None:
-            if labels is None:
-                raise UserError("give decoder_input_ids or labels: what to write")
-            decoder_input_ids = self._shift(labels)
-        if labels is not None:
-            shape = tuple(decoder_input_ids.shape)
-            positions = labelled(labels, None, shape, self.config.decoder_vocab_size)
+        decoder_input_ids, positions = to_write(decoder_input_ids, labels, self.config)
         encoded, memory = self._encode(input_ids, attention_mask)
         vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
         chosen = slice(None) if positions is None else positions
@@ -197,13 +190,9 @@ class RnnSearch(Model):
             vectors.flatten(0, 1)[chosen],
         )
         logits = self._score(readout)
-        loss = None
-        if labels is not None:
-            smoothing = self.config.label_smoothing if self.training else 0.0
-            right = labels.flatten()[positions]
-            total, count = losses.cross_entropy(logits, right, label_smoothing=smoothing)
-            loss = losses.reduced(total, count, reduction)
-        else:
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        loss = loss_of(logits, labels, positions, smoothing, reduction)
+        if labels is None:
             logits = logits.view(*decoder_input_ids.shape, -1)
         weights = decoded.weights.transpose(0, 1)[:, None]  # (B, 1, S, E)
         return TranslationOutput(
@@ -237,9 +226,7 @@ class RnnSearch(Model):
             UserError: an argument has a wrong shape, type or value, or a text may become longer
                 than the model can write.
         """
-        config, most = self.config, self.config.max_position_embeddings
-        if search.max_new_tokens > most:
-            raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {most}")
+        options = options_of(search, self.config)
         encoded, memory = self._encode(input_ids, attention_mask)
         items = torch.arange(len(input_ids), device=input_ids.device)
         state = RnnState(
@@ -247,10 +234,9 @@ class RnnSearch(Model):
             owners=items,
             items=memory,
             memory=memory,
-            coverage=_uncovered(memory) if search.coverage_penalty else None,
+            coverage=uncovered(memory.values, memory.mask) if search.coverage_penalty else None,
         )
-        first = torch.full_like(items, config.decoder_start_token_id)
-        options = replace(search, never=(*search.never, config.pad_token_id))
+        first = torch.full_like(items, self.config.decoder_start_token_id)
         found = find(self._step, state, first, options, numbers, prefixes)
         return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
 
@@ -268,7 +254,7 @@ class RnnSearch(Model):
             Shape (B, S, E); each row sums to 1.
         """
         encoded, memory = self._encode(input_ids, attention_mask)
-        _, decoded = self._decode(self._shift(target_ids), encoded, memory)
+        _, decoded = self._decode(shifted(target_ids, self.config), encoded, memory)
         weights: Tensor = decoded.weights.transpose(0, 1)
         return weights
 
@@ -318,20 +304,8 @@ class RnnSearch(Model):
         """Return vectors of a table, which may be kept wider than what the layers compute with."""
         return vectors.to(self.output_bias.dtype)
 
-    def _shift(self, labels: Tensor) -> Tensor:
-        """Return the token before each label, padding in the place of what has none."""
-        self._check_shape("labels", labels)
-        config = self.config
-        return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
-
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
         return check_sequences(name, ids, self.config.max_position_embeddings)
-
-
-def _uncovered(memory: Memory) -> Tensor:
-    """Return the coverage before the first token, shape (B, E); see ``RnnState``."""
-    coverage = memory.values.new_zeros(memory.values.shape[:2], dtype=torch.float32)
-    return coverage if memory.mask is None else coverage.masked_fill(~memory.mask, 1.0)
 
 
 def _is_recurrent(name: str) -> bool:

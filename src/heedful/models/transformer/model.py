@@ -8,9 +8,10 @@ hypotheses of an item, H heads, L blocks, D model width, V target vocabulary.
 
 import math
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -19,56 +20,21 @@ from torch import Tensor, nn
 from heedful import losses, sources
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
-from heedful.errors import UserError
 from heedful.layers import masks
-from heedful.layers.block import Block, BlockOptions, Context
-from heedful.layers.cache import KeyValue
+from heedful.layers.block import Context
 from heedful.layers.dropout import Dropout
 from heedful.layers.positions import Sinusoids
-from heedful.layers.stack import Stack, StackOutput
-from heedful.layers.tree import Tree
-from heedful.models import pretrained
+from heedful.layers.stack import StackOutput
+from heedful.models import pretrained, pruning
 from heedful.models.generation import settle_alone
-from heedful.models.heads.word_scores import labelled
-from heedful.models.inputs import check_ids, check_sequences, shift_right
+from heedful.models.inputs import check_head_mask, check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
-from heedful.models.transformer import names
+from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
+from heedful.models.transformer.state import SearchState
+from heedful.models.translation import loss_of, options_of, shifted, to_write
 from heedful.models.weights import read_weights
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TransformerState:
-    """What is kept of the hypotheses of a search. Only the newest may be used: see ``Tree``."""
-
-    tree: Tree
-    """The keys and values of their tokens."""
-    crosses: list[KeyValue]
-    """What each block attends to: of each item once. Each of shape (B, H, E, K)."""
-    cross_mask: Tensor | None
-    """Shape (B, 1, 1, E), bool."""
-    coverage: Tensor | None
-    """How much has been attended to each source token so far, if that counts; padding counts as
-    attended to. Shape (N, E)."""
-
-    def select(self, rows: Tensor) -> "TransformerState":
-        """Return what is kept of some rows, in that order, any of them several times.
-
-        Args:
-            rows: numbers of rows. Shape (N,), int64.
-        """
-        tree, closing = self.tree.select(rows)
-        crosses, cross_mask = self.crosses, self.cross_mask
-        if closing is not None:
-            crosses = [KeyValue(*map(closing.close, cross)) for cross in crosses]
-            cross_mask = None if cross_mask is None else closing.close(cross_mask)
-        return TransformerState(
-            tree=tree,
-            crosses=crosses,
-            cross_mask=cross_mask,
-            coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
-        )
 
 
 class Transformer(Model):
@@ -79,18 +45,20 @@ class Transformer(Model):
     """
 
     config: TransformerConfig
+    can_recompute = True
+    can_prune = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         self.embeddings = nn.Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.encoder = _encoder(config)
+        self.encoder = stacks.encoder(config)
         self.target_embeddings = None
         if not config.share_encoder_decoder_embeddings:
             self.target_embeddings = nn.Embedding(
                 config.decoder_vocab_size, config.d_model, config.pad_token_id
             )
-        self.decoder = _decoder(config)
+        self.decoder = stacks.decoder(config)
         self.positions = Sinusoids(config.d_model)
         self.lm_head = None
         if not config.tie_word_embeddings:
@@ -108,6 +76,7 @@ class Transformer(Model):
         name: str | os.PathLike[str],
         *,
         dropout: float | None = None,
+        chunk_size_feed_forward: int | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
     ) -> Self:
@@ -117,6 +86,8 @@ class Transformer(Model):
             name: see ``heedful.sources.resolve``.
             dropout: of the embeddings and of what each part of a block adds; None stays as the
                 folder says.
+            chunk_size_feed_forward: how many tokens go through the feed-forward parts at once; the
+                same.
             revision: commit, tag or branch of a hub name.
             allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
 
@@ -126,8 +97,12 @@ class Transformer(Model):
         """
         folder = sources.resolve(name, revision)
         config = TransformerConfig.read(folder / pretrained.CONFIG)
-        if dropout is not None:
-            config = replace(config, dropout=dropout)
+        changes: dict[str, Any] = {
+            "dropout": dropout,
+            "chunk_size_feed_forward": chunk_size_feed_forward,
+        }
+        changes = {key: value for key, value in changes.items() if value is not None}
+        config = replace(config, **changes)
         tensors = read_weights(folder, allow_pickle)
         with torch.device("meta"):  # no time or memory for weights that are read next
             model = cls(config)
@@ -159,6 +134,40 @@ class Transformer(Model):
         if self.lm_head is not None:
             nn.init.normal_(self.lm_head.weight, std=self.lm_head.in_features**-0.5)
 
+    def prune_heads(
+        self,
+        heads: Mapping[int, Sequence[int]],
+        *,
+        decoder_heads: Mapping[int, Sequence[int]] = MappingProxyType({}),
+        cross_attn_heads: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        """Take attention heads out; see ``pruning.prune_heads``.
+
+        Args:
+            heads: the numbers of those of the encoder, by the number of the block.
+            decoder_heads: the same of the decoder's attention to itself.
+            cross_attn_heads: the same of its attention to the encoder.
+
+        Raises:
+            UserError: there is no such block or head, or it would be the last of an attention.
+        """
+        encoder, decoder = self.encoder.blocks, self.decoder.blocks
+        parts = {
+            "pruned_heads": ([block.attention for block in encoder], heads),
+            "decoder_pruned_heads": ([block.attention for block in decoder], decoder_heads),
+            "cross_attn_pruned_heads": (
+                [block.crossattention for block in decoder],
+                cross_attn_heads,
+            ),
+        }
+        for attentions, gone in parts.values():
+            pruning.check_heads(attentions, gone)
+        pruned: dict[str, Any] = {
+            name: pruning.prune_heads(attentions, gone, getattr(self.config, name))
+            for name, (attentions, gone) in parts.items()
+        }
+        self.config = replace(self.config, **pruned)
+
     def forward(
         self,
         input_ids: Tensor,
@@ -167,7 +176,11 @@ class Transformer(Model):
         decoder_input_ids: Tensor | None = None,
         labels: Tensor | None = None,
         reduction: losses.Reduction = "mean",
+        head_mask: Tensor | None = None,
+        decoder_head_mask: Tensor | None = None,
+        cross_attn_head_mask: Tensor | None = None,
         return_attentions: bool = False,
+        return_hidden_states: bool = False,
     ) -> TranslationOutput:
         """Score what follows every target token, or with labels what has a label.
 
@@ -179,38 +192,49 @@ class Transformer(Model):
             labels: the texts to write, each with its ending piece, -100 for what is not scored.
                 Shape (B, S).
             reduction: whether the loss is the mean over the labels or their sum.
+            head_mask: what each head of the encoder is multiplied by; heads that were pruned
+                count. Shape (H,) or (L, H).
+            decoder_head_mask: the same of the decoder's attention to itself.
+            cross_attn_head_mask: the same of its attention to the encoder.
             return_attentions: whether to return the attention weights.
+            return_hidden_states: whether to return what comes out of the embeddings and blocks.
 
         Raises:
-            UserError: an argument has a wrong shape, type or value, or both of the last are None.
+            UserError: an argument has a wrong shape, type or value, or there is nothing to write.
         """
         config = self.config
-        positions = None
-        if decoder_input_ids is None:
-            if labels is None:
-                raise UserError("give decoder_input_ids or labels: what to write")
-            decoder_input_ids = self._shift(labels)
-        if labels is not None:
-            shape = tuple(decoder_input_ids.shape)
-            positions = labelled(labels, None, shape, config.decoder_vocab_size)
-        blocks = config.encoder_layers if return_attentions else 0
-        encoded = self._encode(input_ids, attention_mask, range(blocks))
-        blocks = config.decoder_layers if return_attentions else 0
-        decoded = self._decode(decoder_input_ids, encoded.hidden, attention_mask, range(blocks))
+        decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
+        blocks, heads = config.decoder_layers, config.decoder_attention_heads
+        encoded = self._encode(
+            input_ids,
+            attention_mask,
+            head_mask=check_head_mask(
+                "head_mask", head_mask, config.encoder_layers, config.encoder_attention_heads
+            ),
+            weights_of=range(config.encoder_layers if return_attentions else 0),
+            need_states=return_hidden_states,
+        )
+        decoded = self._decode(
+            decoder_input_ids,
+            encoded.hidden,
+            attention_mask,
+            head_mask=check_head_mask("decoder_head_mask", decoder_head_mask, blocks, heads),
+            cross_head_mask=check_head_mask(
+                "cross_attn_head_mask", cross_attn_head_mask, blocks, heads
+            ),
+            weights_of=range(blocks if return_attentions else 0),
+            need_states=return_hidden_states,
+        )
         hidden = decoded.hidden if positions is None else decoded.hidden.flatten(0, 1)[positions]
         logits = self._score(hidden)
-        loss = None
-        if labels is not None:
-            smoothing = config.label_smoothing if self.training else 0.0
-            total, count = losses.cross_entropy(
-                logits, labels.flatten()[positions], label_smoothing=smoothing
-            )
-            loss = losses.reduced(total, count, reduction)
+        smoothing = config.label_smoothing if self.training else 0.0
         return TranslationOutput(
-            loss=loss,
+            loss=loss_of(logits, labels, positions, smoothing, reduction),
             logits=logits,
             positions=positions,
+            decoder_hidden_states=decoded.states if return_hidden_states else None,
             encoder_last_hidden_state=encoded.hidden,
+            encoder_hidden_states=encoded.states if return_hidden_states else None,
             encoder_attentions=encoded.attentions,
             decoder_attentions=decoded.attentions,
             cross_attentions=decoded.cross_attentions,
@@ -239,32 +263,15 @@ class Transformer(Model):
             UserError: an argument has a wrong shape, type or value, or a text may become longer
                 than the model can write.
         """
-        config, most = self.config, self.config.max_position_embeddings
-        if search.max_new_tokens > most:
-            raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {most}")
-        batch, length = input_ids.shape
+        options = options_of(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
         mask = None
         if attention_mask is not None:
+            batch, length = input_ids.shape
             mask = masks.from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)
-            mask = mask.clone()  # items that are left close up in it, and it may be the user's own
-        state = TransformerState(
-            tree=Tree.start(
-                batch,
-                heads=[len(block.attention.self.heads) for block in self.decoder.blocks],
-                head_width=config.d_model // config.decoder_attention_heads,
-                like=encoded,
-            ),
-            # Those of a head side by side: they are read at every step.
-            crosses=[
-                KeyValue(cross.key.contiguous(), cross.value.contiguous())
-                for cross in self.decoder.cross_memory(encoded)
-            ],
-            cross_mask=mask,
-            coverage=_uncovered(encoded, mask) if search.coverage_penalty else None,
-        )
-        first = torch.full((batch,), config.decoder_start_token_id, device=input_ids.device)
-        options = replace(search, never=(*search.never, config.pad_token_id))
+        state = SearchState.start(self.decoder, encoded, mask, cover=search.coverage_penalty != 0)
+        start = self.config.decoder_start_token_id
+        first = torch.full((len(input_ids),), start, device=input_ids.device)
         found = find(self._step, state, first, options, numbers, prefixes)
         return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
 
@@ -285,8 +292,8 @@ class Transformer(Model):
             Shape (B, S, E); each row sums to 1.
         """
         encoded = self._encode(input_ids, attention_mask).hidden
-        ids = self._shift(target_ids)
-        decoded = self._decode(ids, encoded, attention_mask, (self._aligning,))
+        ids = shifted(target_ids, self.config)
+        decoded = self._decode(ids, encoded, attention_mask, weights_of=(self._aligning,))
         assert decoded.cross_attentions is not None
         return decoded.cross_attentions[0].mean(1)
 
@@ -296,7 +303,13 @@ class Transformer(Model):
         return max(0, self.config.decoder_layers - 2)
 
     def _encode(
-        self, ids: Tensor, attention_mask: Tensor | None, weights_of: Collection[int] = ()
+        self,
+        ids: Tensor,
+        attention_mask: Tensor | None,
+        *,
+        head_mask: Tensor | None = None,
+        weights_of: Collection[int] = (),
+        need_states: bool = False,
     ) -> StackOutput:
         check_ids("input_ids", ids, self.config.vocab_size)
         batch, length = self._check_shape("input_ids", ids)
@@ -308,8 +321,14 @@ class Transformer(Model):
             causal=False,
             device=ids.device,
         )
-        hidden = self._embed(self.embeddings, ids, torch.arange(length, device=ids.device))
-        output: StackOutput = self.encoder(hidden, Context(mask=mask), weights_of=weights_of)
+        output: StackOutput = self.encoder(
+            self._embed(self.embeddings, ids, torch.arange(length, device=ids.device)),
+            Context(mask=mask),
+            head_mask=head_mask,
+            weights_of=weights_of,
+            need_states=need_states,
+            recompute=self.gradient_checkpointing and self.training,
+        )
         return output
 
     def _decode(
@@ -317,7 +336,11 @@ class Transformer(Model):
         ids: Tensor,
         encoded: Tensor,
         attention_mask: Tensor | None,
+        *,
+        head_mask: Tensor | None = None,
+        cross_head_mask: Tensor | None = None,
         weights_of: Collection[int] = (),
+        need_states: bool = False,
     ) -> StackOutput:
         check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
         batch, length = self._check_shape("decoder_input_ids", ids)
@@ -329,12 +352,18 @@ class Transformer(Model):
         mask = masks.for_self_attention(
             None, batch=batch, queries=length, keys=length, causal=True, device=ids.device
         )
-        hidden = self._embed(self._target_table, ids, torch.arange(length, device=ids.device))
-        context = Context(mask=mask, encoded=encoded, cross_mask=cross_mask)
-        output: StackOutput = self.decoder(hidden, context, weights_of=weights_of)
+        output: StackOutput = self.decoder(
+            self._embed(self._target_table, ids, torch.arange(length, device=ids.device)),
+            Context(mask=mask, encoded=encoded, cross_mask=cross_mask),
+            head_mask=head_mask,
+            cross_head_mask=cross_head_mask,
+            weights_of=weights_of,
+            need_states=need_states,
+            recompute=self.gradient_checkpointing and self.training,
+        )
         return output
 
-    def _step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+    def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Score what follows the newest tokens; see ``decoding.search.Step``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
@@ -378,48 +407,5 @@ class Transformer(Model):
         # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
         return F.linear(hidden, weight, bias if bias.any() else None)
 
-    def _shift(self, labels: Tensor) -> Tensor:
-        """Return the token before each label, padding in the place of what has none."""
-        self._check_shape("labels", labels)
-        config = self.config
-        return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
-
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
         return check_sequences(name, ids, self.config.max_position_embeddings)
-
-
-def _uncovered(encoded: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the coverage before the first token, shape (B, E); see ``TransformerState``."""
-    coverage = encoded.new_zeros(encoded.shape[:2], dtype=torch.float32)
-    return coverage if mask is None else coverage.masked_fill(~mask[:, 0, 0], 1.0)
-
-
-def _encoder(config: TransformerConfig) -> Stack:
-    heads = range(config.encoder_attention_heads)
-    options = _block_options(config, len(heads), config.encoder_ffn_dim)
-    blocks = (Block(options, heads=heads) for _ in range(config.encoder_layers))
-    return Stack(blocks, _final_norm(config))
-
-
-def _decoder(config: TransformerConfig) -> Stack:
-    heads = range(config.decoder_attention_heads)
-    options = _block_options(config, len(heads), config.decoder_ffn_dim)
-    blocks = (Block(options, heads=heads, cross_heads=heads) for _ in range(config.decoder_layers))
-    return Stack(blocks, _final_norm(config))
-
-
-def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> BlockOptions:
-    return BlockOptions(
-        width=config.d_model,
-        head_width=config.d_model // heads,
-        inner_width=inner_width,
-        activation=config.activation_function,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        activation_dropout=config.activation_dropout,
-        norm_before=config.normalize_before,
-    )
-
-
-def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
-    return nn.LayerNorm(config.d_model) if config.normalize_before else None

@@ -1,0 +1,52 @@
+"""The two stacks of blocks of a Transformer."""
+
+from torch import nn
+
+from heedful.layers.block import Block, BlockOptions
+from heedful.layers.stack import Stack
+from heedful.models.transformer.config import TransformerConfig
+from heedful.models.values import remaining
+
+
+def encoder(config: TransformerConfig) -> Stack:
+    """Return the blocks that read."""
+    heads = config.encoder_attention_heads
+    options = _block_options(config, heads, config.encoder_ffn_dim)
+    blocks = (
+        Block(options, heads=remaining(heads, config.pruned_heads, number))
+        for number in range(config.encoder_layers)
+    )
+    return Stack(blocks, _final_norm(config))
+
+
+def decoder(config: TransformerConfig) -> Stack:
+    """Return the blocks that write."""
+    heads = config.decoder_attention_heads
+    options = _block_options(config, heads, config.decoder_ffn_dim)
+    blocks = (
+        Block(
+            options,
+            heads=remaining(heads, config.decoder_pruned_heads, number),
+            cross_heads=remaining(heads, config.cross_attn_pruned_heads, number),
+        )
+        for number in range(config.decoder_layers)
+    )
+    return Stack(blocks, _final_norm(config))
+
+
+def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> BlockOptions:
+    return BlockOptions(
+        width=config.d_model,
+        head_width=config.d_model // heads,
+        inner_width=inner_width,
+        activation=config.activation_function,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
+        norm_before=config.normalize_before,
+        chunk=config.chunk_size_feed_forward,
+    )
+
+
+def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
+    return nn.LayerNorm(config.d_model) if config.normalize_before else None
