@@ -34,8 +34,9 @@ COMPARED = ("loss", "gradient_norm", "learning_rate", "tokens", "dev")
 
 TRAIN = """
 import json, os, sys, torch
-if sys.argv[2] == "float64":  # no option of the command line: weights are read into this type
+if sys.argv[2] == "float64":  # no option of the command line: what would be float32 is this
     torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double
 torch.set_num_threads(1)
 from heedful.cli import run
 for name, words in json.loads(sys.argv[1]).items():
