@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-other-cpu check format bench lock clean
+.PHONY: help setup demo test test-other-cpu check format docs bench lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,11 @@ check: setup ## check format, lint and types
 format: setup ## put the code into the house format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+# From scratch each time: what is generated from the code depends on files that Sphinx does not know.
+docs: setup ## build the site in build/docs, with every broken link an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --fresh-env --quiet \
+		--doctree-dir build/doctrees docs build/docs
 
 # The peers of the benchmarks are the packages of the parity tests, at the same pinned versions, so
 # one environment serves both. A peer that would hold another package back needs its own.

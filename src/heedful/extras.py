@@ -21,6 +21,7 @@ EXTRAS = {
     "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
     "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),
     "marian": Extra(needed_by="folders of Marian", packages=("sentencepiece", "protobuf")),
+    "docs": Extra(needed_by="the pages of the site", packages=("furo", "myst-parser", "sphinx")),
     "dev": Extra(
         needed_by="the tests and checks of heedful itself",
         packages=(

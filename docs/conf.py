@@ -1,0 +1,53 @@
+"""How Sphinx builds the site: ``make docs`` writes it to ``build/docs``."""
+
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generated
+
+from heedful import __version__
+
+project, author, release = "heedful", "The heedful authors", __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["*.py"]
+nitpicky = True
+
+html_theme = "furo"
+html_title = "heedful"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+
+myst_heading_anchors = 4
+default_role = "code"
+napoleon_numpy_docstring = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+# A type that has no page of its own, such as one of another library, stands as plain text.
+nitpick_ignore_regex = [(r"py:.*", r"(?!heedful\.\w+$).*")]
+
+
+def _fill(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put in what is generated, where a page has a line ``<!-- generated: NAME -->``."""
+    source[0] = re.sub(
+        r"^<!-- generated: ([a-z ]+) -->$",
+        lambda mark: generated.PARTS[mark[1]](),
+        source[0],
+        flags=re.MULTILINE,
+    )
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is generated with the pages."""
+    app.connect("source-read", _fill)
+    app.connect("autodoc-process-signature", generated.shorten)
+    # Napoleon, at 500, takes what stands before a colon in a field's docstring for its type.
+    app.connect("autodoc-process-docstring", generated.keep, priority=400)
+    app.connect("autodoc-process-docstring", generated.restore, priority=600)
