@@ -3,18 +3,40 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from heedful import interop
 from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
-from heedful.errors import UserError
+from heedful.errors import UserError, unknown_name
+from heedful.interop import FORMATS
 from heedful.settings import PredictSettings, VocabularySettings
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
 VOCABULARY = VocabularySettings()
+
+
+ExportFormat = Annotated[
+    str,
+    Parameter(
+        help="Layout: " + "; ".join(f"{name} for {kind.about}" for name, kind in FORMATS.items()),
+        converter=lambda kind, tokens: known_format(tokens[0].value),
+    ),
+]
+
+
+def known_format(name: str) -> str:
+    """Return the name of a layout that can be written.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in FORMATS:
+        raise unknown_name("format", name, FORMATS)
+    return name
 
 
 def evaluate(
@@ -216,7 +238,7 @@ def export(
     run: Path,
     *,
     to: Path,
-    format: Literal["marian"],
+    format: ExportFormat,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write a run in the layout of another program.
@@ -227,13 +249,9 @@ def export(
         Run folder.
     to
         Folder to make.
-    format
-        What is to read it: marian for MarianMTModel of transformers, and what converts from it.
     overwrite
         Replace what was exported to --to.
     """
-    from heedful import interop
-
     interop.export(run, to, format, overwrite=overwrite)
     say(f"{run} exported to {to}")
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from heedful.checkpoints import runs
-from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.files import new_folder
+
+if TYPE_CHECKING:
+    from heedful.checkpoints.runs import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,13 +58,15 @@ FORMATS = {
 """Every layout that can be written, by the name that ``--format`` takes."""
 
 
-def foreign_record(folder: Path) -> RunRecord | None:
+def foreign_record(folder: Path) -> "RunRecord | None":
     """Say what another program's folder is, as a run would; None where no reader knows it.
 
     Raises:
         UserError: one of its files is damaged.
     """
-    if (folder / runs.RECORD).is_file():
+    from heedful.checkpoints.runs import RECORD
+
+    if (folder / RECORD).is_file():
         return None
     records = (_imported(reader)(folder) for reader in READERS)
     record: RunRecord | None = next((record for record in records if record), None)
@@ -83,6 +86,8 @@ def export(run: Path, out: Path, name: str, *, overwrite: bool = False) -> None:
         UserError: the run cannot be written so, or the folder exists, and ``overwrite`` is false or
             it holds anything else.
     """
+    from heedful.checkpoints import runs  # it needs torch, and the table is read for help
+
     kind = FORMATS[name]
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
