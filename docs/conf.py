@@ -24,6 +24,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 
+toc_object_entries_show_parents = "hide"
 myst_heading_anchors = 4
 default_role = "code"
 napoleon_numpy_docstring = False

@@ -12,28 +12,33 @@ from heedful.cli import app
 
 _OPTIONS = re.compile(r"^\*\*(?P<title>[^*\n]+)\*\*:\n\n(?:\* .*\n)+", re.MULTILINE)
 """A group of options: its title, and a list."""
+_AND = "**Shared options**: "
 
 
 def commands() -> str:
-    """Return every command with its options; groups that several tasks share stand at the end."""
+    """Return every command with its options; groups that several share stand once, at the end."""
     text = app.generate_docs("markdown", usage_name="heedful")
     text = text[text.index("\n## heedful ") :]
     # The library also writes the negative of what is off anyway.
     text = re.sub(r", --empty-[a-z-]+|, --no-[a-z-]+(?=`:[^`]*\[default: False\])", "", text)
     text = re.sub(r"^(\* .*)\n +(.*)", r"\1 \2", text, flags=re.MULTILINE)  # one line an option
     times = Counter(match[0] for match in _OPTIONS.finditer(text))
-    shared: dict[str, str] = {}
+    shared = {match["title"]: match[0] for match in _OPTIONS.finditer(text) if times[match[0]] > 2}
+    sections = [_with_links(part, shared) for part in re.split(r"\n(?=##+ )", text)]
+    sections.append("## Shared options\n")
+    for title, group in shared.items():
+        sections.append(group.replace(f"**{title}**:", f"### {title} options"))
+    return "\n".join(_marked(line) for section in sections for line in section.split("\n"))
 
-    def refer(match: re.Match[str]) -> str:
-        title = match["title"]
-        if times[match[0]] < 3:
-            return match[0]
-        shared[title] = match[0].replace(f"**{title}**:", f"### {title} options")
-        return f"**{title}**: [as every task](#{title.lower().replace(' ', '-')}-options).\n"
 
-    text = _OPTIONS.sub(refer, text) + "\n## Options that tasks share\n\n"
-    text += "\n".join(shared.values())
-    return "\n".join(_marked(line) for line in text.split("\n"))
+def _with_links(section: str, shared: dict[str, str]) -> str:
+    """Replace the groups of options that stand elsewhere by one line of links."""
+    links = []
+    for title, group in shared.items():
+        if group in section:
+            section = section.replace(group, "")
+            links.append(f"[{title}](#{title.lower().replace(' ', '-')}-options)")
+    return f"{section.rstrip()}\n\n{_AND if links else ''}{', '.join(links)}\n"
 
 
 def _marked(line: str) -> str:
@@ -104,8 +109,10 @@ _DATA = re.compile(
 def shorten(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str, result: str
 ) -> tuple[str, str] | None:
-    """Write ``Data`` where a signature spells out all that it may be."""
-    return (_DATA.sub("Data", signature), result) if signature else None
+    """Write ``Data`` where a signature spells out all that it may be, and hide private names."""
+    if not signature:
+        return None
+    return re.sub(r"= _\w+", "= ...", _DATA.sub("Data", signature)), result
 
 
 _kept: list[str] = []
