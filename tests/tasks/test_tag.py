@@ -287,10 +287,14 @@ def test_a_run_that_does_not_say_what_a_word_is() -> None:
     assert read_task(outside_record("tag", saved, 8)) == TASK
 
 
-def test_words_as_given_and_as_found_are_learnt_the_same(encoded: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("words", ["tokenizer", "spaces"])
+def test_columns_and_texts_are_learnt_the_same(
+    encoded: Callable[..., Any], words: WordRule
+) -> None:
     text, entity = "sky is reds.go", Entity(7, 14, "X")
-    whole, given = record(text, entity), record(text, entity, words=["sky", "is", "reds.go"])
-    assert [*encoded(whole).pieces[0].labels] == [*encoded(given).pieces[0].labels]
+    whole, columns = record(text, entity), record(text, entity, words=["sky", "is", "reds.go"])
+    labels = [[*encoded(item, words=words).pieces[0].labels] for item in (whole, columns)]
+    assert labels[0] == labels[1]
 
 
 def test_windows_have_the_labels_of_their_words(encoded: Callable[..., Any]) -> None:
