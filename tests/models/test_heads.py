@@ -19,7 +19,7 @@ from heedful.models import (
     BertForTokenClassification,
     BertLMHeadModel,
 )
-from heedful.models.heads.labels import classification_loss
+from heedful.models.labels import classification_loss
 
 IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0], [2, 3, 0, 0, 0]])
 LOGITS = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -2.0], [0.1, 0.2, 0.3]])

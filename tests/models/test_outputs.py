@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from heedful.models.outputs import BertModelOutput, SequenceClassifierOutput
+from heedful.models.outputs import BertModelOutput, ClassifierOutput
 
 LOSS, LOGITS = torch.tensor(1.5), torch.ones(2, 3)
 
 
 def test_values_by_attribute_key_index_and_slice() -> None:
-    output = SequenceClassifierOutput(loss=LOSS, logits=LOGITS)
+    output = ClassifierOutput(loss=LOSS, logits=LOGITS)
     assert output.loss is output["loss"] is output[0] is LOSS
     assert output.logits is output["logits"] is output[1] is output[-1] is LOGITS
     loss, logits = output[:2]
@@ -17,7 +17,7 @@ def test_values_by_attribute_key_index_and_slice() -> None:
 
 
 def test_what_is_none_is_passed_over() -> None:
-    output = SequenceClassifierOutput(logits=LOGITS, attentions=(LOSS,))
+    output = ClassifierOutput(logits=LOGITS, attentions=(LOSS,))
     assert output.loss is None
     assert output[0] is LOGITS
     assert output[1] == (LOSS,)
@@ -37,7 +37,7 @@ def test_order_is_the_references() -> None:
 
 
 def test_wrong_keys_and_indices() -> None:
-    output = SequenceClassifierOutput(logits=LOGITS)
+    output = ClassifierOutput(logits=LOGITS)
     with pytest.raises(KeyError, match="'loss' is not in this output; it has logits"):
         output["loss"]
     with pytest.raises(IndexError):

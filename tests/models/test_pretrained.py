@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.errors import UserError
 from heedful.files import read_tensors, write_tensors
 from heedful.models import BertConfig, BertForSequenceClassification, BertModel
-from heedful.models.pretrained import load_weights
+from heedful.models.weights import read_weights
 
 IDS = torch.tensor([[2, 7, 8, 9, 3]])
 
@@ -73,14 +73,14 @@ def test_another_head_is_left_and_named(folder: Path, caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO)
     model = BertModel.from_pretrained(folder)
     assert "not used: classifier.bias, classifier.weight, cls.predictions.bias" in caplog.text
-    report = load_weights(model, folder)
+    report = model.set_file_weights(read_weights(folder, False), folder)
     assert report.fresh == []
     assert report.unused == ["classifier.bias", "classifier.weight", "cls.predictions.bias"]
 
 
 def test_a_model_without_a_pooler(folder: Path, config: BertConfig) -> None:
     model = BertModel(config, add_pooling_layer=False)
-    unused = load_weights(model, folder).unused
+    unused = model.set_file_weights(read_weights(folder, False), folder).unused
     assert {"pooler.dense.weight", "pooler.dense.bias"} < set(unused)
     expected = BertModel.from_pretrained(folder)(IDS).last_hidden_state
     assert_same_bits(model.eval()(IDS).last_hidden_state, expected, "stored")

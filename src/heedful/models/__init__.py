@@ -25,79 +25,73 @@ Head = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Where the classes of a family are. A path is one inside ``heedful.models``."""
+    """Where the classes of a family are."""
 
+    package: str
+    """The folder in ``heedful.models`` that they are in."""
     config: str
-    """The class of its configurations."""
+    """The class of its configurations, in ``config.py``."""
     models: dict[Head, str]
-    """The class of its models with each head."""
+    """The class of its models with each head, in ``model.py``."""
 
     def config_class(self) -> Any:
         """Import the class of its configurations."""
-        return _imported(self.config)
+        return getattr(import_module(f"{__name__}.{self.package}.config"), self.config)
 
     def model_class(self, head: Head) -> Any:
         """Import the class of its models with a head that it has."""
-        return _imported(self.models[head])
-
-
-def _imported(path: str) -> Any:
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(f"heedful.models.{module}"), name)
+        return getattr(import_module(f"{__name__}.{self.package}.model"), self.models[head])
 
 
 _TRANSFORMER = Family(
-    config="transformer.config.TransformerConfig",
-    models={"seq2seq": "transformer.model.Transformer"},
+    package="transformer", config="TransformerConfig", models={"seq2seq": "Transformer"}
 )
 
 FAMILIES: dict[str, Family] = {
     "bert": Family(
-        config="bert.config.BertConfig",
+        package="bert",
+        config="BertConfig",
         models={
-            "body": "bert.model.BertModel",
-            "sequence": "heads.BertForSequenceClassification",
-            "token": "heads.BertForTokenClassification",
-            "span": "heads.BertForQuestionAnswering",
-            "choice": "heads.BertForMultipleChoice",
-            "next_sentence": "heads.BertForNextSentencePrediction",
-            "masked_lm": "heads.BertForMaskedLM",
-            "causal_lm": "heads.BertLMHeadModel",
-            "pretraining": "heads.BertForPreTraining",
+            "body": "BertModel",
+            "sequence": "BertForSequenceClassification",
+            "token": "BertForTokenClassification",
+            "span": "BertForQuestionAnswering",
+            "choice": "BertForMultipleChoice",
+            "next_sentence": "BertForNextSentencePrediction",
+            "masked_lm": "BertForMaskedLM",
+            "causal_lm": "BertLMHeadModel",
+            "pretraining": "BertForPreTraining",
         },
     ),
     "encoder-decoder": Family(
-        config="encoder_decoder.config.EncoderDecoderConfig",
-        models={"seq2seq": "encoder_decoder.model.BertEncoderDecoder"},
+        package="encoder_decoder",
+        config="EncoderDecoderConfig",
+        models={"seq2seq": "BertEncoderDecoder"},
     ),
-    "heedful-rnn": Family(config="rnn.config.RnnConfig", models={"seq2seq": "rnn.model.RnnSearch"}),
+    "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),
     "marian": _TRANSFORMER,
     "pegasus": _TRANSFORMER,
 }
 """Every family, by the ``model_type`` of its ``config.json``."""
 
 PUBLIC = {
-    path.rpartition(".")[2]: path
+    name: f"{__name__}.{family.package}.{module}"
     for family in FAMILIES.values()
-    for path in (family.config, *family.models.values())
+    for module, names in (("config", [family.config]), ("model", family.models.values()))
+    for name in names
 }
-"""The public names that follow from the table."""
+"""The public names that follow from the table, and the modules that they are in."""
 
-_OTHERS = {"load_model": "loading.load_model", "num_parameters": "pretrained.num_parameters"}
+_OTHERS = {
+    "load_model": "heedful.models.loading",
+    "num_parameters": "heedful.models.pretrained",
+}
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.bert.config import BertConfig as BertConfig
-    from heedful.models.bert.model import BertModel as BertModel
+    from heedful.models.bert.model import *  # noqa: F403
     from heedful.models.encoder_decoder.config import EncoderDecoderConfig as EncoderDecoderConfig
     from heedful.models.encoder_decoder.model import BertEncoderDecoder as BertEncoderDecoder
-    from heedful.models.heads import BertForMaskedLM as BertForMaskedLM
-    from heedful.models.heads import BertForMultipleChoice as BertForMultipleChoice
-    from heedful.models.heads import BertForNextSentencePrediction as BertForNextSentencePrediction
-    from heedful.models.heads import BertForPreTraining as BertForPreTraining
-    from heedful.models.heads import BertForQuestionAnswering as BertForQuestionAnswering
-    from heedful.models.heads import BertForSequenceClassification as BertForSequenceClassification
-    from heedful.models.heads import BertForTokenClassification as BertForTokenClassification
-    from heedful.models.heads import BertLMHeadModel as BertLMHeadModel
     from heedful.models.loading import load_model as load_model
     from heedful.models.pretrained import num_parameters as num_parameters
     from heedful.models.rnn.config import RnnConfig as RnnConfig
@@ -107,10 +101,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    path = {**PUBLIC, **_OTHERS}.get(name)
-    if path is None:
-        raise AttributeError(f"module 'heedful.models' has no attribute {name!r}")
-    value = _imported(path)
+    module = {**PUBLIC, **_OTHERS}.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
-from heedful.models.bert.config import BertConfig
+from heedful.models.model import Model
 from heedful.models.outputs import LanguageModelOutput
 
 ROUNDING = 5e-5
 """What the rounding of float32 may add up to in the log-probability of a text: nearly three times
 the most that was seen of a Transformer of the paper's base size."""
-
-Decoder = Callable[..., LanguageModelOutput]
 
 
 class Writer(Protocol):
@@ -67,8 +65,7 @@ class Decoded:
 
 @torch.inference_mode()
 def generate(
-    decoder: Decoder,
-    config: BertConfig,
+    decoder: Model,
     prompts: Tensor,
     prompt_mask: Tensor | None,
     options: Search,
@@ -81,8 +78,7 @@ def generate(
     relative positions count it, and a text would depend on its neighbours.
 
     Args:
-        decoder: called like ``BertLMHeadModel``.
-        config: of the decoder.
+        decoder: a model with a head of next pieces, such as ``BertLMHeadModel``.
         prompts: token ids. Shape (B, S).
         prompt_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
         options: how to look.
@@ -96,10 +92,10 @@ def generate(
         UserError: the model is no decoder, a prompt is empty or padded before its end, or there are
             too few positions.
     """
-    if not config.is_decoder:
+    if not decoder.config.is_decoder:
         raise UserError("is_decoder is false in this model's config; only a decoder generates")
     lengths = lengths_of(prompts, prompt_mask)
-    needed, most = int(lengths.max()) + options.max_new_tokens - 1, config.max_position_embeddings
+    needed, most = int(lengths.max()) + options.max_new_tokens - 1, decoder.max_positions
     if needed > most:
         raise UserError(
             f"a prompt of {int(lengths.max())} tokens and max_new_tokens {options.max_new_tokens} "
@@ -178,9 +174,9 @@ def settle_alone(
     ]
 
 
-def _call(decoder: Decoder, ids: Tensor, state: Decoded) -> LanguageModelOutput:
+def _call(decoder: Model, ids: Tensor, state: Decoded) -> LanguageModelOutput:
     encoded = state.encoded
-    return decoder(
+    output: LanguageModelOutput = decoder(
         ids,
         past_key_values=state.cache,
         # Read once: the cache then has its keys and values.
@@ -188,6 +184,7 @@ def _call(decoder: Decoder, ids: Tensor, state: Decoded) -> LanguageModelOutput:
         encoder_attention_mask=encoded.mask if encoded else None,
         use_cache=True,
     )
+    return output
 
 
 def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,16 +1,28 @@
 """A model of any family, from its folder."""
 
+import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import torch
 
 from heedful import sources
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.models import FAMILIES, Family, Head
 from heedful.models.pretrained import CONFIG
+from heedful.models.weights import read_weights
+
+if TYPE_CHECKING:
+    from heedful.models.model import Model
+
+    AnyModel = TypeVar("AnyModel", bound=Model)
+
+logger = logging.getLogger(__name__)
 
 
 def load_model(
@@ -30,7 +42,7 @@ def load_model(
     """Read a ``Model`` of any family in evaluation mode; what is None stays as the folder says.
 
     The class is the one that the folder's ``model_type`` and the head ask for; see its
-    ``from_pretrained`` for what starts fresh and for the other options.
+    ``from_pretrained`` for what starts fresh, and for the options that are not explained here.
 
     Args:
         name: see ``heedful.sources.resolve``.
@@ -46,7 +58,7 @@ def load_model(
         allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
 
     Raises:
-        UserError: there is no such model, its family is not known, has no such head or not such an
+        UserError: there is no such model, its family is not known, has no such head or no such
             option, or its weights do not fit its configuration.
     """
     folder = sources.resolve(name, revision)
@@ -57,41 +69,104 @@ def load_model(
             raise unknown_name("head", str(head), get_args(Head))
         known = ", ".join(family.models)
         raise UserError(f"{folder}: no head {head!r} for model_type {model_type!r}; it has {known}")
-    options = {
-        "num_labels": num_labels,
-        "id2label": id2label,
-        "problem_type": problem_type,
-        "is_decoder": is_decoder,
-        "add_cross_attention": add_cross_attention,
-        "fresh_head": fresh_head or None,
-    }
+    return family.model_class(head).from_pretrained(
+        name,
+        num_labels=num_labels,
+        id2label=id2label,
+        problem_type=problem_type,
+        dropout=dropout,
+        is_decoder=is_decoder,
+        add_cross_attention=add_cross_attention,
+        fresh_head=fresh_head,
+        revision=revision,
+        allow_pickle=allow_pickle,
+    )
+
+
+def read_model(
+    cls: "type[AnyModel]",
+    name: str | os.PathLike[str],
+    options: Mapping[str, Any],
+    *,
+    fresh_head: bool,
+    revision: str | None,
+    allow_pickle: bool,
+) -> "AnyModel":
+    """Read a model of a known class; see ``Model.from_pretrained``.
+
+    Args:
+        cls: the class.
+        name: see ``heedful.sources.resolve``.
+        options: what is changed of the folder's configuration; what is None is not.
+        fresh_head: see ``Model.from_pretrained``.
+        revision: the same.
+        allow_pickle: the same.
+    """
+    folder = sources.resolve(name, revision)
+    model_type, family = family_of(folder, cls)
+    config = family.config_class().read(folder / CONFIG)
     options = {key: value for key, value in options.items() if value is not None}
-    config_class = family.config_class()
-    known_options = {field.name for field in fields(config_class)}
+    known = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
     if len(family.models) > 1:
-        known_options.add("fresh_head")
-    for option in options:
-        if option not in known_options:
+        known.add("fresh_head")
+    for option in [*options, "fresh_head"] if fresh_head else options:
+        if option not in known:
             raise UserError(f"{folder}: no {option} for model_type {model_type!r}; leave it out")
-    options |= dict.fromkeys(config_class.DROPOUTS, dropout)
-    if allow_pickle:
-        options["allow_pickle"] = True
-    return family.model_class(head).from_pretrained(name, revision=revision, **options)
+    config = cls.changed(config, _changes(options, config))
+    with torch.device("meta"):  # no time or memory for weights that are read next
+        model = cls.from_config(config)
+    report = model.set_file_weights(
+        read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
+    )
+    if report.fresh:
+        logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
+    if report.unused:
+        logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
+    return model.eval()
 
 
-def family_of(folder: Path) -> tuple[str, Family]:
+def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Return the options that change a configuration, under the names of its fields."""
+    changes = dict(options)
+    if (dropout := changes.pop("dropout", None)) is not None:
+        changes = dict.fromkeys(config.DROPOUTS, dropout) | changes
+    if "num_labels" in changes and changes["num_labels"] < 1:
+        raise UserError(f"num_labels is {changes['num_labels']}; it must be at least 1")
+    if "id2label" in changes:
+        changes["id2label"] = dict(changes["id2label"])
+        changes.setdefault("num_labels", 0)
+    elif changes.get("num_labels", 0) == getattr(config, "num_labels", None):
+        del changes["num_labels"]  # the folder's names of them stay
+    elif "num_labels" in changes:
+        changes["id2label"] = {}
+    return changes
+
+
+def _in_any_block(names: list[str]) -> str:
+    """Name what all blocks have once."""
+    return ", ".join(dict.fromkeys(re.sub(r"layer\.\d+", "layer.*", name) for name in names))
+
+
+def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Family]:
     """Return the ``model_type`` of a folder's configuration, and its family.
 
+    Args:
+        folder: holds the configuration.
+        cls: a class of models that the family must have, or one derived from such a class.
+
     Raises:
-        UserError: the configuration cannot be read, or the family is not known.
+        UserError: the configuration cannot be read, or the family is not known, or another one.
     """
     path = _config_path(folder)
     # Google's original BERTs, and the reference's oldest, do not say what they are.
     model_type = read_json(path).get("model_type", "bert")
-    if model_type not in FAMILIES:
-        raise UserError(
-            f"{path}: model_type is {model_type!r}; expected one of {', '.join(FAMILIES)}"
-        )
+    names = {kind.__name__ for kind in cls.__mro__} if cls else set()
+    right = [
+        kind for kind, family in FAMILIES.items() if not cls or names & {*family.models.values()}
+    ]
+    if model_type not in right:
+        expected = " or ".join(map(repr, right)) if cls else f"one of {', '.join(right)}"
+        raise UserError(f"{path}: model_type is {model_type!r}; expected {expected}")
     return model_type, FAMILIES[model_type]
 
 
@@ -105,8 +180,8 @@ def head_of(folder: Path) -> Head:
     if len(family.models) == 1:
         return next(iter(family.models))
     architectures = read_json(_config_path(folder)).get("architectures") or []
-    for head, path in family.models.items():
-        if path.rpartition(".")[2] in architectures:
+    for head, class_name in family.models.items():
+        if class_name in architectures:
             return head
     return "body"
 

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from torch import nn
+from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models import pretrained
+from heedful.models import loading, pretrained
+from heedful.models.pretrained import LoadReport
 
 
 class Model(nn.Module):
@@ -26,6 +29,8 @@ class Model(nn.Module):
     """Whether ``gradient_checkpointing`` may be set."""
     can_prune: ClassVar[bool] = False
     """Whether attention heads can be taken out of its body."""
+    prefix: ClassVar[str] = ""
+    """The attribute that it is, as the body of a model with a head."""
 
     @property
     def body(self) -> "Model":
@@ -42,6 +47,30 @@ class Model(nn.Module):
         """Return what stands on the body, and may learn at a rate of its own."""
         return []
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        raise NotImplementedError
+
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings, of any number of words; the width must stay.
+
+        Raises:
+            UserError: another width, or a model whose vocabulary cannot change.
+        """
+        raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
+
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows, and return the new word embeddings.
+
+        The vectors of the words that stay are kept; those of new words, which come last, are
+        drawn as fresh weights are. Make an optimizer after this, not before.
+
+        Raises:
+            UserError: the size leaves out the padding piece, or is no size at all, or the model's
+                vocabulary cannot change.
+        """
+        raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
+
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take attention heads out of the body; see ``pruning.prune_heads``.
 
@@ -49,6 +78,86 @@ class Model(nn.Module):
             UserError: it cannot lose any, or not those.
         """
         raise UserError(f"{type(self).__name__}: its attention heads cannot be pruned")
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """Make a model with fresh weights."""
+        return cls(config)
+
+    @classmethod
+    def changed(cls, config: Any, changes: Mapping[str, Any]) -> Any:
+        """Return a configuration with other values of fields."""
+        return replace(config, **changes)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        num_labels: int | None = None,
+        id2label: Mapping[int, str] | None = None,
+        problem_type: str | None = None,
+        dropout: float | None = None,
+        hidden_dropout_prob: float | None = None,
+        attention_probs_dropout_prob: float | None = None,
+        classifier_dropout: float | None = None,
+        is_decoder: bool | None = None,
+        add_cross_attention: bool | None = None,
+        position_embedding_type: str | None = None,
+        chunk_size_feed_forward: int | None = None,
+        fresh_head: bool = False,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+    ) -> Self:
+        """Read a model in evaluation mode, with float32 weights; None stays as the folder says.
+
+        A head that the folder has no weights for starts fresh, and a warning of the logger
+        ``heedful.models.loading`` names its weights. Weights that this model has no place for,
+        such as another head's, are named at level INFO.
+
+        Args:
+            name: see ``heedful.sources.resolve``.
+            num_labels: number of outputs of a classifier.
+            id2label: name of each output.
+            problem_type: one of ``config.PROBLEM_TYPES``.
+            dropout: of the whole model, where nothing below says otherwise.
+            hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
+            attention_probs_dropout_prob: dropout of the attention weights.
+            classifier_dropout: dropout before a classifier.
+            is_decoder: whether a token may attend to none after it.
+            add_cross_attention: whether the blocks can attend to an encoder. Weights for that may
+                start fresh, as those of a head.
+            position_embedding_type: one of ``config.POSITION_TYPES``; the same.
+            chunk_size_feed_forward: how many tokens go through the feed-forward parts at once.
+            fresh_head: whether to start the head fresh although the folder has weights for it, as
+                other labels need.
+            revision: commit, tag or branch of a hub name.
+            allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+
+        Raises:
+            UserError: there is no such model, its configuration is not supported or has no such
+                option, or its weights do not fit it.
+        """
+        return loading.read_model(
+            cls,
+            name,
+            {
+                "num_labels": num_labels,
+                "id2label": id2label,
+                "problem_type": problem_type,
+                "dropout": dropout,
+                "hidden_dropout_prob": hidden_dropout_prob,
+                "attention_probs_dropout_prob": attention_probs_dropout_prob,
+                "classifier_dropout": classifier_dropout,
+                "is_decoder": is_decoder,
+                "add_cross_attention": add_cross_attention,
+                "position_embedding_type": position_embedding_type,
+                "chunk_size_feed_forward": chunk_size_feed_forward,
+            },
+            fresh_head=fresh_head,
+            revision=revision,
+            allow_pickle=allow_pickle,
+        )
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
@@ -58,3 +167,26 @@ class Model(nn.Module):
                 file.
         """
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
+
+    def file_weights(self) -> dict[str, Tensor]:
+        """Return the weights under the names that they have in a folder."""
+        return self.state_dict()
+
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight from those of a file, or draw it where that is right.
+
+        The model may be on the device "meta", so that nothing is allocated before all is checked.
+        It is on the CPU thereafter.
+
+        Args:
+            tensors: the weights of the file, under its names.
+            folder: what an error calls the place that they come from.
+            fresh_head: see ``from_pretrained``.
+
+        Raises:
+            UserError: a weight is missing or has no place in the model, or a shape or a type is
+                wrong.
+        """
+        raise NotImplementedError

@@ -65,27 +65,13 @@ class BertModelOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceClassifierOutput(Output):
-    """What ``BertForSequenceClassification`` returns."""
+class ClassifierOutput(Output):
+    """What models return that decide about texts, tokens or choices."""
 
     loss: Tensor | None = None
     """The mean over the labels, if labels were given. Shape ()."""
     logits: Tensor
-    """Shape (B, C)."""
-    hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
-    attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenClassifierOutput(Output):
-    """What ``BertForTokenClassification`` returns."""
-
-    loss: Tensor | None = None
-    """The mean over the labels, if labels were given. Shape ()."""
-    logits: Tensor
-    """Shape (B, S, C)."""
+    """Of texts or choices, shape (B, C); of tokens, shape (B, S, C)."""
     hidden_states: tuple[Tensor, ...] | None = None
     """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None

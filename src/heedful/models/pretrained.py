@@ -4,23 +4,21 @@ A folder holds ``config.json`` and ``model.safetensors`` with the reference's na
 original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
 """
 
-import logging
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from heedful import files, sources
+from heedful import files
 from heedful.errors import UserError, listed
-from heedful.models.bert.config import BertConfig
-from heedful.models.weights import WEIGHTS, read_weights
+from heedful.models.weights import WEIGHTS
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from heedful.models.model import Model
 
 CONFIG = "config.json"
 
@@ -35,22 +33,6 @@ OPTIONAL = ("crossattention", "distance_embedding")
 
 BODY = (*ENCODER, *OPTIONAL, "pooler")
 """What is not a head."""
-
-Model = TypeVar("Model", bound=nn.Module)
-
-
-@runtime_checkable
-class _Config(Protocol):
-    """What a ``config.json`` is made from."""
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class _Renamed(Protocol):
-    """A model whose weights have other names in a file."""
-
-    def file_weights(self) -> dict[str, Tensor]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,89 +69,8 @@ def num_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def config_of(model: nn.Module) -> BertConfig:
-    """Return the configuration of a model as it is now."""
-    assert isinstance(model.config, BertConfig)
-    return model.config
-
-
-def from_pretrained(
-    cls: type[Model],
-    name: str | os.PathLike[str],
-    *,
-    num_labels: int | None = None,
-    id2label: Mapping[int, str] | None = None,
-    problem_type: str | None = None,
-    hidden_dropout_prob: float | None = None,
-    attention_probs_dropout_prob: float | None = None,
-    classifier_dropout: float | None = None,
-    is_decoder: bool | None = None,
-    add_cross_attention: bool | None = None,
-    position_embedding_type: str | None = None,
-    chunk_size_feed_forward: int | None = None,
-    fresh_head: bool = False,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-) -> Model:
-    """Read a model in evaluation mode, with float32 weights; what is None stays as the folder says.
-
-    A head that the folder has no weights for starts fresh, and a warning of the logger
-    ``heedful.models.pretrained`` names its weights. Weights that this model has no place for,
-    such as another head's, are named at level INFO.
-
-    Args:
-        cls: the kind of model.
-        name: see ``heedful.sources.resolve``.
-        num_labels: number of outputs of a classifier.
-        id2label: name of each output.
-        problem_type: one of ``config.PROBLEM_TYPES``.
-        hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
-        attention_probs_dropout_prob: dropout of the attention weights.
-        classifier_dropout: dropout before a classifier.
-        is_decoder: whether a token may attend to none after it.
-        add_cross_attention: whether the blocks can attend to an encoder. Weights for that may
-            start fresh, as those of a head.
-        position_embedding_type: one of ``layers.positions.POSITIONS``; the same.
-        chunk_size_feed_forward: how many tokens go through the feed-forward parts at once.
-        fresh_head: whether to start the head fresh although the folder has weights for it, as
-            other labels need.
-        revision: commit, tag or branch of a hub name.
-        allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
-
-    Raises:
-        UserError: there is no such model, its configuration is not supported, or its weights do
-            not fit it.
-    """
-    folder = sources.resolve(name, revision)
-    config = BertConfig.read(folder / CONFIG)
-    changes: dict[str, Any] = {
-        "problem_type": problem_type,
-        "hidden_dropout_prob": hidden_dropout_prob,
-        "attention_probs_dropout_prob": attention_probs_dropout_prob,
-        "classifier_dropout": classifier_dropout,
-        "is_decoder": is_decoder,
-        "add_cross_attention": add_cross_attention,
-        "position_embedding_type": position_embedding_type,
-        "chunk_size_feed_forward": chunk_size_feed_forward,
-    }
-    changes = {key: value for key, value in changes.items() if value is not None}
-    if num_labels is not None and num_labels < 1:
-        raise UserError(f"num_labels is {num_labels}; it must be at least 1")
-    if id2label is not None or num_labels not in (None, config.num_labels):
-        changes |= {"num_labels": num_labels or 0, "id2label": dict(id2label or {})}
-    with torch.device("meta"):  # no time or memory for weights that are read next
-        model = cls(replace(config, **changes))
-    model = model.to_empty(device="cpu")
-    report = load_weights(model, folder, fresh_head=fresh_head, allow_pickle=allow_pickle)
-    if report.fresh:
-        logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
-    if report.unused:
-        logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
-    return model.eval()
-
-
 def save_pretrained(
-    model: nn.Module, folder: str | os.PathLike[str], *, overwrite: bool = False
+    model: "Model", folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:
     """Write ``config.json`` and ``model.safetensors``; other files of the folder are left alone.
 
@@ -194,53 +95,45 @@ def save_pretrained(
     staged.rmdir()
 
 
-def _write(model: nn.Module, folder: Path) -> None:
-    assert isinstance(model.config, _Config)
+def _write(model: "Model", folder: Path) -> None:
     config = {"architectures": [type(model).__name__], **model.config.to_dict()}
     files.write_json(folder / CONFIG, config)
-    weights = model.file_weights() if isinstance(model, _Renamed) else model.state_dict()
-    files.write_tensors(folder / WEIGHTS, weights)
+    files.write_tensors(folder / WEIGHTS, model.file_weights())
 
 
-def load_weights(
-    model: nn.Module, folder: Path, *, fresh_head: bool = False, allow_pickle: bool = False
+def set_weights(
+    model: "Model",
+    tensors: Mapping[str, Tensor],
+    folder: Path,
+    *,
+    fresh_head: bool = False,
 ) -> LoadReport:
-    """Set every parameter of a model from a folder's weights, or draw it where that is right.
-
-    Names may lack the prefix ``bert.`` or have it, and may be the old ``gamma`` and ``beta``.
+    """Set every parameter of an encoder, with a head or without, or draw it where that is right.
 
     Args:
-        model: a model of ``heedful.models``; its parameters may be uninitialised.
-        folder: holds the weights.
-        fresh_head: see ``from_pretrained``.
-        allow_pickle: the same.
+        model: its parameters may be on the device "meta"; they are on the CPU thereafter.
+        tensors: the weights, under the names of the model. They may lack the body's prefix or have
+            it, and may have the old ``gamma`` and ``beta``.
+        folder: what an error calls the place that they come from.
+        fresh_head: see ``Model.from_pretrained``.
 
     Raises:
         UserError: an encoder weight or a part of a head is missing, the file has an encoder weight
             that the model has not, or a shape or a type is wrong.
     """
-    return set_weights(model, read_weights(folder, allow_pickle), folder, fresh_head=fresh_head)
+    prefix = model.body.prefix
+    weights: dict[str, Tensor] = {}
+    for file_name, tensor in tensors.items():
+        name = _plain_name(file_name, prefix)
+        if name in weights:
+            raise UserError(f"{folder}: {name} is there twice, under two names")
+        if name not in BUFFERS and (not fresh_head or _part(name) in BODY):
+            weights[name] = tensor
+    parameters = _by_plain_name(model, prefix)
+    missing = [name for name in parameters if name not in weights]
+    surplus = [name for name in weights if name not in parameters]
 
-
-def set_weights(
-    model: nn.Module, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
-) -> LoadReport:
-    """Do the same with weights that were read.
-
-    Args:
-        model: see ``load_weights``.
-        tensors: the weights, under the names of a file.
-        folder: what an error calls the place that they come from.
-        fresh_head: see ``from_pretrained``.
-    """
-    given = _plain_names(tensors, folder)
-    if fresh_head:
-        given = {name: tensor for name, tensor in given.items() if _part(name) in BODY}
-    parameters = {_plain_name(name): value for name, value in model.named_parameters()}
-    missing = [name for name in parameters if name not in given]
-    surplus = [name for name in given if name not in parameters]
-
-    needed = {*ENCODER, *(_part(name) for name in given if name in parameters)}
+    needed = {*ENCODER, *(_part(name) for name in weights if name in parameters)}
     wrong = [name for name in missing if _part(name) in needed]
     if wrong:
         raise UserError(f"{folder}: weights are missing: {listed(wrong)}")
@@ -248,18 +141,24 @@ def set_weights(
     if wrong:
         raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {listed(wrong)}")
     for name, parameter in parameters.items():
-        if name in given:
-            _check_fit(name, given[name], parameter, folder)
+        if name in weights:
+            _check_fit(name, weights[name], parameter, folder)
 
+    model.to_empty(device="cpu")
+    parameters = _by_plain_name(model, prefix)
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
-        if any(_plain_name(name) in missing for name in owned):
-            initialise(part, config_of(model).initializer_range)
+        if any(_plain_name(name, prefix) in missing for name in owned):
+            initialise(part, model.config.initializer_range)
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if name in given:
-                parameter.copy_(given[name])
+            if name in weights:
+                parameter.copy_(weights[name])
     return LoadReport(fresh=missing, unused=surplus)
+
+
+def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
+    return {_plain_name(name, prefix): value for name, value in model.named_parameters()}
 
 
 def _part(name: str) -> str:
@@ -271,37 +170,21 @@ def _part(name: str) -> str:
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
 
 
-def _in_any_block(names: list[str]) -> str:
-    """Name what all blocks have once."""
-    return ", ".join(dict.fromkeys(re.sub(r"layer\.\d+", "layer.*", name) for name in names))
-
-
-def _check_fit(name: str, given: Tensor, parameter: Tensor, folder: Path) -> None:
-    if given.shape != parameter.shape:
+def _check_fit(name: str, tensor: Tensor, parameter: Tensor, folder: Path) -> None:
+    if tensor.shape != parameter.shape:
         way_out = "" if _part(name) in BODY else ", or fresh_head=True to start it fresh"
         raise UserError(
-            f"{folder}: {name} has shape {tuple(given.shape)}; "
+            f"{folder}: {name} has shape {tuple(tensor.shape)}; "
             f"the model expects {tuple(parameter.shape)}{way_out}"
         )
-    if not given.is_floating_point():
-        raise UserError(f"{folder}: {name} has type {given.dtype}; weights are floating point")
+    if not tensor.is_floating_point():
+        raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
 
 
-def _plain_name(name: str) -> str:
+def _plain_name(name: str, prefix: str) -> str:
     """Return the name without the prefix of a model with a head, and in today's words."""
-    name = name.removeprefix("bert.")
+    name = name.removeprefix(f"{prefix}.")
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(old):
             name = name.removesuffix(old) + new
     return name
-
-
-def _plain_names(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    plain: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        key = _plain_name(name)
-        if key in plain:
-            raise UserError(f"{folder}: {key} is there twice, under two names")
-        if key not in BUFFERS:
-            plain[key] = tensor
-    return plain

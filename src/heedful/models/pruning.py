@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError, listed
 from heedful.layers.block import Attention
-from heedful.models import pretrained
 from heedful.models.bert.config import BertConfig
+from heedful.models.model import Model
 
 Batch = TypeVar("Batch")
 
@@ -87,7 +87,7 @@ def _part(parameter: Tensor, dimension: int, rows: Tensor) -> nn.Parameter:
 
 
 def head_importance(
-    model: nn.Module,
+    model: Model,
     batches: Iterable[Batch],
     loss: Callable[[Batch, Tensor], tuple[Tensor, Tensor | float]],
     *,
@@ -112,7 +112,7 @@ def head_importance(
     Raises:
         UserError: there is no batch.
     """
-    config = pretrained.config_of(model)
+    config: BertConfig = model.config
     device = next(model.parameters()).device
     importance = torch.zeros(config.num_hidden_layers, config.num_attention_heads, device=device)
     counted, trained = 0, model.training

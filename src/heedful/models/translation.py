@@ -11,8 +11,8 @@ from torch import Tensor
 from heedful import losses
 from heedful.decoding.search import Search
 from heedful.errors import UserError
-from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import check_sequences, shift_right
+from heedful.models.labels import labelled_positions
 from heedful.models.values import TranslatorConfig
 
 
@@ -40,7 +40,7 @@ def to_write(
     if labels is None:
         return decoder_input_ids, None
     shape = tuple(decoder_input_ids.shape)
-    return decoder_input_ids, labelled(labels, None, shape, config.decoder_vocab_size)
+    return decoder_input_ids, labelled_positions(labels, None, shape, config.decoder_vocab_size)
 
 
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:

@@ -215,7 +215,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         layout = SentenceLayout(
             pooling=self.pooling, normalise=self.normalise, max_length=start.max_length
         )
-        width = start.model.get_input_embeddings().embedding_dim  # type: ignore[operator]
+        width = start.model.get_input_embeddings().embedding_dim
         sentence_transformers.write_layout(layout, width, folder)
 
     # Answers.

@@ -24,8 +24,10 @@ from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
-from heedful.models import BertEncoderDecoder, BertLMHeadModel
+from heedful.models import BertEncoderDecoder
+from heedful.models.forwards import generate
 from heedful.models.loading import head_of, load_model
+from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.sources import resolve
@@ -241,7 +243,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[WriterOutput]:
         """Write texts, or score those that are known; of pairs both."""
-        assert isinstance(model, BertEncoderDecoder | BertLMHeadModel)
+        assert isinstance(model, BertEncoderDecoder | WithHead)
         known = [(0.0, 0)] * batch.num_examples
         labels = batch.targets.get("labels")
         if labels is not None:
@@ -297,7 +299,7 @@ def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
 
 
 def _write(
-    model: BertEncoderDecoder | BertLMHeadModel, batch: Batch, settings: PredictSettings
+    model: BertEncoderDecoder | WithHead, batch: Batch, settings: PredictSettings
 ) -> list[list[Hypothesis]]:
     ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
     rows = real_tokens(batch)
@@ -309,11 +311,11 @@ def _write(
         return search_options(settings, eos_token_id=end, max_new_tokens=most, never=start)
 
     if isinstance(model, BertEncoderDecoder):
-        search = options(model.decoder.config.max_position_embeddings)
+        search = options(model.decoder.max_positions)
         return model.generate(ids, mask, search=search, numbers=numbers)
     # Not by the longest text of the batch, on which the others must not depend.
-    search = options(model.config.max_position_embeddings // 2)
+    search = options(model.max_positions // 2)
     lengths = torch.tensor([len(row) for row in rows], device=ids.device)
     places = torch.arange(ids.shape[1] - 1, device=ids.device)
     before_end = places < (lengths - 1)[:, None]  # (B, S - 1)
-    return model.generate(ids[:, :-1], before_end, search=search, numbers=numbers)
+    return generate(model, ids[:, :-1], before_end, search=search, numbers=numbers)

@@ -13,6 +13,7 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, values
 from heedful.errors import UserError, listed
+from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
@@ -137,8 +138,8 @@ class Regress(Task[Record, Tensor, Estimate]):
         start = start_encoder(
             recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=True
         )
-        bias = dict(start.model.named_parameters())["classifier.bias"]
-        nn.init.constant_(bias, self.mean)
+        assert isinstance(start.model, WithHead)
+        nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
     def stores(

@@ -6,7 +6,7 @@ Shapes: B examples of a batch, E tokens of the text to read, S of the text to wr
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from heedful.tasks.writing import (
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
 
-Translator = Transformer | RnnSearch
+Translator: TypeAlias = Transformer | RnnSearch
 
 _TOGETHER = 1024
 """Pairs whose words are counted at once."""

@@ -152,6 +152,12 @@ class BertConfig:
         object.__setattr__(self, "num_labels", len(labels))
 
     @property
+    def head_dropout(self) -> float:
+        """Dropout before a classifier."""
+        rate = self.classifier_dropout
+        return self.hidden_dropout_prob if rate is None else rate
+
+    @property
     def label2id(self) -> dict[str, int]:
         """The number of each output, by its name."""
         return {label: number for number, label in self.id2label.items()}

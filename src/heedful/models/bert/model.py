@@ -8,7 +8,7 @@ output, H heads, L blocks, D model width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,15 @@ from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
 from heedful.layers.positions import POSITIONS
 from heedful.layers.stack import Stack
-from heedful.models import inputs, pretrained, pruning
+from heedful.models import forwards, inputs, pruning
 from heedful.models.bert.config import BertConfig
+from heedful.models.bert.names import PREFIX
+from heedful.models.heads import LanguageHead, PreTrainingHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
+from heedful.models.pretrained import LoadReport, initialise, set_weights
 from heedful.models.values import remaining
+from heedful.models.with_head import WithHead
 
 
 class Pooler(nn.Module):
@@ -46,6 +50,11 @@ class BertModel(Model):
         add_pooling_layer: whether it has a pooler.
     """
 
+    config: BertConfig
+    can_recompute = True
+    can_prune = True
+    prefix = PREFIX
+
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__()
         self.config = config
@@ -61,12 +70,8 @@ class BertModel(Model):
         )
         self.encoder = _encoder(config)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
-        pretrained.initialise(self, config.initializer_range)
+        initialise(self, config.initializer_range)
 
-    from_pretrained: "ClassVar[classmethod[Any, ..., BertModel]]" = classmethod(
-        pretrained.from_pretrained
-    )
-    config: BertConfig
     can_recompute = True
     can_prune = True
 
@@ -78,16 +83,18 @@ class BertModel(Model):
                 fresh += block.crossattention.parameters()
         return fresh
 
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        return set_weights(self, tensors, folder, fresh_head=fresh_head)
+
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
         return self.embeddings.word_embeddings
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
-        """Replace the word embeddings, of any number of words; the width must stay.
-
-        Raises:
-            UserError: another width.
-        """
+        """Replace the word embeddings; see ``Model.set_input_embeddings``."""
         width = self.config.hidden_size
         if embeddings.embedding_dim != width:
             raise UserError(
@@ -97,18 +104,11 @@ class BertModel(Model):
         self.embeddings.word_embeddings = embeddings
 
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows, and return the new word embeddings.
-
-        The vectors of the words that stay are kept; those of new words, which come last, are
-        drawn as fresh weights are. Make an optimizer after this, not before.
-
-        Raises:
-            UserError: the size leaves out the padding piece, or is no size at all.
-        """
+        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
         old = self.embeddings.word_embeddings
         self.config = replace(self.config, vocab_size=size)
         new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
-        pretrained.initialise(new, self.config.initializer_range)
+        initialise(new, self.config.initializer_range)
         with torch.no_grad():
             new.weight[: old.num_embeddings] = old.weight[:size]
         new.requires_grad_(old.weight.requires_grad)
@@ -232,3 +232,129 @@ def _encoder(config: BertConfig) -> Stack:
         )
         for number in range(config.num_hidden_layers)
     )
+
+
+def language_head(config: BertConfig) -> LanguageHead:
+    """Make what scores the pieces of the vocabulary."""
+    return LanguageHead(
+        width=config.hidden_size,
+        vocab_size=config.vocab_size,
+        activation=config.hidden_act,
+        eps=config.layer_norm_eps,
+        tied=config.tie_word_embeddings,
+    )
+
+
+class BertForSequenceClassification(WithHead):
+    """BERT with a linear classifier, or regression, of the pooled first token."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config)
+        head = SequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            problem_type=config.problem_type,
+        )
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class BertForNextSentencePrediction(WithHead):
+    """BERT that says whether the second text of a pair follows the first (Devlin et al. 2019, 3.1).
+
+    Of its two logits the first is for a text that follows.
+    """
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config)
+        head = SequenceHead(config.hidden_size, 2, problem_type="single_label_classification")
+        super().__init__(body, head, at="cls.seq_relationship")
+
+    forward = forwards.classify
+
+
+class BertForMultipleChoice(WithHead):
+    """BERT that gives each choice one score, which the choices of an item share a softmax over."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config)
+        head = SequenceHead(config.hidden_size, 1, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.choose
+
+
+class BertForTokenClassification(WithHead):
+    """BERT with a linear classifier of every token."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config, add_pooling_layer=False)
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class BertForQuestionAnswering(WithHead):
+    """BERT that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config, add_pooling_layer=False)
+        head = SpanHead(config.hidden_size, config.num_labels)
+        super().__init__(body, head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class BertForMaskedLM(WithHead):
+    """BERT that says which words stand at masked positions (Devlin et al. 2019, section 3.1)."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_masked
+
+
+class BertLMHeadModel(WithHead):
+    """BERT that says which word comes next, for a configuration with ``is_decoder``."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_next
+    generate = forwards.generate
+
+
+class BertForPreTraining(WithHead):
+    """BERT with the two heads that it was pre-trained with: masked words, next sentence."""
+
+    bert: BertModel
+
+    def __init__(self, config: BertConfig) -> None:
+        body = BertModel(config)
+        head = PreTrainingHead(language_head(config), config.hidden_size)
+        super().__init__(body, head, at="cls")
+
+    forward = forwards.pretrain

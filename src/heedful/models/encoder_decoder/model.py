@@ -5,30 +5,28 @@ The folder is the reference's: the weights of the two are under ``encoder.`` and
 Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabulary.
 """
 
-import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from heedful import losses, sources
+from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
-from heedful.models import generation, pretrained
-from heedful.models.bert.model import BertModel
+from heedful.models import generation
+from heedful.models.bert.model import BertLMHeadModel, BertModel
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
-from heedful.models.heads import BertLMHeadModel
-from heedful.models.heads.word_scores import labelled
 from heedful.models.inputs import shift_right
+from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
-from heedful.models.weights import read_weights
-
-logger = logging.getLogger(__name__)
+from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.weights import check_weights
 
 
 class BertEncoderDecoder(Model):
@@ -61,7 +59,7 @@ class BertEncoderDecoder(Model):
         widths = (encoder.config.hidden_size, decoder.config.hidden_size)
         self.enc_to_dec_proj = None if widths[0] == widths[1] else nn.Linear(*widths)
         if self.enc_to_dec_proj is not None:
-            pretrained.initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
+            initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
 
     can_recompute = True
 
@@ -117,62 +115,47 @@ class BertEncoderDecoder(Model):
         return cls(reader, writer, decoder_start_token_id=decoder_start_token_id).eval()
 
     @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str],
-        *,
-        hidden_dropout_prob: float | None = None,
-        attention_probs_dropout_prob: float | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-    ) -> Self:
-        """Read a model in evaluation mode, with float32 weights.
+    def from_config(cls, config: EncoderDecoderConfig) -> Self:
+        """Make a model with fresh weights."""
+        return cls(
+            BertModel(config.encoder),
+            BertLMHeadModel(config.decoder),
+            decoder_start_token_id=config.decoder_start_token_id,
+        )
 
-        Args:
-            name: see ``heedful.sources.resolve``.
-            hidden_dropout_prob: of both models; None stays as the folder says.
-            attention_probs_dropout_prob: the same.
-            revision: commit, tag or branch of a hub name.
-            allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+    @classmethod
+    def changed(
+        cls, config: EncoderDecoderConfig, changes: Mapping[str, Any]
+    ) -> EncoderDecoderConfig:
+        """Return a configuration with other values of fields of both parts."""
+        return replace(
+            config,
+            encoder=replace(config.encoder, **changes),
+            decoder=replace(config.decoder, **changes),
+        )
 
-        Raises:
-            UserError: there is no such model, its configuration is not supported, or its weights
-                do not fit it.
-        """
-        folder = sources.resolve(name, revision)
-        config = EncoderDecoderConfig.read(folder / pretrained.CONFIG)
-        dropouts: dict[str, Any] = {
-            "hidden_dropout_prob": hidden_dropout_prob,
-            "attention_probs_dropout_prob": attention_probs_dropout_prob,
-        }
-        changes = {key: value for key, value in dropouts.items() if value is not None}
-        given: dict[str, dict[str, Tensor]] = {"encoder": {}, "decoder": {}, "enc_to_dec_proj": {}}
-        for full_name, tensor in read_weights(folder, allow_pickle).items():
-            part, _, rest = full_name.partition(".")
-            if part not in given:
-                raise UserError(f"{folder}: {full_name} is of no part: {', '.join(given)}")
-            given[part][rest] = tensor
-        with torch.device("meta"):  # no time or memory for weights that are read next
-            model = cls(
-                BertModel(replace(config.encoder, **changes)),
-                BertLMHeadModel(replace(config.decoder, **changes)),
-                decoder_start_token_id=config.decoder_start_token_id,
-            )
-        model = model.to_empty(device="cpu")
-        parts: tuple[tuple[str, nn.Module], ...]
-        parts = (("encoder", model.encoder), ("decoder", model.decoder))
-        for part, module in parts:
-            report = pretrained.set_weights(module, given[part], folder / part)
-            if report.fresh:
-                fresh = ", ".join(report.fresh)
-                logger.warning("%s: fresh weights of the %s: %s", name, part, fresh)
-        if model.enc_to_dec_proj is not None:
-            shapes = {name: value.shape for name, value in given["enc_to_dec_proj"].items()}
-            right = {name: value.shape for name, value in model.enc_to_dec_proj.named_parameters()}
-            if shapes != right:
-                raise UserError(f"{folder}: enc_to_dec_proj holds {shapes}; expected {right}")
-            model.enc_to_dec_proj.load_state_dict(given["enc_to_dec_proj"])
-        return model.eval()
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        parts = dict(self.named_children())
+        weights: dict[str, dict[str, Tensor]] = {part: {} for part in parts}
+        for full_name, tensor in tensors.items():
+            part, _, name = full_name.partition(".")
+            if part not in parts:
+                raise UserError(f"{folder}: {full_name} is of no part: {', '.join(parts)}")
+            weights[part][name] = tensor
+        report = LoadReport(fresh=[], unused=[])
+        for part, model in (("encoder", self.encoder), ("decoder", self.decoder)):
+            loaded = set_weights(model, weights[part], folder / part)
+            report.fresh.extend(f"{part}.{name}" for name in loaded.fresh)
+            report.unused.extend(f"{part}.{name}" for name in loaded.unused)
+        if self.enc_to_dec_proj is not None:
+            expected = self.enc_to_dec_proj.state_dict()
+            check_weights(weights["enc_to_dec_proj"], expected, folder / "enc_to_dec_proj")
+            self.enc_to_dec_proj.to_empty(device="cpu")
+            self.enc_to_dec_proj.load_state_dict(weights["enc_to_dec_proj"])
+        return report
 
     def forward(
         self,
@@ -231,7 +214,7 @@ class BertEncoderDecoder(Model):
         positions = None
         if labels is not None and words is not None:
             shape = tuple(words.shape[:2])
-            positions = labelled(labels, None, shape, self.decoder.config.vocab_size)
+            positions = labelled_positions(labels, None, shape, self.decoder.config.vocab_size)
         decoded = self.decoder(
             decoder_input_ids,
             decoder_attention_mask,
@@ -283,11 +266,9 @@ class BertEncoderDecoder(Model):
         hidden = self._bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
-        found = generation.generate(
-            self.decoder, self.decoder.config, start, None, search, encoded, numbers
-        )
+        texts = generation.generate(self.decoder, start, None, search, encoded, numbers)
         return generation.settle_alone(
-            found,
+            texts,
             self,
             input_ids,
             attention_mask,
@@ -307,7 +288,7 @@ class BertEncoderDecoder(Model):
         return self.decoder_start_token_id
 
     def _pad(self) -> int:
-        pad = self.decoder.config.pad_token_id
+        pad: int | None = self.decoder.config.pad_token_id
         if pad is None:
             raise UserError("the decoder's config has no pad_token_id to stand for missing labels")
         return pad

@@ -4,16 +4,15 @@ Shapes: B batch, E source length, S target length, N hypotheses or places that a
 of an embedding, H width of a state, V target vocabulary.
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful import losses, sources
+from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
 from heedful.errors import UserError
@@ -28,15 +27,14 @@ from heedful.layers.recurrent import (
     Encoded,
     Readout,
 )
-from heedful.models import pretrained
 from heedful.models.generation import lengths_of, settle_alone
 from heedful.models.inputs import check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
+from heedful.models.pretrained import LoadReport
 from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.translation import loss_of, options_of, shifted, to_write, uncovered
-from heedful.models.weights import read_weights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,34 +97,18 @@ class RnnSearch(Model):
         self.dropout = Dropout(config.dropout)
         self._initialise()
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str],
-        *,
-        dropout: float | None = None,
-        revision: str | None = None,
-    ) -> Self:
-        """Read a model in evaluation mode, with float32 weights.
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embeddings of source pieces."""
+        return self.embeddings
 
-        Args:
-            name: see ``heedful.sources.resolve``.
-            dropout: in the place of the folder's.
-            revision: commit, tag or branch of a hub name.
-
-        Raises:
-            UserError: there is no such model, its configuration is not supported, or its weights
-                do not fit it.
-        """
-        folder = sources.resolve(name, revision)
-        config = RnnConfig.read(folder / pretrained.CONFIG)
-        if dropout is not None:
-            config = replace(config, dropout=dropout)
-        with torch.device("meta"):  # no time or memory for weights that are read next
-            model = cls(config)
-        weights = names.from_file(read_weights(folder, False), model.state_dict(), folder)
-        model.load_state_dict(weights, assign=True)
-        return model.requires_grad_().eval()
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        weights = names.from_file(tensors, self.state_dict(), folder)
+        self.to_empty(device="cpu")
+        self.load_state_dict(weights)
+        return LoadReport(fresh=[], unused=[])
 
     def _initialise(self) -> None:
         """Draw fresh weights.

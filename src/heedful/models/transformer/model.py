@@ -7,17 +7,17 @@ hypotheses of an item, H heads, L blocks, D model width, V target vocabulary.
 """
 
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful import losses, sources
+from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find
 from heedful.layers import masks
@@ -25,16 +25,16 @@ from heedful.layers.block import Context
 from heedful.layers.dropout import Dropout
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
-from heedful.models import pretrained, pruning
+from heedful.models import pruning
 from heedful.models.generation import settle_alone
 from heedful.models.inputs import check_head_mask, check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
+from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.state import SearchState
 from heedful.models.translation import loss_of, options_of, shifted, to_write
-from heedful.models.weights import read_weights
 
 
 class Transformer(Model):
@@ -70,46 +70,18 @@ class Transformer(Model):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self._initialise()
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: str | os.PathLike[str],
-        *,
-        dropout: float | None = None,
-        chunk_size_feed_forward: int | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-    ) -> Self:
-        """Read a model in evaluation mode, with float32 weights.
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the embeddings of source pieces."""
+        return self.embeddings
 
-        Args:
-            name: see ``heedful.sources.resolve``.
-            dropout: of the embeddings and of what each part of a block adds; None stays as the
-                folder says.
-            chunk_size_feed_forward: how many tokens go through the feed-forward parts at once; the
-                same.
-            revision: commit, tag or branch of a hub name.
-            allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
-
-        Raises:
-            UserError: there is no such model, its configuration is not supported, or its weights
-                do not fit it.
-        """
-        folder = sources.resolve(name, revision)
-        config = TransformerConfig.read(folder / pretrained.CONFIG)
-        changes: dict[str, Any] = {
-            "dropout": dropout,
-            "chunk_size_feed_forward": chunk_size_feed_forward,
-        }
-        changes = {key: value for key, value in changes.items() if value is not None}
-        config = replace(config, **changes)
-        tensors = read_weights(folder, allow_pickle)
-        with torch.device("meta"):  # no time or memory for weights that are read next
-            model = cls(config)
-        weights = names.from_file(tensors, model.state_dict(), config, folder)
-        model = model.to_empty(device="cpu")
-        model.load_state_dict(weights)
-        return model.eval()
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        weights = names.from_file(tensors, self.state_dict(), self.config, folder)
+        self.to_empty(device="cpu")
+        self.load_state_dict(weights)
+        return LoadReport(fresh=[], unused=[])
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names of the reference's folders."""

@@ -1,6 +1,7 @@
 """Labels checked against what a head gives, and their losses.
 
-Shapes: B batch, C classes or outputs, ... any dimensions.
+Shapes: B batch, S length, C classes or outputs, V vocabulary, N positions that are scored, ... any
+dimensions.
 """
 
 import torch
@@ -83,3 +84,23 @@ def classification_loss(
     if problem_type == "regression":
         return losses.mse(logits, labels)
     return losses.binary_cross_entropy(logits, labels)
+
+
+def labelled_positions(
+    labels: Tensor, positions: Tensor | None, shape: tuple[int, ...], vocab_size: int
+) -> Tensor:
+    """Return the positions that have a label, in the batch laid out as one row. Shape (N,).
+
+    Args:
+        labels: token ids, or -100 where there is none. Shape (B, S).
+        positions: those that the caller asked to score; only None goes with labels.
+        shape: (B, S), which the labels must have.
+        vocab_size: V.
+
+    Raises:
+        UserError: the labels do not fit, or positions are given too.
+    """
+    if positions is not None:
+        raise UserError("give labels or positions, not both: labels are scored where they stand")
+    check_classes(labels, shape, vocab_size)
+    return (labels.flatten() != losses.IGNORED).nonzero().squeeze(1)

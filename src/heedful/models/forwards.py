@@ -1,0 +1,361 @@
+"""The calls of models with a head, one for each kind of head.
+
+They are the ``forward`` of the public names. The arguments that the body takes, too, are explained
+there. Logits of pieces are computed only where they are asked for: at the positions with a label,
+or at those in ``positions``.
+
+Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, N positions
+that are scored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful import losses
+from heedful.decoding.search import Hypothesis, Search
+from heedful.errors import UserError
+from heedful.layers.cache import Cache
+from heedful.models import generation
+from heedful.models.labels import class_loss, labelled_positions
+from heedful.models.outputs import (
+    BertModelOutput,
+    ClassifierOutput,
+    LanguageModelOutput,
+    PreTrainingOutput,
+    QuestionAnsweringOutput,
+)
+from heedful.models.with_head import WithHead, language_head
+
+
+def classify(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> ClassifierOutput:
+    """Score each text, logits of shape (B, C), or each token, shape (B, S, C).
+
+    ``labels`` of texts are one class each, shape (B,); one number each, shape (B,) or (B, C); or 0
+    or 1 for every output, shape (B, C). Of next sentences they are 0 where the second text follows
+    the first, 1 where it does not. Of tokens they are one class each, shape (B, S). -100 stands for
+    no label.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    every_token: bool = self.head.every_token
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+        # Such a head reads the first token; who asks for more gets every token's.
+        only_first=not (every_token or output_attentions or output_hidden_states),
+    )
+    if every_token:
+        hidden = encoded.last_hidden_state  # (B, S, D)
+    elif encoded.pooler_output is not None:
+        hidden = encoded.pooler_output  # (B, D)
+    else:
+        hidden = encoded.last_hidden_state[:, 0]  # (B, D)
+    logits = self.head(hidden)
+    return ClassifierOutput(
+        loss=None if labels is None else _mean(self.head.loss(logits, labels)),
+        logits=logits,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def choose(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> ClassifierOutput:
+    """Score the C choices of each item: logits of shape (B, C).
+
+    What has shape (B, ...) in the body's ``forward`` has shape (B, C, ...) here. ``labels`` are the
+    number of the right choice. Shape (B,).
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    choices = input_ids if input_ids is not None else inputs_embeds
+    if choices is None or choices.ndim < 3:
+        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
+        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    output = classify(
+        self,
+        _flat(input_ids),
+        _flat(attention_mask),
+        _flat(token_type_ids),
+        position_ids=_flat(position_ids),
+        inputs_embeds=_flat(inputs_embeds),
+        head_mask=head_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    loss = None if labels is None else _mean(class_loss(logits, labels))
+    return replace(output, logits=logits, loss=loss)
+
+
+def find_span(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    end_positions: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> QuestionAnsweringOutput:
+    """Score each token as an end of the answer: two logits of shape (B, S).
+
+    ``start_positions`` and ``end_positions`` are the tokens that the answer starts and ends with,
+    shape (B,). As in the reference, one from S on counts for nothing, and one below 0 stands for 0.
+    The loss is the mean of the two ends' means.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    if (start_positions is None) != (end_positions is None):
+        raise UserError("give both start_positions and end_positions, or neither")
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    start, end = self.head(encoded.last_hidden_state).unbind(-1)  # each (B, S)
+    loss = None
+    if start_positions is not None and end_positions is not None:
+        loss = (self.head.loss(start, start_positions) + self.head.loss(end, end_positions)) / 2
+    return QuestionAnsweringOutput(
+        loss=loss,
+        start_logits=start,
+        end_logits=end,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def predict_masked(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    encoder_hidden_states: Tensor | None = None,
+    encoder_attention_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    positions: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> LanguageModelOutput:
+    """Score the pieces at every position, logits of shape (B, S, V), or at some, shape (N, V).
+
+    ``labels`` are the right pieces, or -100 for a position that is not scored. Shape (B, S).
+    ``positions`` are the positions to score where there are no labels, in the batch laid out as one
+    row of B * S tokens. Shape (N,), int64.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        encoder_hidden_states=encoder_hidden_states,
+        encoder_attention_mask=encoder_attention_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    return _score_pieces(self, encoded, labels, positions)
+
+
+def predict_next(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    encoder_hidden_states: Tensor | None = None,
+    encoder_attention_mask: Tensor | None = None,
+    past_key_values: Cache | None = None,
+    use_cache: bool = False,
+    labels: Tensor | None = None,
+    positions: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> LanguageModelOutput:
+    """Score what follows every position, logits of shape (B, S, V), or some, shape (N, V).
+
+    ``labels`` are the pieces of the text itself, or -100 for one that is not scored. Shape (B, S).
+    Each is scored at the position before it, so the first counts for nothing. ``positions`` are the
+    positions to score where there are no labels, in the batch laid out as one row of B * S tokens.
+    Shape (N,), int64.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        encoder_hidden_states=encoder_hidden_states,
+        encoder_attention_mask=encoder_attention_mask,
+        past_key_values=past_key_values,
+        use_cache=use_cache,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    if labels is not None:
+        labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S): of the next position
+    return _score_pieces(self, encoded, labels, positions)
+
+
+def pretrain(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    next_sentence_label: Tensor | None = None,
+    positions: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> PreTrainingOutput:
+    """Score the pieces at every position or some, and whether the second text follows the first.
+
+    ``labels`` and ``positions`` are those of ``predict_masked``. ``next_sentence_label`` is 0 where
+    the second text follows the first, 1 where it does not. Shape (B,). Each kind of label may be
+    given alone, and then decides the loss alone (the reference has no loss then).
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    pieces = _score_pieces(self, encoded, labels, positions)
+    follows = self.head.seq_relationship(encoded.pooler_output)  # (B, 2)
+    loss = pieces.loss
+    if next_sentence_label is not None:
+        next_loss = _mean(class_loss(follows, next_sentence_label))
+        loss = next_loss if loss is None else loss + next_loss
+    return PreTrainingOutput(
+        loss=loss,
+        prediction_logits=pieces.logits,
+        seq_relationship_logits=follows,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+        positions=pieces.positions,
+    )
+
+
+def generate(
+    self: WithHead,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    search: Search,
+    numbers: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """Continue each prompt; see ``generation.generate``.
+
+    ``input_ids`` are the prompts, shape (B, S) with S at least 1, and ``attention_mask`` is 1 for a
+    token and 0 for the padding after the last. ``search`` and ``numbers`` are explained there.
+    """
+    texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
+    writer = cast(generation.Writer, self)
+    return generation.settle_alone(texts, writer, input_ids, attention_mask, search, numbers)
+
+
+def _score_pieces(
+    self: WithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
+) -> LanguageModelOutput:
+    """Score the pieces where there are labels, at the positions that are asked for, or at all."""
+    head = language_head(self)
+    assert head is not None
+    hidden = encoded.last_hidden_state
+    if labels is not None:
+        shape = (hidden.shape[0], hidden.shape[1])
+        positions = labelled_positions(labels, positions, shape, self.config.vocab_size)
+    chosen = hidden if positions is None else hidden.flatten(0, 1)[positions]  # (N, D)
+    logits = head(chosen, self.get_input_embeddings())
+    loss = None
+    if labels is not None:
+        loss = _mean(losses.cross_entropy(logits, labels.flatten()[positions]))
+    return LanguageModelOutput(
+        loss=loss,
+        logits=logits,
+        past_key_values=encoded.past_key_values,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+        cross_attentions=encoded.cross_attentions,
+        positions=positions,
+    )
+
+
+def _flat(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)
+
+
+def _mean(loss: tuple[Tensor, Tensor]) -> Tensor:
+    total, count = loss
+    return total / count

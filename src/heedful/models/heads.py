@@ -1,0 +1,231 @@
+"""Heads: small modules that turn hidden states into what a model decides.
+
+``with_head.py`` puts one on a body. Their weights are named as the reference names them.
+
+Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, ... any
+dimensions.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.errors import UserError
+from heedful.layers.dropout import Dropout
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.losses import IGNORED
+from heedful.models.labels import class_loss, classification_loss
+
+
+class SequenceHead(nn.Linear):
+    """Decides about a text from one vector of it: dropout, then a linear layer.
+
+    Args:
+        width: D.
+        num_labels: C.
+        dropout: probability with which a value is dropped in training.
+        problem_type: decides the loss; see ``classification_loss``.
+    """
+
+    every_token = False
+
+    def __init__(
+        self,
+        width: int,
+        num_labels: int,
+        *,
+        dropout: float = 0.0,
+        problem_type: str | None = None,
+    ) -> None:
+        super().__init__(width, num_labels)
+        self.dropout = Dropout(dropout)
+        self.problem_type = problem_type
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, C) for shape (B, D)."""
+        return super().forward(self.dropout(hidden))
+
+    def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum and the count of the losses; see ``classification_loss``."""
+        return classification_loss(logits, labels, self.problem_type)
+
+
+class DenseSequenceHead(nn.Module):
+    """Decides about a text by a dense layer, tanh and a linear layer, with dropout before both.
+
+    Args:
+        width: D.
+        num_labels: C.
+        dropout: probability with which a value is dropped in training.
+        problem_type: decides the loss; see ``classification_loss``.
+    """
+
+    every_token = False
+
+    def __init__(
+        self, width: int, num_labels: int, *, dropout: float, problem_type: str | None
+    ) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.dropout = Dropout(dropout)
+        self.out_proj = nn.Linear(width, num_labels)
+        self.problem_type = problem_type
+
+    @property
+    def bias(self) -> nn.Parameter:
+        """What is added to the logits. Shape (C,)."""
+        return self.out_proj.bias
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, C) for shape (B, D)."""
+        inner = torch.tanh(self.dense(self.dropout(hidden)))
+        logits: Tensor = self.out_proj(self.dropout(inner))
+        return logits
+
+    def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum and the count of the losses; see ``classification_loss``."""
+        return classification_loss(logits, labels, self.problem_type)
+
+
+class TokenHead(nn.Linear):
+    """Decides about each token: dropout, then a linear layer.
+
+    Args:
+        width: D.
+        num_labels: C.
+        dropout: probability with which a value is dropped in training.
+    """
+
+    every_token = True
+
+    def __init__(self, width: int, num_labels: int, *, dropout: float) -> None:
+        super().__init__(width, num_labels)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, S, C) for shape (B, S, D)."""
+        return super().forward(self.dropout(hidden))
+
+    def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum and the count of the losses; see ``class_loss``."""
+        return class_loss(logits, labels)
+
+
+class SpanHead(nn.Linear):
+    """Scores each token as the start and as the end of an answer.
+
+    Args:
+        width: D.
+        num_labels: 2, one for each end.
+
+    Raises:
+        UserError: it is not 2.
+    """
+
+    def __init__(self, width: int, num_labels: int) -> None:
+        if num_labels != 2:
+            raise UserError(f"num_labels is {num_labels}; answers have 2: start and end")
+        super().__init__(width, 2)
+
+    def loss(self, logits: Tensor, positions: Tensor) -> Tensor:
+        """Return the mean loss of one of the ends.
+
+        Args:
+            logits: of the tokens. Shape (B, S).
+            positions: of the right ones. As in the reference, one from S on counts for nothing, and
+                one below 0 stands for 0. Shape (B,) or (B, 1).
+        """
+        length = logits.shape[1]
+        positions = positions.squeeze(-1) if positions.ndim == 2 else positions
+        inside = positions.clamp(min=0)
+        total, count = class_loss(logits, inside.masked_fill(inside >= length, IGNORED))
+        return total / count
+
+
+class Transform(nn.Module):
+    """A dense layer, the activation, and a normalisation.
+
+    Args:
+        width: D.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        eps: added to the variance by the layer normalisation.
+    """
+
+    def __init__(self, width: int, activation: str, eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (..., D) for shape (..., D)."""
+        normal: Tensor = self.LayerNorm(self.activation(self.dense(hidden)))
+        return normal
+
+
+class LanguageHead(nn.Module):
+    """A logit for each piece of the vocabulary.
+
+    Args:
+        width: D.
+        vocab_size: V.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        eps: added to the variance by the layer normalisation.
+        tied: whether a piece's vector is the one of the embeddings, which is then handed to each
+            call; else the head has vectors of its own, ``decoder.weight``.
+    """
+
+    def __init__(
+        self, *, width: int, vocab_size: int, activation: str, eps: float, tied: bool
+    ) -> None:
+        super().__init__()
+        self.transform = Transform(width, activation, eps)
+        self.decoder = None if tied else nn.Linear(width, vocab_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def vectors(self, embeddings: nn.Embedding) -> Tensor:
+        """Return what hidden states are compared with: the embeddings' if tied. Shape (V, D)."""
+        return embeddings.weight if self.decoder is None else self.decoder.weight
+
+    def forward(self, hidden: Tensor, embeddings: nn.Embedding) -> Tensor:
+        """Return shape (..., V).
+
+        Args:
+            hidden: shape (..., D).
+            embeddings: of the pieces, used by a tied head.
+        """
+        # The embeddings may be kept wider than the weights that the layers compute with.
+        vectors = self.vectors(embeddings).to(self.bias.dtype)
+        return F.linear(self.transform(hidden), vectors, self.bias)
+
+    def resize(self, vocab_size: int, std: float) -> None:
+        """Take another vocabulary: what both have is kept, biases start at 0 and vectors afresh.
+
+        Args:
+            vocab_size: the new V.
+            std: standard deviation of fresh vectors.
+        """
+        kept = min(vocab_size, len(self.bias))
+        bias = self.bias.new_zeros(vocab_size)
+        bias[:kept] = self.bias.detach()[:kept]
+        self.bias = nn.Parameter(bias)
+        if self.decoder is not None:
+            before = self.decoder.weight.detach()
+            weight = before.new_empty(vocab_size, before.shape[1]).normal_(std=std)
+            weight[:kept] = before[:kept]
+            self.decoder.weight = nn.Parameter(weight)
+            self.decoder.out_features = vocab_size
+
+
+class PreTrainingHead(nn.Module):
+    """Both heads of BERT's pre-training (Devlin et al. 2019, section 3.1).
+
+    Args:
+        predictions: says which pieces stand at masked positions.
+        width: D.
+    """
+
+    def __init__(self, predictions: LanguageHead, width: int) -> None:
+        super().__init__()
+        self.predictions = predictions
+        self.seq_relationship = nn.Linear(width, 2)
