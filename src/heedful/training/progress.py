@@ -1,4 +1,4 @@
-"""A progress bar on standard error: silent when that is not a terminal."""
+"""A progress bar on standard error: silent when that is neither a terminal nor a notebook."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,14 +22,26 @@ Item = TypeVar("Item")
 _NEWEST = 0.1
 
 
+_NOTEBOOK_WIDTH = 115
+"""Characters of a line: the bar takes one line, which a notebook can write anew."""
+
+
 def console() -> Console:
-    """Return the console for people: standard error, so that results can be piped."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Return the console for people: standard error, so that results can be piped.
 
-
-def is_watched(screen: Console) -> bool:
-    """Tell whether somebody looks on: at a terminal, or in a notebook."""
-    return screen.is_terminal or screen.is_jupyter
+    A notebook gets what a terminal gets, without colours: rich's own way there needs ipywidgets,
+    and shows a warning in place of the bar if they are not installed.
+    """
+    in_notebook = Console().is_jupyter
+    return Console(
+        stderr=True,
+        highlight=False,
+        soft_wrap=True,
+        force_jupyter=False,
+        force_terminal=in_notebook or None,
+        color_system=None if in_notebook else "auto",
+        width=_NOTEBOOK_WIDTH if in_notebook else None,
+    )
 
 
 @contextmanager
@@ -39,13 +51,13 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]
         TextColumn("step"),
         MofNCompleteColumn(),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TextColumn("{task.fields[rate]:,.0f} tokens/s"),
+        TextColumn("loss {task.fields[loss]:7.4f}"),
+        TextColumn("{task.fields[rate]:9,.0f} tokens/s"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
         console=(screen := console()),
-        disable=not is_watched(screen),
+        disable=not screen.is_terminal,
     )
     task = bar.add_task("train", total=total_steps, completed=done, loss=float("nan"), rate=0.0)
     loss: float | None = None
@@ -71,7 +83,7 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
         TimeElapsedColumn(),
     )
     screen = console()
-    with Progress(*columns, console=screen, disable=not is_watched(screen)) as bar:
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bar:
         task = bar.add_task(what, total=None, rate=0.0)
         for item in items:
             yield item
