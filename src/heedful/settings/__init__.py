@@ -3,7 +3,7 @@
 from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
 from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
-from heedful.settings.ranges import LongText, Precision, in_range
+from heedful.settings.ranges import LongText, PrecisionName, in_range
 from heedful.settings.tasks import (
     TASKS,
     AnswerSettings,
@@ -39,7 +39,7 @@ __all__ = [
     "GenerateSettings",
     "LongText",
     "ParallelSettings",
-    "Precision",
+    "PrecisionName",
     "PredictOptions",
     "PredictSettings",
     "PretrainSettings",

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.settings.ranges import LongText, Precision, in_range
+from heedful.settings.ranges import LongText, PrecisionName, in_range
 
 _MOST_TEXTS = 1000
 """Most texts generated for one input; all of them are held in memory."""
@@ -14,7 +14,7 @@ _MOST_TEXTS = 1000
 class PredictSettings:
     """How answers are computed; nothing here changes the model."""
 
-    precision: Precision = "auto"
+    precision: PrecisionName = "auto"
     """Number format; auto uses bf16 where the hardware computes it, else fp32."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""

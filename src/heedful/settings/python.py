@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Literal, TypedDict
 
-from heedful.settings.ranges import LongText, Precision
+from heedful.settings.ranges import LongText, PrecisionName
 from heedful.settings.training import Schedule
 
 
@@ -40,7 +40,7 @@ class TrainOptions(TypedDict, total=False):
     warmup: float
     weight_decay: float
     clip: float
-    precision: Precision
+    precision: PrecisionName
     device: str
     gradient_checkpointing: bool
     seed: int
@@ -94,7 +94,7 @@ class TrainOptions(TypedDict, total=False):
 class PredictOptions(TypedDict, total=False):
     """The fields of `PredictSettings` as keywords of a Python call."""
 
-    precision: Precision
+    precision: PrecisionName
     device: str
     long_text: LongText
     max_length: int | None

@@ -8,7 +8,7 @@ LongText = Literal["window", "head", "head-tail", "refuse"]
 """What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
 ``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
 
-Precision = Literal["auto", "fp32", "bf16", "fp16"]
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 def in_range(name: str, value: float | None, low: float, high: float, *, what: str) -> None:

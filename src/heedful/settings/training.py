@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.settings.ranges import Precision, in_range
+from heedful.settings.ranges import PrecisionName, in_range
 
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
@@ -48,7 +48,7 @@ class TrainSettings:
     """Decoupled weight decay, never of biases and layer norms."""
     clip: float = 1.0
     """Largest gradient norm; 0 turns clipping off."""
-    precision: Precision = "auto"
+    precision: PrecisionName = "auto"
     """Number format of matrix products; auto uses bf16 where the hardware computes it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from heedful.errors import UserError, unknown_name
-from heedful.settings import Precision as PrecisionName
-from heedful.settings import TrainSettings
+from heedful.settings import PrecisionName, TrainSettings
 from heedful.training.allocator import keep_big_buffers, return_big_buffers
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
