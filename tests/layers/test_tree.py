@@ -6,14 +6,14 @@ from tests.exact import assert_same_bits
 from torch import Tensor
 
 from heedful.layers.cache import KeyValue
-from heedful.layers.tree import Closing, Places, Tree
+from heedful.layers.tree import Compaction, Grid, Tree
 
 HEADS, WIDTH = (3, 1), 4
 
 
 def _past(tree: Tree, memory: KeyValue) -> list[Tensor]:
     """Return the keys that each hypothesis attends to, in order of their first number."""
-    keys = memory.key[tree.places.items][:, 0, :, 0]  # (N, M), of the first head
+    keys = memory.key[tree.grid.items][:, 0, :, 0]  # (N, M), of the first head
     return [row[seen].sort().values for row, seen in zip(keys, tree.seen, strict=True)]
 
 
@@ -26,16 +26,16 @@ def test_any_course_of_a_search(seed: int) -> None:
     needed, token = 0, 0
     for step in range(25):
         alive: dict[int, set[int]] = {}
-        for item, past in zip(tree.places.items.tolist(), pasts, strict=True):
+        for item, past in zip(tree.grid.items.tolist(), pasts, strict=True):
             alive.setdefault(item, set()).update(past)
-        needed = max(needed, max(map(len, alive.values())) + tree.places.width)
+        needed = max(needed, max(map(len, alive.values())) + tree.grid.width)
         tree = tree.grow()
         # What no hypothesis is made of has made room.
         assert tree.seen.shape[1] == needed
         names = torch.arange(token, token + len(pasts))
         token += len(pasts)
         pasts = [[*past, name] for past, name in zip(pasts, names.tolist(), strict=True)]
-        grid = tree.places.spread(names.double())  # (B, W)
+        grid = tree.grid.spread(names.double())  # (B, W)
         crosses = [KeyValue(like, like)] * len(HEADS)
         for block, (past, heads) in enumerate(zip(tree.blocks(crosses), HEADS, strict=True)):
             new = grid[:, None, :, None].expand(-1, heads, -1, WIDTH)
@@ -46,38 +46,38 @@ def test_any_course_of_a_search(seed: int) -> None:
             found = [row.tolist() for row in _past(tree, memory)]
             assert found == [[name * (block + 1) for name in past] for past in pasts]
         assert tree.mask.shape == (*grid.shape[:1], 1, grid.shape[1], tree.seen.shape[1])
-        assert_same_bits(tree.places.collect(tree.mask[:, 0]), tree.seen, "whole numbers")
+        assert_same_bits(tree.grid.collect(tree.mask[:, 0]), tree.seen, "whole numbers")
         # Any of them go on, some twice, and some items are left by all of theirs.
         most = min(9, 2 * len(pasts))
         rows = torch.randint(len(pasts), (most,), generator=generator)
-        before = tree.places.items[rows]
-        kept = torch.arange(tree.places.batch)
-        tree, closing = tree.select(rows)
-        assert (closing is None) == (len(before.unique()) == len(kept))
-        if closing is not None:
-            kept = closing.close(kept)
+        before = tree.grid.items[rows]
+        kept = torch.arange(tree.grid.batch)
+        tree, compaction = tree.select(rows)
+        assert (compaction is None) == (len(before.unique()) == len(kept))
+        if compaction is not None:
+            kept = compaction.apply(kept)
         assert_same_bits(kept.sort().values, before.unique(), "whole numbers")
-        assert_same_bits(kept[tree.places.items], before, "whole numbers")
+        assert_same_bits(kept[tree.grid.items], before, "whole numbers")
         pasts = [pasts[row] for row in rows.tolist()]
 
 
 def test_those_that_are_left_stay_or_take_a_free_place() -> None:
-    assert Closing.of(torch.tensor([1, 0, 1, 2]), batch=3) is None
-    closing = Closing.of(torch.tensor([5, 1, 3, 3, 5]), batch=7)
-    assert closing is not None
+    assert Compaction.of(torch.tensor([1, 0, 1, 2]), batch=3) is None
+    compaction = Compaction.of(torch.tensor([5, 1, 3, 3, 5]), batch=7)
+    assert compaction is not None
     whole = torch.arange(14).view(7, 2)
-    assert closing.close(whole).tolist() == [[6, 7], [2, 3], [10, 11]]
-    assert closing.numbers[torch.tensor([3, 1, 5])].tolist() == [0, 1, 2]
+    assert compaction.apply(whole).tolist() == [[6, 7], [2, 3], [10, 11]]
+    assert compaction.numbers[torch.tensor([3, 1, 5])].tolist() == [0, 1, 2]
     # None but the free ones was written.
     assert_same_bits(whole[3:], torch.arange(6, 14).view(4, 2), "whole numbers")
 
 
-def test_places() -> None:
-    plain = Places.of(torch.tensor([0, 0, 1, 1]))
+def test_a_grid_of_hypotheses() -> None:
+    plain = Grid.of(torch.tensor([0, 0, 1, 1]))
     assert plain.cells is None
     assert plain.spread(torch.arange(4)).tolist() == [[0, 1], [2, 3]]
-    places = Places.of(torch.tensor([2, 0, 2, 1, 2]))
-    assert (places.batch, places.width) == (3, 3)
+    grid = Grid.of(torch.tensor([2, 0, 2, 1, 2]))
+    assert (grid.batch, grid.width) == (3, 3)
     rows = torch.arange(1, 6)
-    assert places.spread(rows).tolist() == [[2, 0, 0], [4, 0, 0], [1, 3, 5]]
-    assert_same_bits(places.collect(places.spread(rows)), rows, "whole numbers")
+    assert grid.spread(rows).tolist() == [[2, 0, 0], [4, 0, 0], [1, 3, 5]]
+    assert_same_bits(grid.collect(grid.spread(rows)), rows, "whole numbers")

@@ -31,7 +31,7 @@ class Memory(NamedTuple):
 
 
 class Mixed(NamedTuple):
-    """What attention gives."""
+    """What attention returns."""
 
     values: Tensor
     """The mixed values. Shape (B, D)."""

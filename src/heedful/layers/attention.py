@@ -28,7 +28,7 @@ CPU: it works on so many at once, and on what is left one by one."""
 
 
 class Mixed(NamedTuple):
-    """What attention gives."""
+    """What attention returns."""
 
     values: Tensor
     """The mixed values. Shape (B, H, S, K)."""
@@ -117,8 +117,8 @@ class _Plain(torch.autograd.Function):
         weights, keep, ctx.keep_scale = _weigh(query, key, offset, dropout)
         mixed = _mix(weights, keep, ctx.keep_scale, value)
         ctx.save_for_backward(query, key, value, weights, keep)
-        whole = weights.view(*heads, *weights.shape[1:]) if need_weights else None
-        return mixed.view(*heads, *mixed.shape[1:]), whole
+        by_head = weights.view(*heads, *weights.shape[1:]) if need_weights else None
+        return mixed.view(*heads, *mixed.shape[1:]), by_head
 
     @staticmethod
     @once_differentiable
@@ -127,8 +127,8 @@ class _Plain(torch.autograd.Function):
         heads = grad.shape[:2]
         grad = grad.flatten(0, 1)
         grad_weights = None if grad_weights is None else grad_weights.flatten(0, 1)
-        found = _gradients(query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights)
-        *grads, grad_scores = (x.view(*heads, *x.shape[1:]) for x in found)
+        gradients = _gradients(query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights)
+        *grads, grad_scores = (x.view(*heads, *x.shape[1:]) for x in gradients)
         grad_offset = None
         if ctx.needs_input_grad[3]:
             grad_offset = grad_scores.sum_to_size(ctx.offset_shape)
@@ -136,11 +136,11 @@ class _Plain(torch.autograd.Function):
 
 
 class _Long(torch.autograd.Function):
-    """The same for some heads of one item at a time, keeping nothing but what was given.
+    """The same for some heads of one item at a time, keeping nothing but its inputs.
 
     The backward pass computes the weights anew, as Dao et al. 2022, "FlashAttention", section 3.1,
-    does, and draws the same bits. What is computed at once stays in the cache, which makes up for
-    most of the time.
+    does, and draws the same bits. What is computed at once fits into a core's cache, which makes up
+    for most of the time.
     """
 
     @staticmethod
@@ -156,8 +156,8 @@ class _Long(torch.autograd.Function):
         ctx.save_for_backward(query, key, value, offset)
         mixed = torch.empty_like(query)
         for part in _parts(query, key):
-            some, keys, values, offsets = _part_of(query, key, value, offset, part)
-            weights, keep, scale = _weigh(some, keys, offsets, dropout)
+            queries, keys, values, offsets = _part_of(query, key, value, offset, part)
+            weights, keep, scale = _weigh(queries, keys, offsets, dropout)
             mixed[part] = _mix(weights, keep, scale, values)
         return mixed
 
@@ -170,19 +170,20 @@ class _Long(torch.autograd.Function):
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)
             for part in _parts(query, key):
-                some, keys, values, offsets = _part_of(query, key, value, offset, part)
-                weights, keep, scale = _weigh(some, keys, offsets, ctx.dropout)
-                grad_mixed = grad[part].flatten(0, 1)
-                found = _gradients(some, keys, values, weights, keep, scale, grad_mixed, None)
-                for whole, one in zip(grads, found[:3], strict=True):
-                    whole[part] = one
+                queries, keys, values, offsets = _part_of(query, key, value, offset, part)
+                weights, keep, scale = _weigh(queries, keys, offsets, ctx.dropout)
+                *gradients, grad_scores = _gradients(
+                    queries, keys, values, weights, keep, scale, grad[part].flatten(0, 1), None
+                )
+                for total, gradient in zip(grads, gradients, strict=True):
+                    total[part] = gradient
                 if grad_offset is not None:
-                    place = tuple(
-                        at if size > 1 else slice(None)
-                        for at, size in zip(part, offset.shape, strict=False)
+                    index = tuple(
+                        rows if size > 1 else slice(None)
+                        for rows, size in zip(part, offset.shape, strict=False)
                     )
-                    into = grad_offset[place]
-                    into += found[3][None].sum_to_size(into.shape)
+                    grad_part = grad_offset[index]
+                    grad_part += grad_scores[None].sum_to_size(grad_part.shape)
         return *grads, grad_offset, None
 
 
@@ -202,7 +203,7 @@ def _parts(query: Tensor, key: Tensor) -> Iterator[_Part]:
 def _part_of(
     query: Tensor, key: Tensor, value: Tensor, offset: Tensor | None, part: _Part
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return a part of what attention was given, with items and heads as one dimension."""
+    """Return a part of the inputs of attention, with items and heads as one dimension."""
     wide = None if offset is None else offset.expand(*query.shape[:2], -1, -1)
     return (
         query[part].flatten(0, 1),
@@ -244,9 +245,9 @@ def _gradients(
     grad: Tensor,
     grad_weights: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys, values and scores for those of what attention gave."""
-    kept = weights if keep is None else apply_keep(weights, keep)
-    grad_value = _product(kept.mT, grad, scale)
+    """Return the gradients of queries, keys, values and scores for those of the outputs."""
+    dropped = weights if keep is None else apply_keep(weights, keep)
+    grad_value = _product(dropped.mT, grad, scale)
     inner = _product(grad, value.mT, scale)  # (N, S, T)
     if keep is not None:
         inner = apply_keep(inner, keep)

@@ -92,11 +92,11 @@ def _random_integers(like: Tensor) -> Tensor:
     repeats the draw; it would take twice as long to give the integers.
     """
     size = like.element_size()
-    words = like.numel() * size // 8 + 1  # of 8 bytes
+    count = like.numel() * size // 8 + 1  # of integers of 8 bytes
     if like.device.type == "cpu":
         seed = int(torch.empty((), dtype=torch.int64).random_())
-        drawn = torch.from_numpy(np.random.SFC64(seed).random_raw(words).view(np.int64))
+        drawn = torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
     else:
         lowest = torch.iinfo(torch.int64).min
-        drawn = torch.empty(words, dtype=torch.int64, device=like.device).random_(lowest, None)
+        drawn = torch.empty(count, dtype=torch.int64, device=like.device).random_(lowest, None)
     return drawn.view(_INTEGERS[size])[: like.numel()].view(like.shape)

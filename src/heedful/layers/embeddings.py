@@ -13,15 +13,15 @@ class Embeddings(nn.Module):
     """The sum of word, token type and position embeddings, layer normalisation, dropout.
 
     Args:
-        vocab_size: number of words.
+        vocab_size: number of pieces in the vocabulary.
         num_types: number of token types.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: D.
-        pad_id: the word whose vector starts as zeros and gets no gradient.
+        pad_id: the piece whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation.
         dropout: probability with which a value is dropped in training.
-        add_positions: whether these are added. A table of them is there in any case, for the
-            reference's files have it.
+        add_positions: whether these are added. A BERT with relative positions has the table, too,
+            because the reference's files have it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Embeddings(nn.Module):
 
     def forward(
         self,
-        words: Tensor,
+        tokens: Tensor,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
         start: int = 0,
@@ -54,12 +54,12 @@ class Embeddings(nn.Module):
         """Return shape (B, S, D).
 
         Args:
-            words: ids, shape (B, S), or vectors in their place, shape (B, S, D).
+            tokens: ids, shape (B, S), or vectors in their place, shape (B, S, D).
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); one after the other if None.
             start: the first position if ``position_ids`` is None.
         """
-        vectors = self.word_embeddings(words) if words.ndim == 2 else words
+        vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
         if token_type_ids is None:
             types = self.token_type_embeddings.weight[0]  # (D,)
         else:
@@ -67,7 +67,7 @@ class Embeddings(nn.Module):
         summed = vectors + types
         if self.add_positions:
             if position_ids is None:
-                position_ids = torch.arange(start, start + words.shape[1], device=words.device)
+                position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
             summed = summed + self.position_embeddings(position_ids)  # (S, D), if not given
         # The tables may be kept wider than the weights that the layers compute with.
         summed = summed.to(self.LayerNorm.weight.dtype)

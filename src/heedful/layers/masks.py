@@ -12,13 +12,13 @@ from heedful.errors import UserError
 
 
 def from_attention_mask(
-    given: Tensor, *, batch: int, queries: int, keys: int, name: str = "attention_mask"
+    attention_mask: Tensor, *, batch: int, queries: int, keys: int, name: str = "attention_mask"
 ) -> Tensor:
-    """Turn the mask that users give into a mask.
+    """Turn the mask that a user gives into one for attention.
 
     Args:
-        given: bool or integers 0 and 1. Shape (B, T), one row a sequence, or (B, S, T), one row a
-            query.
+        attention_mask: bool or integers 0 and 1. Shape (B, T), one row a sequence, or (B, S, T),
+            one row a query.
         batch: B.
         queries: S.
         keys: T.
@@ -30,19 +30,19 @@ def from_attention_mask(
     Raises:
         UserError: another shape or type, or (where looking costs nothing) another value.
     """
-    if given.shape not in ((batch, keys), (batch, queries, keys)):
+    if attention_mask.shape not in ((batch, keys), (batch, queries, keys)):
         raise UserError(
-            f"{name} has shape {tuple(given.shape)}; it must be "
+            f"{name} has shape {tuple(attention_mask.shape)}; it must be "
             f"{(batch, keys)} or {(batch, queries, keys)}"
         )
-    if given.dtype != torch.bool:
-        _check_zeros_and_ones(given, name)
-    mask = given.bool()
+    if attention_mask.dtype != torch.bool:
+        _check_zeros_and_ones(attention_mask, name)
+    mask = attention_mask.bool()
     return mask[:, None, None, :] if mask.ndim == 2 else mask[:, None, :, :]
 
 
 def for_self_attention(
-    given: Tensor | None,
+    attention_mask: Tensor | None,
     *,
     batch: int,
     queries: int,
@@ -53,32 +53,33 @@ def for_self_attention(
     """Return the mask of a model whose tokens attend to each other.
 
     Args:
-        given: None or like that of ``from_attention_mask``.
+        attention_mask: None or like that of ``from_attention_mask``.
         batch: B.
         queries: S; they are the last of the keys.
         keys: T.
-        causal: whether a query may attend to no key after it. Where ``given`` has one row a query,
-            that is all there is, as in the reference; so it may let a prefix see itself whole.
+        causal: whether a query may attend to no key after it. Not read where ``attention_mask`` has
+            one row a query, as in the reference: so a prefix may see all of itself.
         device: where the mask is needed.
 
     Returns:
         Broadcastable to (B, 1, S, T), bool; None where every query may attend to every key.
     """
     mask = None
-    if given is not None:
-        mask = from_attention_mask(given, batch=batch, queries=queries, keys=keys)
-    if not causal or queries == 1 or (given is not None and given.ndim == 3):
+    if attention_mask is not None:
+        mask = from_attention_mask(attention_mask, batch=batch, queries=queries, keys=keys)
+    if not causal or queries == 1 or (attention_mask is not None and attention_mask.ndim == 3):
         return mask
     past = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
     return past[None, None] if mask is None else past & mask
 
 
-def _check_zeros_and_ones(given: Tensor, name: str) -> None:
+def _check_zeros_and_ones(attention_mask: Tensor, name: str) -> None:
     allowed = "it must be bool, or integers that are 0 (do not attend) or 1 (attend)"
-    if given.is_floating_point() or given.is_complex():
-        raise UserError(f"{name} has type {given.dtype}; {allowed}")
+    if attention_mask.is_floating_point() or attention_mask.is_complex():
+        raise UserError(f"{name} has type {attention_mask.dtype}; {allowed}")
     # Elsewhere than on a CPU the values could be seen only by waiting for the device.
-    if given.device.type == "cpu" and not torch.compiler.is_compiling() and given.numel():
-        low, high = given.aminmax()
+    on_cpu = attention_mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if on_cpu and attention_mask.numel():
+        low, high = attention_mask.aminmax()
         if low < 0 or high > 1:
             raise UserError(f"{name} holds values from {low} to {high}; {allowed}")

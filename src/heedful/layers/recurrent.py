@@ -19,7 +19,7 @@ CELLS = {"gru": 3, "lstm": 4}
 
 
 class Encoded(NamedTuple):
-    """What an encoder gives."""
+    """What an encoder returns."""
 
     states: Tensor
     """Of both directions side by side; zeros at padding. Shape (B, E, 2 H)."""
@@ -53,14 +53,14 @@ class Direction(nn.Module):
         """
         steps, rows = vectors.shape[:2]
         pairs = list(zip(self.input(vectors).unbind(), real.unbind(), strict=True))
-        kept = repeated(self.hidden, steps, rows)
+        from_state = repeated(self.hidden, steps, rows)
         hidden = vectors.new_zeros(rows, self.hidden.in_features)
         cell = None if self.cell == "gru" else hidden
         states = []
-        for given, there in reversed(pairs) if self.backwards else pairs:
-            hidden, cell = _advance(given, kept(hidden), hidden, cell)
-            # Nothing has been read before the padding ends, if that is where it starts.
-            hidden, cell = hidden * there, None if cell is None else cell * there
+        for from_input, is_real in reversed(pairs) if self.backwards else pairs:
+            hidden, cell = _advance(from_input, from_state(hidden), hidden, cell)
+            # Backwards, the padding comes first: the state stays zeros until it ends.
+            hidden, cell = hidden * is_real, None if cell is None else cell * is_real
             states.append(hidden)
         return states[::-1] if self.backwards else states
 
@@ -87,8 +87,8 @@ class BidirectionalEncoder(nn.Module):
             lengths: how many of a sequence's vectors are no padding. Shape (B,).
         """
         vectors = vectors.transpose(0, 1)  # (E, B, I)
-        places = torch.arange(len(vectors), device=vectors.device)
-        real = (places[:, None] < lengths).to(vectors.dtype)[..., None]  # (E, B, 1)
+        positions = torch.arange(len(vectors), device=vectors.device)
+        real = (positions[:, None] < lengths).to(vectors.dtype)[..., None]  # (E, B, 1)
         forwards, backwards = self.forwards(vectors, real), self.backwards(vectors, real)
         states = torch.cat([torch.stack(forwards, 1), torch.stack(backwards, 1)], 2)
         return Encoded(states, backwards[0])
@@ -111,7 +111,7 @@ class Carry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What the steps of a decoder give, the first first."""
+    """What the steps of a decoder return, from the first to the last."""
 
     hidden: Tensor
     """Shape (S, B, H)."""
@@ -168,16 +168,16 @@ class AttentiveDecoder(nn.Module):
             memory: what is attended to.
         """
         rows, steps = vectors.shape[:2]
-        given = Repeated(self.context.weight, self.word(vectors.transpose(0, 1)))
-        kept = repeated(self.hidden, steps, rows)
+        from_input = Repeated(self.context.weight, self.word(vectors.transpose(0, 1)))
+        from_state = repeated(self.hidden, steps, rows)
         query = repeated(self.attention.query, steps, rows)
         hidden, cell, context = carry
-        taken = []
+        outputs = []
         for _ in range(steps):
-            hidden, cell = _advance(given(context), kept(hidden), hidden, cell)
+            hidden, cell = _advance(from_input(context), from_state(hidden), hidden, cell)
             context, weights = self.attention(query(hidden), memory)
-            taken.append((hidden, context, weights))
-        states, contexts, attended = (torch.stack(parts) for parts in zip(*taken, strict=True))
+            outputs.append((hidden, context, weights))
+        states, contexts, attended = (torch.stack(parts) for parts in zip(*outputs, strict=True))
         return Decoded(states, contexts, attended, Carry(hidden, cell, context))
 
 
@@ -213,33 +213,33 @@ class Readout(nn.Module):
 
 
 def _advance(
-    given: Tensor, kept: Tensor, hidden: Tensor, cell: Tensor | None
+    from_input: Tensor, from_state: Tensor, hidden: Tensor, cell: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the next state and, of an LSTM, the next cell, each of shape (B, H).
 
     Args:
-        given: the gates' share of what comes in. Shape (B, G).
-        kept: that of the state before. Shape (B, G).
+        from_input: what the input adds to the gates. Shape (B, G).
+        from_state: what the state before adds to them. Shape (B, G).
         hidden: the state before. Shape (B, H).
         cell: the cell before of an LSTM; None makes it a GRU. Shape (B, H).
     """
     if cell is None:
-        return _gru(given, kept, hidden), None
-    return _lstm(given + kept, cell)
+        return _gru(from_input, from_state, hidden), None
+    return _lstm(from_input + from_state, cell)
 
 
-def _gru(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:
+def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> Tensor:
     """Return the new state, shape (B, H), as ``nn.GRU`` does: the reset follows the product."""
     width = hidden.shape[1]
-    given_gates, given_new = torch.split(given, [2 * width, width], 1)
-    kept_gates, kept_new = torch.split(kept, [2 * width, width], 1)
-    reset, update = (given_gates + kept_gates).sigmoid_().chunk(2, 1)
-    new = torch.addcmul(given_new, reset, kept_new).tanh_()
+    input_gates, input_new = torch.split(from_input, [2 * width, width], 1)
+    state_gates, state_new = torch.split(from_state, [2 * width, width], 1)
+    reset, update = (input_gates + state_gates).sigmoid_().chunk(2, 1)
+    new = torch.addcmul(input_new, reset, state_new).tanh_()
     return torch.lerp(new, hidden, update)
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """Return the new state and the new cell, each of shape (B, H), as ``nn.LSTM`` does."""
-    enter, forget, new, leave = gates.chunk(4, 1)
+    enter, forget, new, output = gates.chunk(4, 1)
     cell = torch.addcmul(forget.sigmoid() * cell, enter.sigmoid(), new.tanh())
-    return leave.sigmoid() * cell.tanh(), cell
+    return output.sigmoid() * cell.tanh(), cell

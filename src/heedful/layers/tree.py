@@ -1,9 +1,9 @@
 """What the hypotheses of a search have computed: for each item one tree, whose nodes they share.
 
-The hypotheses of a beam differ in their last tokens; before those they are one. So the keys and
-values of a token are kept once, whatever goes on from it, and a mask says which nodes a hypothesis
-is made of. Going on in another order, which a beam does nearly every step, then changes that mask,
-and moves no keys. To attention the hypotheses of an item are the queries of one sequence.
+The hypotheses of a beam differ in their last tokens only. So the keys and values of each token are
+kept once, and a mask says which nodes a hypothesis is made of. A beam continues its hypotheses in
+another order at nearly every step; that changes the mask and moves no keys. To attention, the
+hypotheses of an item are the queries of one sequence.
 
 Shapes: N hypotheses, B items, W most hypotheses of an item, L blocks, M nodes in use by an item, C
 nodes that there is room for, E length of the encoder's output, H heads, K head width.
@@ -20,21 +20,21 @@ from heedful.layers.cache import KeyValue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
-    """Where each hypothesis stands in a grid of items by their hypotheses."""
+class Grid:
+    """Hypotheses laid out as rows of items, each with as many cells as the largest item needs."""
 
     items: Tensor
     """The item of each hypothesis. Shape (N,)."""
     cells: Tensor | None
-    """Its place in the grid, row by row; None where the hypotheses are the grid. Shape (N,)."""
+    """The number of its cell, row by row; None where the hypotheses fill the grid. Shape (N,)."""
     batch: int
     """B."""
     width: int
     """W."""
 
     @classmethod
-    def of(cls, items: Tensor) -> "Places":
-        """Find the places of hypotheses whose items, 0 to B - 1, are given. Shape (N,)."""
+    def of(cls, items: Tensor) -> "Grid":
+        """Lay out hypotheses, given the item of each, 0 to B - 1. Shape (N,)."""
         counts = items.bincount()  # (B,)
         batch, width = len(counts), int(counts.max())
         order = items.argsort(stable=True)
@@ -53,49 +53,49 @@ class Places:
         return rows.view(self.batch, self.width, *rows.shape[1:])
 
     def collect(self, grid: Tensor) -> Tensor:
-        """Take what each hypothesis has, shape (N, ...), out of the grid: the inverse."""
+        """Take what each hypothesis has, shape (N, ...), out of the grid; undoes ``spread``."""
         rows = grid.flatten(0, 1)
         return rows if self.cells is None else rows.index_select(0, self.cells)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Closing:
-    """How items close up when some are gone: the last of them take the places that are free.
+class Compaction:
+    """How items close up after some have left: the last items move to the free rows.
 
     All others stay where they are, so that little is copied however much is kept of an item.
     """
 
     free: Tensor
-    """The places that are taken. Shape (G,)."""
-    last: Tensor
-    """The items that take them. Shape (G,)."""
+    """The rows of items that have left. Shape (G,)."""
+    moved: Tensor
+    """The items that move there. Shape (G,)."""
     numbers: Tensor
-    """The new number of each item that is left. Shape (B,)."""
-    left: int
-    """How many there are."""
+    """The new number of each item that remains. Shape (B,)."""
+    remaining: int
+    """How many items remain."""
 
     @classmethod
-    def of(cls, items: Tensor, batch: int) -> "Closing | None":
-        """Tell what is to be done when only some of 0 to ``batch`` - 1 are left; None if nothing.
+    def of(cls, items: Tensor, batch: int) -> "Compaction | None":
+        """Plan the moves when only some of the items 0 to ``batch`` - 1 remain; None if all do.
 
         Args:
-            items: those that are left, any of them several times. Shape (N,).
+            items: those that remain, any of them several times. Shape (N,).
             batch: how many there were.
         """
         stays = items.bincount(minlength=batch) > 0  # (B,)
-        left = int(stays.sum())
-        if left == batch:
+        remaining = int(stays.sum())
+        if remaining == batch:
             return None
-        free = (~stays[:left]).nonzero().squeeze(1)
-        last = stays[left:].nonzero().squeeze(1) + left
+        free = (~stays[:remaining]).nonzero().squeeze(1)
+        moved = stays[remaining:].nonzero().squeeze(1) + remaining
         numbers = torch.arange(batch, device=items.device)
-        numbers[last] = free
-        return cls(free=free, last=last, numbers=numbers, left=left)
+        numbers[moved] = free
+        return cls(free=free, moved=moved, numbers=numbers, remaining=remaining)
 
-    def close(self, rows: Tensor) -> Tensor:
-        """Move what is kept of the items, shape (B, ...), in place; return what is left of it."""
-        rows[self.free] = rows[self.last]
-        return rows[: self.left]
+    def apply(self, rows: Tensor) -> Tensor:
+        """Move what is kept of the items, shape (B, ...), in place; return the part in use."""
+        rows[self.free] = rows[self.moved]
+        return rows[: self.remaining]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +109,7 @@ class Tree:
     """Which nodes each hypothesis is made of. Shape (N, M), bool."""
     newest: Tensor
     """The nodes of the newest tokens. Shape (B, W)."""
-    places: Places
+    grid: Grid
     length: int
     """How many tokens each hypothesis has, the newest included."""
 
@@ -128,7 +128,7 @@ class Tree:
             nodes=tuple(like.new_zeros(batch, 2, number, 0, head_width) for number in heads),
             seen=torch.zeros(batch, 0, dtype=torch.bool, device=like.device),
             newest=items[:, None],
-            places=Places.of(items),
+            grid=Grid.of(items),
             length=0,
         )
 
@@ -137,28 +137,28 @@ class Tree:
 
         It takes the place of a node that no hypothesis is made of any more, where there is one.
         """
-        places, nodes, seen = self.places, self.nodes, self.seen
-        alive = places.spread(seen).any(1)  # (B, M)
-        needed = places.width + (int(alive.sum(1).max()) if alive.shape[1] else 0)
+        grid, nodes, seen = self.grid, self.nodes, self.seen
+        alive = grid.spread(seen).any(1)  # (B, M)
+        needed = grid.width + (int(alive.sum(1).max()) if alive.shape[1] else 0)
         if (more := needed - alive.shape[1]) > 0:
             alive, seen = F.pad(alive, (0, more)), F.pad(seen, (0, more))
         if (more := needed - nodes[0].shape[3]) > 0:
-            # Zeros, for what is not seen yet is multiplied by its weight of 0 all the same.
+            # Zeros: a node that nobody sees has weight 0, and 0 times any number must be 0.
             nodes = tuple(F.pad(block, (0, 0, 0, more + needed // 2)) for block in nodes)
-        free = alive.byte().argsort(dim=1, stable=True)[:, : places.width]  # (B, W)
+        free = alive.byte().argsort(dim=1, stable=True)[:, : grid.width]  # (B, W)
         new = seen.new_zeros(*free.shape, alive.shape[1]).scatter_(2, free[..., None], True)
         return Tree(
             nodes=nodes,
-            seen=seen | places.collect(new),
+            seen=seen | grid.collect(new),
             newest=free,
-            places=places,
+            grid=grid,
             length=self.length + 1,
         )
 
     @property
     def mask(self) -> Tensor:
         """Which nodes each hypothesis attends to. Shape (B, 1, W, M), bool."""
-        return self.places.spread(self.seen)[:, None]
+        return self.grid.spread(self.seen)[:, None]
 
     def blocks(self, crosses: Sequence[KeyValue]) -> list["BlockTree"]:
         """Return what each block goes on from.
@@ -171,29 +171,29 @@ class Tree:
             for number, cross in enumerate(crosses)
         ]
 
-    def select(self, rows: Tensor) -> tuple["Tree", "Closing | None"]:
-        """Return the trees of some hypotheses, and how the items that are left close up.
+    def select(self, rows: Tensor) -> tuple["Tree", "Compaction | None"]:
+        """Return the trees of some hypotheses, and how the items that remain close up.
 
         Args:
             rows: numbers of hypotheses, in any order, any of them several times. Shape (N,).
 
         Returns:
-            The second is None where no item is gone. What else is kept of items is to be given to
-            it, once.
+            The second is None where no item has left. Apply it once to all else that is kept of
+            the items.
         """
-        items = self.places.items.index_select(0, rows)
-        nodes, closing = self.nodes, Closing.of(items, self.places.batch)
-        if closing is not None:
-            nodes = tuple(closing.close(block) for block in nodes)
-            items = closing.numbers[items]
+        items = self.grid.items.index_select(0, rows)
+        nodes, compaction = self.nodes, Compaction.of(items, self.grid.batch)
+        if compaction is not None:
+            nodes = tuple(compaction.apply(block) for block in nodes)
+            items = compaction.numbers[items]
         tree = Tree(
             nodes=nodes,
             seen=self.seen.index_select(0, rows),
             newest=self.newest,
-            places=Places.of(items),
+            grid=Grid.of(items),
             length=self.length,
         )
-        return tree, closing
+        return tree, compaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -341,7 +341,7 @@ class Transformer(Model):
         position = torch.tensor(tree.length - 1, device=tokens.device)
         hidden = self._embed(self._target_table, tokens, position)  # (N, D)
         output: StackOutput = self.decoder(
-            tree.places.spread(hidden),  # (B, W, D)
+            tree.grid.spread(hidden),  # (B, W, D)
             Context(mask=tree.mask, cross_mask=state.cross_mask),
             past=tree.blocks(state.crosses),
             weights_of=() if state.coverage is None else (self._aligning,),
@@ -350,8 +350,8 @@ class Transformer(Model):
         if coverage is not None:
             assert output.cross_attentions is not None
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
-            coverage = coverage + tree.places.collect(attended)
-        logits = self._score(tree.places.collect(output.hidden))  # (N, V)
+            coverage = coverage + tree.grid.collect(attended)
+        logits = self._score(tree.grid.collect(output.hidden))  # (N, V)
         return logits, replace(state, tree=tree, coverage=coverage)
 
     @property

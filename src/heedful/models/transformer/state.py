@@ -63,11 +63,11 @@ class SearchState:
         Args:
             rows: numbers of rows. Shape (N,), int64.
         """
-        tree, closing = self.tree.select(rows)
+        tree, compaction = self.tree.select(rows)
         crosses, cross_mask = self.crosses, self.cross_mask
-        if closing is not None:
-            crosses = [KeyValue(*map(closing.close, cross)) for cross in crosses]
-            cross_mask = None if cross_mask is None else closing.close(cross_mask)
+        if compaction is not None:
+            crosses = [KeyValue(*map(compaction.apply, cross)) for cross in crosses]
+            cross_mask = None if cross_mask is None else compaction.apply(cross_mask)
         return SearchState(
             tree=tree,
             crosses=crosses,
