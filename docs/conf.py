@@ -22,7 +22,7 @@ html_title = "heedful"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 
 toc_object_entries_show_parents = "hide"
 myst_heading_anchors = 4
