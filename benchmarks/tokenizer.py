@@ -5,15 +5,19 @@ tokenizer sees the texts, and every later time, as in the second epoch of traini
 has nothing to remember and is measured anew each time all the same, interleaved with ours.
 """
 
+import atexit
 import gzip
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from benchmarks.data import FOLDER, ag_news
 from heedful.sources import resolve
-from heedful.tokens import BertTokenizer
+from heedful.tokens import BertTokenizer, RobertaTokenizer
 
 REPETITIONS = 7
 
@@ -36,13 +40,23 @@ def data_sets() -> dict[str, list[str]]:
     }
 
 
-def peer() -> Callable[[list[str]], list[list[int]]]:
+def roberta() -> Path:
+    """Unpack RoBERTa's vocabulary and its tokenizer of the reference, for as long as we run."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    for name in ("vocab.json", "merges.txt", "tokenizer.json"):
+        with gzip.open(FOLDER / f"tokenizers/roberta-base/{name}.gz") as packed:
+            (folder / name).write_bytes(packed.read())
+    return folder
+
+
+def peer(folder: Path) -> Callable[[list[str]], list[list[int]]]:
     """Make the reference's fastest way to the ids of many texts, with one thread."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
     from tokenizers import Tokenizer
 
-    reference = Tokenizer.from_file(str(resolve("minilm") / "tokenizer.json"))
+    reference = Tokenizer.from_file(str(folder / "tokenizer.json"))
     reference.no_truncation()
     reference.no_padding()
 
@@ -60,22 +74,29 @@ def seconds(encode: Callable[[list[str]], Any], texts: list[str]) -> float:
 
 
 def run() -> Iterator[dict[str, object]]:
-    """Give two rows for each data set: the first time and later times."""
-    reference = peer()
+    """Give two rows for each tokenizer and data set: the first time and later times."""
+    yield from _rows("tokenize", resolve("minilm"), BertTokenizer.from_pretrained)
+    yield from _rows("tokenize bytes of", roberta(), RobertaTokenizer.from_pretrained)
+
+
+def _rows(
+    verb: str, folder: Path, load: Callable[[Path], BertTokenizer | RobertaTokenizer]
+) -> Iterator[dict[str, object]]:
+    reference = peer(folder)
     for name, texts in data_sets().items():
-        ids = BertTokenizer.from_pretrained("minilm").encode_batch(texts)
+        ids = load(folder).encode_batch(texts)
         assert ids == reference(texts), f"{name}: the ids differ, so no time means anything"
         tokens = sum(map(len, ids))
         del ids
         first, later, theirs = [], [], []
         for _ in range(REPETITIONS):
-            tokenizer = BertTokenizer.from_pretrained("minilm")
+            tokenizer = load(folder)
             first.append(seconds(tokenizer.encode_batch, texts))
             theirs.append(seconds(reference, texts))
             later.append(seconds(tokenizer.encode_batch, texts))
         for when, ours in (("first time", first), ("later times", later)):
             yield {
-                "name": f"tokenize {name}, {when}",
+                "name": f"{verb} {name}, {when}",
                 "ours": tokens / min(ours),
                 "peer": tokens / min(theirs),
                 "ratio": min(theirs) / min(ours),

@@ -7,6 +7,9 @@ from typing import Any
 
 from heedful.settings import TASKS, ColumnSettings, RunSettings
 from heedful.task import Recipe
+from heedful.tokens import RobertaTokenizer, Vocabulary
+from heedful.tokens.bpe import ALPHABET
+from heedful.tokens.bytelevel_folder import ROBERTA
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -20,6 +23,13 @@ STILL: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_pr
 """No dropout."""
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def byte_level_tokenizer() -> RobertaTokenizer:
+    """Return a byte-level tokenizer of few tokens: ids 4 to 259 are bytes, then come pairs."""
+    merges = [("Ġ", "a"), ("l", "o"), ("Ġ", "lo"), ("Ġlo", "w"), ("e", "r"), ("Ġ", "Ġ")]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, *map("".join, merges), "<mask>"]
+    return RobertaTokenizer(Vocabulary(tokens, ROBERTA), merges, model_max_length=16)
 
 
 def recipe(task: str, train: Sequence[Path] = (), **settings: Any) -> Recipe:

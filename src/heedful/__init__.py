@@ -14,6 +14,7 @@ _HOMES = {
     "BertTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
+    "RobertaTokenizer": "heedful.tokens",
     "Search": "heedful.decoding.search",
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction
     from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.tokens import RobertaTokenizer as RobertaTokenizer
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
     from heedful.tokens import load_tokenizer as load_tokenizer

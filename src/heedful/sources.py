@@ -119,7 +119,14 @@ def _hub_folder(name: str, revision: str | None) -> Path:
     except ImportError:
         raise UserError(f"no folder {name!r}; {missing('hub')}") from None
     wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
-    wanted += ["*token*.json", "heedful.json", "vocab.json", "target_vocab.json", "*.spm"]
+    wanted += [
+        "*token*.json",
+        "heedful.json",
+        "vocab.json",
+        "merges.txt",
+        "target_vocab.json",
+        "*.spm",
+    ]
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tiny import SPECIAL
+from tests.tiny import SPECIAL, byte_level_tokenizer
+from tests.tokens.reference import unpacked
 
 from heedful.errors import UserError
 from heedful.sources import resolve
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, RobertaTokenizer, Vocabulary
 
 Compiled = Any
 """A ``tokenizers.Tokenizer``, which has no types of its own."""
@@ -69,3 +70,27 @@ def toy() -> BertTokenizer:
     """Give an uncased tokenizer of few tokens."""
     words = ["hello", "world", "un", "##aff", "##able", "cafe", "a", "##a", ",", ".", "[", "]"]
     return BertTokenizer(Vocabulary([*SPECIAL, *words]), model_max_length=16)
+
+
+@pytest.fixture(scope="session")
+def roberta_folder(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with the vocabulary of the real RoBERTa and nothing else."""
+    return unpacked(data_folder / "tokenizers/roberta-base", tmp_path_factory.mktemp("roberta"))
+
+
+@pytest.fixture(scope="session")
+def roberta(roberta_folder: Path) -> RobertaTokenizer:
+    return RobertaTokenizer.from_pretrained(roberta_folder)
+
+
+@pytest.fixture(scope="session")
+def roberta_reference(roberta_folder: Path) -> Any:
+    """Give the reference's whole tokenizer of the real RoBERTa."""
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    transformers.logging.set_verbosity_error()
+    return transformers.RobertaTokenizerFast.from_pretrained(roberta_folder)
+
+
+@pytest.fixture(scope="session")
+def toy_roberta() -> RobertaTokenizer:
+    return byte_level_tokenizer()

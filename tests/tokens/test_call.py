@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
+from tests.tokens.reference import assert_same_call
 
 from heedful.errors import UserError
-from heedful.tokens import BertTokenizer, Encoding
+from heedful.tokens import BertTokenizer
 
 ONE = "A café, isn't it? 北京 [MASK] unaffable"
 OTHER = "No.\tIt was Müller's"
@@ -26,25 +25,6 @@ EVERYTHING: dict[str, Any] = {
     "return_token_type_ids": True,
     "return_attention_mask": True,
 }
-
-
-def _assert_same(ours: Encoding, theirs: Any) -> None:
-    """Compare all items, and what can be asked of each row."""
-    assert list(ours) == [name for name in ours if name in theirs]
-    assert set(ours) == set(theirs)
-    for name in theirs:
-        expected = theirs[name]
-        found = ours[name]
-        if isinstance(expected, torch.Tensor | np.ndarray):
-            assert type(found) is type(expected)
-            assert found.dtype == expected.dtype
-            assert found.shape == expected.shape
-            expected, found = expected.tolist(), found.tolist()
-        assert found == expected, name
-    for row, encoding in enumerate(theirs.encodings):
-        assert ours.word_ids(row) == encoding.word_ids
-        assert ours.sequence_ids(row) == encoding.sequence_ids
-        assert ours.tokens(row) == encoding.tokens
 
 
 CUTS: list[dict[str, Any]] = [
@@ -78,7 +58,9 @@ def test_many_texts(
     text_pair = PAIRS if pairs else None
     for overflow in (False, True):
         options["return_overflowing_tokens"] = overflow
-        _assert_same(uncased(TEXTS, text_pair, **options), reference(TEXTS, text_pair, **options))
+        assert_same_call(
+            uncased(TEXTS, text_pair, **options), reference(TEXTS, text_pair, **options)
+        )
 
 
 @pytest.mark.parametrize("stride", [0, 1, 4])
@@ -100,10 +82,10 @@ def test_windows_of_pairs(
     }
     questions, contexts = [question, "x"], [context, "y"]
     ours = uncased(questions, contexts, **options)
-    _assert_same(ours, reference(questions, contexts, **options))
+    assert_same_call(ours, reference(questions, contexts, **options))
     assert len(ours["input_ids"]) > 3
     # Windows of both texts at once.
-    _assert_same(
+    assert_same_call(
         uncased([LONG], [LONG], **(options | {"truncation": True})),
         reference([LONG], [LONG], **(options | {"truncation": True})),
     )
@@ -122,17 +104,19 @@ def test_texts_given_as_words(
     uncased: BertTokenizer, reference: Any, options: dict[str, Any]
 ) -> None:
     options = {**options, **EVERYTHING, "is_split_into_words": True}
-    _assert_same(uncased(WORDS, **options), reference(WORDS, **options))
-    _assert_same(uncased(WORDS[0], **options), reference(WORDS[0], **options))
-    _assert_same(uncased([], **options), reference([], **options))
+    assert_same_call(uncased(WORDS, **options), reference(WORDS, **options))
+    assert_same_call(uncased(WORDS[0], **options), reference(WORDS[0], **options))
+    assert_same_call(uncased([], **options), reference([], **options))
     if "stride" not in options:
-        _assert_same(uncased(WORDS, MORE_WORDS, **options), reference(WORDS, MORE_WORDS, **options))
+        assert_same_call(
+            uncased(WORDS, MORE_WORDS, **options), reference(WORDS, MORE_WORDS, **options)
+        )
 
 
 @pytest.mark.parametrize("tensors", [None, "pt", "np"])
 @pytest.mark.parametrize("pair", [None, OTHER])
 def test_one_text(uncased: BertTokenizer, reference: Any, pair: str | None, tensors: Any) -> None:
-    _assert_same(
+    assert_same_call(
         uncased(ONE, pair, return_tensors=tensors, **EVERYTHING),
         reference(ONE, pair, return_tensors=tensors, **EVERYTHING),
     )
@@ -143,7 +127,7 @@ def test_one_text(uncased: BertTokenizer, reference: Any, pair: str | None, tens
         "padding": True,
         "return_tensors": tensors,
     }
-    _assert_same(
+    assert_same_call(
         uncased(LONG, pair, **windows, **EVERYTHING), reference(LONG, pair, **windows, **EVERYTHING)
     )
 
@@ -151,7 +135,7 @@ def test_one_text(uncased: BertTokenizer, reference: Any, pair: str | None, tens
 @pytest.mark.parametrize("truncation", ["longest_first", "only_second", "only_first"])
 def test_no_room_for_any_text(uncased: BertTokenizer, reference: Any, truncation: str) -> None:
     options: dict[str, Any] = {"truncation": truncation, "max_length": 3, **EVERYTHING}
-    _assert_same(uncased(ONE, OTHER, **options), reference(ONE, OTHER, **options))
+    assert_same_call(uncased(ONE, OTHER, **options), reference(ONE, OTHER, **options))
     # The reference would give all that does not fit one row, however long.
     with pytest.raises(UserError, match="room for"):
         uncased(ONE, OTHER, return_overflowing_tokens=True, **options)
@@ -159,13 +143,13 @@ def test_no_room_for_any_text(uncased: BertTokenizer, reference: Any, truncation
 
 def test_a_list_of_pairs(uncased: BertTokenizer, reference: Any) -> None:
     pairs = list(zip(TEXTS, PAIRS, strict=True))
-    _assert_same(uncased(pairs, **EVERYTHING), reference(pairs, **EVERYTHING))
+    assert_same_call(uncased(pairs, **EVERYTHING), reference(pairs, **EVERYTHING))
 
 
 def test_items_that_were_not_asked_for_are_left_out(uncased: BertTokenizer, reference: Any) -> None:
     options: dict[str, Any] = {"return_token_type_ids": False, "return_attention_mask": False}
-    _assert_same(uncased(TEXTS, **options), reference(TEXTS, **options))
-    _assert_same(uncased(TEXTS), reference(TEXTS))
+    assert_same_call(uncased(TEXTS, **options), reference(TEXTS, **options))
+    assert_same_call(uncased(TEXTS), reference(TEXTS))
 
 
 def test_known_ids(uncased: BertTokenizer) -> None:

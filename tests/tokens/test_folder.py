@@ -203,7 +203,7 @@ def test_two_vocabularies_have_to_be_one(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"vocab": {"[PAD]": 0, "b": 5}}, "are not 0 to 1"),
+        ({"vocab": {"[PAD]": 0, "b": 5}}, "expected the ids 0 to 1"),
         ({"vocab": {"[PAD]": 0}, "continuing_subword_prefix": "@@"}, "subword_prefix '@@'"),
         ({"vocab": {"[PAD]": 0}, "max_input_chars_per_word": 50}, "chars_per_word 50"),
         ({"vocab": {}}, "vocab.txt: no such file"),

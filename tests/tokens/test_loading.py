@@ -10,12 +10,13 @@ import heedful
 from heedful.errors import UserError
 from heedful.tokens import (
     BertTokenizer,
+    RobertaTokenizer,
     TextTokenizer,
     TranslationTokenizer,
     load_encoder_tokenizer,
     load_tokenizer,
 )
-from heedful.tokens.loading import KINDS
+from heedful.tokens.loading import KINDS, kind_of
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
 
 SIDE = TextTokenizer([EOS, UNKNOWN, *BYTES, "▁", "a", PAD])
@@ -26,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     """Give a folder with the files of every kind of tokenizer, which says none."""
     TranslationTokenizer(SIDE, SIDE).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in SPECIAL))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
     _say(tmp_path, None, None)
     return tmp_path
 
@@ -41,35 +43,51 @@ def _say(folder: Path, tokenizer_class: str | None, model_type: str | None) -> N
 @pytest.mark.parametrize(
     ("tokenizer_class", "model_type", "expected"),
     [
-        ("BertTokenizer", None, BertTokenizer),
-        ("ElectraTokenizerFast", "marian", BertTokenizer),
-        ("MarianTokenizer", "bert", TranslationTokenizer),
-        (None, "bert", BertTokenizer),
-        (None, "marian", TranslationTokenizer),
-        ("PreTrainedTokenizerFast", "heedful-rnn", TranslationTokenizer),
-        ("PreTrainedTokenizerFast", "unheard-of", BertTokenizer),
+        ("BertTokenizer", None, "BertTokenizer"),
+        ("ElectraTokenizerFast", "marian", "BertTokenizer"),
+        ("RobertaTokenizerFast", "bert", "RobertaTokenizer"),
+        ("MarianTokenizer", "bert", "MarianTokenizer"),
+        (None, "bert", "BertTokenizer"),
+        (None, "roberta", "RobertaTokenizer"),
+        (None, "marian", "MarianTokenizer"),
+        ("PreTrainedTokenizerFast", "heedful-rnn", "MarianTokenizer"),
+        ("PreTrainedTokenizerFast", "unheard-of", "BertTokenizer"),
     ],
 )
 def test_the_class_decides_before_the_model(
-    folder: Path, tokenizer_class: str | None, model_type: str | None, expected: type
+    folder: Path, tokenizer_class: str | None, model_type: str | None, expected: str
 ) -> None:
     _say(folder, tokenizer_class, model_type)
-    assert type(heedful.load_tokenizer(folder)) is expected
+    assert kind_of(folder).classes[0] == expected
 
 
-def test_else_the_files_decide(folder: Path) -> None:
+def test_else_the_files_decide(folder: Path, toy_roberta: RobertaTokenizer) -> None:
     (folder / "config.json").unlink()
-    assert type(load_tokenizer(folder)) is BertTokenizer
+    assert type(heedful.load_tokenizer(folder)) is BertTokenizer
     (folder / "vocab.txt").unlink()
+    with pytest.raises(UserError, match="the cls_token '<s>' is not in it"):
+        load_tokenizer(folder)  # RoBERTa's, but with the vocabulary of a translator
+    (folder / "merges.txt").unlink()
     assert type(load_tokenizer(folder)) is TranslationTokenizer
-    (folder / "vocab.json").unlink()
-    with pytest.raises(UserError, match=r"no tokenizer in it; expected vocab\.txt"):
-        load_tokenizer(folder)
-    vocabulary = {token: at for at, token in enumerate(SPECIAL)}
-    model = {"type": "WordPiece", "vocab": vocabulary}
-    (folder / "tokenizer.json").write_text(json.dumps({"model": model}))
+    toy_roberta.save_pretrained(folder)
     (folder / "tokenizer_config.json").unlink()
-    assert len(load_encoder_tokenizer(folder)) == len(SPECIAL)
+    assert type(load_encoder_tokenizer(folder)) is RobertaTokenizer
+
+
+def test_a_tokenizer_in_one_file_is_told_by_its_model(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no tokenizer in it; expected vocab\.txt"):
+        load_tokenizer(tmp_path)
+    vocabulary = {token: at for at, token in enumerate(SPECIAL)}
+    for model, expected in (
+        ({"type": "WordPiece", "vocab": vocabulary}, "BertTokenizer"),
+        ({"type": "BPE", "vocab": {}}, "RobertaTokenizer"),
+        ({"merges": []}, "RobertaTokenizer"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+        assert kind_of(tmp_path).classes[0] == expected
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
+    with pytest.raises(UserError, match="no tokenizer in it"):
+        load_tokenizer(tmp_path)
 
 
 def test_other_classes_are_named(folder: Path) -> None:

@@ -95,8 +95,8 @@ def test_what_is_remembered_changes_nothing(texts: list[str]) -> None:
     expected = [UNCASED.encode_batch([text])[0] for text in texts]
     places = [UNCASED.pieces(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder, "MAX_CHUNKS", 2)
-        patch.setattr(encoder, "MAX_LOCATED_CHUNKS", 2)
+        patch.setattr(wordpiece, "MAX_CHUNKS", 2)
+        patch.setattr(wordpiece, "MAX_LOCATED_CHUNKS", 2)
         patch.setattr(encoder, "MAX_CHUNK", 3)
         patch.setattr(wordpiece, "MAX_WORDS", 2)
         forgetful = BertTokenizer(Vocabulary(TOKENS))

@@ -1,7 +1,7 @@
 """Real text of every file: ids, offsets and word ids equal the reference's.
 
 By default every eighth line, others for each casing; every line with ``HEEDFUL_SWEEP`` (see
-``test_sweep.py``), which takes some minutes, most of them the reference's.
+``HEEDFUL_SWEEP`` (see ``test_sweep.py``), which takes some minutes, most of them the reference's.
 """
 
 import gzip
@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 from tests.tiny import SPECIAL
+from tests.tokens.reference import assert_same_pieces, unpacked
 
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, RobertaTokenizer, SpecialTokens, Vocabulary
+from heedful.tokens.bytelevel import ByteLevelEncoder
+from heedful.tokens.vocabulary import read_ids, read_merges
 
 PACE = 1 if "HEEDFUL_SWEEP" in os.environ else 8
 
@@ -66,3 +69,40 @@ def test_every_line_cased(data_folder: Path, compiled: Callable[..., Any]) -> No
     ours = BertTokenizer(Vocabulary(tokens), do_lower_case=False)
     theirs = compiled(tokens, do_lower_case=False)
     assert _assert_equal(ours, theirs, _paced(_lines(data_folder), 2)) > 450_000 / PACE
+
+
+def _assert_equal_bytes(ours: ByteLevelEncoder, theirs: Any, tokens: list[str], lines: Any) -> int:
+    count = 0
+    while texts := list(islice(lines, 20_000)):
+        count += len(texts)
+        expected = theirs.encode_batch(texts, add_special_tokens=False)
+        for text, ids, one in zip(texts, ours.ids(texts), expected, strict=True):
+            assert ids == one.ids, text
+            assert_same_pieces(text, ours.pieces(text), one, tokens)
+    return count
+
+
+def test_every_line_as_roberta(
+    data_folder: Path, roberta: RobertaTokenizer, roberta_reference: Any
+) -> None:
+    ours, tokens = roberta._encoder, list(roberta.vocabulary.tokens)
+    assert isinstance(ours, ByteLevelEncoder)
+    lines = _paced(_lines(data_folder), 4)
+    theirs = roberta_reference.backend_tokenizer
+    assert _assert_equal_bytes(ours, theirs, tokens, islice(lines, 0, None, 4)) > 100_000 / PACE
+
+
+def test_every_line_as_gpt_2(data_folder: Path, tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = unpacked(data_folder / "tokenizers/gpt2", tmp_path)
+    ids, merges = read_ids(folder / "vocab.json"), read_merges(folder / "merges.txt")
+    special = SpecialTokens(**dict.fromkeys(SpecialTokens().named(), "<|endoftext|>"))
+    vocabulary = Vocabulary(sorted(ids, key=ids.__getitem__), special)
+    ours = ByteLevelEncoder(vocabulary, merges, add_prefix_space=False)
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges))
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.post_processor = tokenizers.processors.ByteLevel(add_prefix_space=False)
+    theirs.add_special_tokens(["<|endoftext|>"])
+    tokens = list(vocabulary.tokens)
+    lines = islice(_paced(_lines(data_folder), 6), 0, None, 4)
+    assert _assert_equal_bytes(ours, theirs, tokens, lines) > 100_000 / PACE

@@ -8,9 +8,9 @@ from heedful.files import new_folder
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import BertTokenizer, Vocabulary
-from heedful.tokens.folder import FILES
 from heedful.tokens.learning import count_words, learn_vocabulary
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.wordpiece_folder import FILES
 from heedful.training.progress import counted
 
 

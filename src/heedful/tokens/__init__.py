@@ -5,6 +5,7 @@ from heedful.tokens.encoding import Encoding, Pieces
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.tokens.protocol import Tokenizer
+from heedful.tokens.roberta import RobertaTokenizer
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -14,6 +15,7 @@ __all__ = [
     "Encoding",
     "PairLayout",
     "Pieces",
+    "RobertaTokenizer",
     "SpecialTokens",
     "TextTokenizer",
     "Tokenizer",

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.sources import resolve
-from heedful.tokens.folder import Settings, read_settings, read_vocabulary, write_folder
+from heedful.tokens.folder import read_files
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_tokens
 from heedful.tokens.wordpiece import WordPieceEncoder
+from heedful.tokens.wordpiece_folder import (
+    WordPieceSettings,
+    read_settings,
+    read_vocabulary,
+    write_folder,
+)
 
 
 class BertTokenizer(ModelTokenizer):
@@ -96,8 +102,8 @@ class BertTokenizer(ModelTokenizer):
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
         """
-        folder = resolve(name_or_folder, revision)
-        overrides = Settings(
+        files = read_files(resolve(name_or_folder, revision))
+        overrides = WordPieceSettings(
             do_lower_case=do_lower_case,
             strip_accents=strip_accents,
             tokenize_chinese_chars=tokenize_chinese_chars,
@@ -105,9 +111,9 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        chosen = read_settings(folder, overrides)
+        chosen = read_settings(files, overrides)
         return cls(
-            read_vocabulary(folder),
+            read_vocabulary(files),
             do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
             strip_accents=chosen.strip_accents,
             tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
@@ -118,7 +124,7 @@ class BertTokenizer(ModelTokenizer):
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write ``vocab.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``."""
-        settings = Settings(
+        settings = WordPieceSettings(
             do_lower_case=self.do_lower_case,
             strip_accents=self.strip_accents,
             tokenize_chinese_chars=self.tokenize_chinese_chars,

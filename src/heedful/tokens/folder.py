@@ -1,144 +1,181 @@
-"""The files of a tokenizer in a model's folder: read what others wrote, write what they read."""
+"""The JSON files of a tokenizer in a model's folder, which tokenizers of all kinds have."""
 
-from collections.abc import Container, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.files import read_json, write_json
-from heedful.tokens.vocabulary import SpecialTokens, Vocabulary, read_tokens, write_tokens
-from heedful.tokens.wordpiece import MAX_WORD, PREFIX
+from heedful.files import read_json
+from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
-VOCABULARY = "vocab.txt"
 CONFIG = "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
 COMPILED = "tokenizer.json"
 ADDED = "added_tokens.json"
-FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
-"""What `write_folder` writes."""
-
-CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-"""Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
 
 ANY_CLASS = "PreTrainedTokenizer"
 """What folders name, also with ``Fast`` behind it, that have no class of their own."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
-    "do_basic_tokenize": (True,),
-    "wordpieces_prefix": ("##",),
-    "clean_text": (True,),
     "split_special_tokens": (False,),
     "padding_side": ("right",),
     "truncation_side": ("right",),
 }
 """Keys of the reference that change ids or rows, and the values we follow."""
 
-_PLAIN_KEYS: dict[str, tuple[type, ...]] = {
-    "never_split": (list,),
-    "model_max_length": (int, float),
-    "clean_up_tokenization_spaces": (bool,),
-}
-
-_COMPILED_KEYS = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-}
-"""What the switches are called in ``tokenizer.json``."""
-
 _LARGEST_LENGTH = 10**20
 """From here on the reference's ``model_max_length`` means that it is not known."""
 
+MORE = "additional_special_tokens"
+"""The key of special tokens without a meaning of their own."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+class TokenizerFiles:
+    """What the files say, each of them empty where it is missing."""
 
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    tokenize_chinese_chars: bool | None = None
-    never_split: tuple[str, ...] | None = None
-    model_max_length: int | None = None
-    clean_up_tokenization_spaces: bool | None = None
+    folder: Path
+    config: dict[str, Any]
+    special: dict[str, Any]
+    compiled: dict[str, Any]
+    added: dict[str, Any]
+
+    @property
+    def config_path(self) -> Path:
+        """The path of ``tokenizer_config.json``, for messages."""
+        return self.folder / CONFIG
+
+    @property
+    def compiled_path(self) -> Path:
+        """The path of ``tokenizer.json``, for messages."""
+        return self.folder / COMPILED
 
 
-def read_settings(folder: Path, given: Settings) -> Settings:
-    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
-
-    Args:
-        folder: a model's folder.
-        given: what the user says, which wins over what the files say.
+def read_files(folder: Path) -> TokenizerFiles:
+    """Read the files of a folder.
 
     Raises:
-        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
-            in what decides ids.
+        UserError: one of them is damaged.
     """
-    path = folder / CONFIG
-    config = _read(path)
-    for key, allowed in _FIXED.items():
+    contents = [
+        read_json(path) if (path := folder / name).is_file() else {}
+        for name in (CONFIG, SPECIAL, COMPILED, ADDED)
+    ]
+    config, special, compiled, added = contents
+    return TokenizerFiles(
+        folder=folder, config=config, special=special, compiled=compiled, added=added
+    )
+
+
+def check_config(
+    files: TokenizerFiles, classes: Collection[str], fixed: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Check that a folder's tokenizer is of a class that is read so, and asks for what we do.
+
+    Args:
+        files: what the files say.
+        classes: the reference's classes, each also with ``Fast`` behind it.
+        fixed: keys of ``tokenizer_config.json``, and the values that we follow.
+
+    Raises:
+        UserError: it is of another class, or a value is none of these.
+    """
+    path, config = files.config_path, files.config
+    for key, allowed in (_FIXED | dict(fixed)).items():
         if config.get(key) is not None and config[key] not in allowed:
             raise UserError(f"{path}: {key} {config[key]!r} is not supported, only {allowed[0]!r}")
-    kind = config.get("tokenizer_class")
-    if kind is not None and str(kind).removesuffix("Fast") not in (*CLASSES, ANY_CLASS):
-        raise UserError(f"{path}: tokenizer_class {kind!r} is not a WordPiece tokenizer of BERT's")
-    found = asdict(given)
-    for key, kinds in _PLAIN_KEYS.items():
-        if found[key] is None:
-            found[key] = _typed(path, config, key, kinds)
-    if (found["model_max_length"] or 0) >= _LARGEST_LENGTH:
-        found["model_max_length"] = None
-    if found["clean_up_tokenization_spaces"] is None and (folder / COMPILED).is_file():
-        # What is not said means something else to the reference where it reads tokenizer.json.
-        found["clean_up_tokenization_spaces"] = False
-    compiled = _read(folder / COMPILED).get("normalizer")
-    for key, compiled_key in _COMPILED_KEYS.items():
-        if found[key] is None:
-            found[key] = _agreed(path, config, key, compiled, compiled_key)
-    return Settings(**found)
+    name = str(config.get("tokenizer_class") or ANY_CLASS)
+    if name.removesuffix("Fast") not in (*classes, ANY_CLASS):
+        raise UserError(f"{path}: tokenizer_class {name!r} is another kind than {min(classes)!r}")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
+def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
+    """Return a value that a file holds, None where it holds none.
 
-
-def _typed(path: Path, config: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
-    value = config.get(key)
+    Raises:
+        UserError: it is of another type.
+    """
+    value = values.get(key)
     if value is not None and not isinstance(value, kinds):
         raise UserError(f"{path}: {key} {value!r} is a {type(value).__name__}")
     return value
 
 
-def _agreed(
-    path: Path, config: Mapping[str, Any], key: str, compiled: Any, compiled_key: str
-) -> bool | None:
-    """Return what the files say about a switch, which has to be the same in both."""
-    value: bool | None = _typed(path, config, key, (bool,))
-    if not isinstance(compiled, dict) or compiled.get("type") != "BertNormalizer":
-        return value
-    other: bool | None = _typed(path.with_name(COMPILED), compiled, compiled_key, (bool,))
+def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compiled_key: str) -> Any:
+    """Return what the files say about a switch, which has to be the same in both.
+
+    Args:
+        files: what the files say.
+        key: its name in ``tokenizer_config.json``.
+        compiled: the part of ``tokenizer.json`` that has it, too.
+        compiled_key: its name there.
+
+    Raises:
+        UserError: they differ, or one is neither true nor false.
+    """
+    value = typed(files.config_path, files.config, key, (bool,))
+    other = typed(files.compiled_path, compiled, compiled_key, (bool,))
     if value is not None and other is not None and value != other:
         raise UserError(
-            f"{path} says {key} {value}, {COMPILED} beside it says {compiled_key} {other}; "
-            "mend one of them"
+            f"{files.config_path} says {key} {value}, {COMPILED} beside it says {compiled_key} "
+            f"{other}; mend one of them"
         )
     return other if value is None else value
 
 
-def read_vocabulary(folder: Path) -> Vocabulary:
-    """Read ``vocab.txt`` and the special tokens; added tokens come behind the vocabulary.
+def read_max_length(files: TokenizerFiles) -> int | None:
+    """Return the longest row the model takes, None where that is not known."""
+    length: int | None = typed(files.config_path, files.config, "model_max_length", (int, float))
+    return None if length is None or length >= _LARGEST_LENGTH else length
+
+
+def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
+    """Return a part of ``tokenizer.json``, empty where it is missing or of another kind."""
+    part: dict[str, Any] = typed(files.compiled_path, files.compiled, key, (dict,)) or {}
+    # The first releases did not say of what kind a model is; of theirs, one has merges.
+    told = part.get("type", "BPE" if "merges" in part else None)
+    return part if told == kind else {}
+
+
+def compiled_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str, int]:
+    """Return token -> id of the model of a ``tokenizer.json``; none where there is none."""
+    path = files.compiled_path
+    ids: dict[str, int] = typed(path, model, "vocab", (dict,)) or {}
+    if not all(type(at) is int for at in ids.values()):
+        raise UserError(f"{path}: its vocabulary has ids that are not whole numbers")
+    return ids
+
+
+def read_special(
+    files: TokenizerFiles,
+    tokens: list[str],
+    *,
+    source: str,
+    defaults: SpecialTokens,
+    refused: Collection[str],
+) -> Vocabulary:
+    """Make a vocabulary of tokens and what the files say of special ones.
+
+    Added tokens come behind the vocabulary.
+
+    Args:
+        files: what the files say.
+        tokens: the tokens, those perhaps left out that were added.
+        source: where they are from, for messages.
+        defaults: the special tokens that are so unless the files say otherwise.
+        refused: switches of added tokens that must be off: ``lstrip``, ``rstrip``,
+            ``single_word`` and ``normalized``.
 
     Raises:
-        UserError: a file is missing or damaged, files name different special tokens, or an added
-            token is not one that is matched whole, as it stands, wherever it stands.
+        UserError: files name different special tokens, or an added token is not one that is
+            matched whole, as it stands, wherever it stands.
     """
-    chosen = _special_tokens(folder)
-    named: dict[str, str] = SpecialTokens().named() | {
-        name: token for name, token in chosen.items() if isinstance(token, str)
-    }
-    more = list(chosen.pop("additional_special_tokens", ()))
-    tokens = _tokens(folder)
-    for at, token in sorted(_added_tokens(folder, {*named.values(), *more}).items()):
+    folder, tokens = files.folder, list(tokens)
+    special = replace(defaults, **_special_tokens(files))
+    named, more = special.named(), list(special.additional_special_tokens)
+    added = _added_tokens(files, {*named.values(), *more}, refused)
+    for at, token in sorted(added.items()):
         if at == len(tokens):
             tokens.append(token)
         elif at > len(tokens) or tokens[at] != token:
@@ -148,86 +185,71 @@ def read_vocabulary(folder: Path) -> Vocabulary:
             )
         if token not in named.values() and token not in more:
             more.append(token)
-    special = SpecialTokens(**chosen, additional_special_tokens=tuple(more))
-    return Vocabulary(tokens, special, source=str(folder / VOCABULARY))
+    flags = dict.fromkeys(more, False)
+    flags |= {named[name]: token in defaults.lstrip for name, token in defaults.named().items()}
+    if "lstrip" not in refused:
+        flags |= {token: flag for token, flag in _lstrip_flags(files).items() if token in flags}
+    lstrip = frozenset(token for token, flag in flags.items() if flag)
+    special = replace(special, additional_special_tokens=tuple(more), lstrip=lstrip)
+    return Vocabulary(tokens, special, source=source)
 
 
-def _tokens(folder: Path) -> list[str]:
-    """Return the tokens of ``vocab.txt``, or of ``tokenizer.json``, which has to have the same."""
-    path = folder / COMPILED
-    model = _typed(path, _read(path), "model", (dict,)) or {}
-    ids: dict[str, int] = {}
-    if model.get("type") == "WordPiece":
-        ids = _typed(path, model, "vocab", (dict,)) or {}
-    if not all(type(at) is int for at in ids.values()):
-        raise UserError(f"{path}: its vocabulary has ids that are not whole numbers")
-    if not ids or (folder / VOCABULARY).is_file():
-        tokens = read_tokens(folder / VOCABULARY)
-        wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
-        if wrong:
-            raise UserError(
-                f"{path}: its {wrong[0]!r} is not on that line of {VOCABULARY} beside it"
-            )
-        return tokens
-    for key, value in (
-        ("continuing_subword_prefix", PREFIX),
-        ("max_input_chars_per_word", MAX_WORD),
-    ):
-        if model.get(key, value) != value:
-            raise UserError(f"{path}: {key} {model[key]!r} is not supported, only {value!r}")
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise UserError(f"{path}: the ids of its vocabulary are not 0 to {len(ids) - 1}")
-    return sorted(ids, key=ids.__getitem__)
-
-
-def _special_tokens(folder: Path) -> dict[str, Any]:
+def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
     """Return the special tokens that the files name, by the name of their meaning."""
-    config, special = _read(folder / CONFIG), _read(folder / SPECIAL)
     chosen: dict[str, Any] = {}
-    for name in [*SpecialTokens().named(), "additional_special_tokens"]:
-        ours, theirs = _content(config.get(name)), _content(special.get(name))
+    for name in [*SpecialTokens().named(), MORE]:
+        ours, theirs = content_of(files.config.get(name)), content_of(files.special.get(name))
         if ours is not None and theirs is not None and ours != theirs:
             raise UserError(
-                f"{folder / CONFIG} says {name} {ours!r}, {SPECIAL} beside it says {theirs!r}"
+                f"{files.config_path} says {name} {ours!r}, {SPECIAL} beside it says {theirs!r}"
             )
         value = theirs if ours is None else ours
         if value is None:
             continue
-        if isinstance(value, tuple) != (name == "additional_special_tokens"):
-            raise UserError(f"{folder}: {name} {value!r} is a {type(value).__name__}")
+        if isinstance(value, tuple) != (name == MORE):
+            raise UserError(f"{files.folder}: {name} {value!r} is a {type(value).__name__}")
         chosen[name] = value
     return chosen
 
 
-def _content(value: Any) -> Any:
+def content_of(value: Any) -> Any:
     """Return the text of a token, or of a list of tokens, that the files write in two ways."""
     if isinstance(value, list):
-        return tuple(_content(item) for item in value)
+        return tuple(content_of(item) for item in value)
     return value.get("content") if isinstance(value, dict) else value
 
 
-def _added_tokens(folder: Path, special: Container[str]) -> dict[int, str]:
+def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
+    """Return file, id and description of all tokens that the files describe one by one."""
+    config, compiled = files.config_path, files.compiled_path
+    decoder = typed(config, files.config, "added_tokens_decoder", (dict,)) or {}
+    entries = typed(compiled, files.compiled, "added_tokens", (list,)) or []
+    ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
+    return [
+        *((config, at, entry) for at, entry in decoder.items()),
+        *((compiled, at, entry) for at, entry in zip(ids, entries, strict=True)),
+    ]
+
+
+def _added_tokens(
+    files: TokenizerFiles, special: Collection[str], refused: Collection[str]
+) -> dict[int, str]:
     """Return id -> token of what was added to a vocabulary after it was made."""
-    config, compiled, behind = folder / CONFIG, folder / COMPILED, folder / ADDED
-    decoder = _typed(config, _read(config), "added_tokens_decoder", (dict,)) or {}
-    entries = _typed(compiled, _read(compiled), "added_tokens", (list,)) or []
-    added = dict(_added_token(config, at, entry) for at, entry in decoder.items())
-    for entry in entries:
-        at = entry.get("id") if isinstance(entry, dict) else None
-        added.update([_added_token(compiled, at, entry)])
-    for token, at in _read(behind).items():
+    added = dict(_added_token(*entry, refused) for entry in _entries(files))
+    for token, at in files.added.items():
         if type(at) is not int or (token not in special and added.get(at) != token):
-            raise UserError(f"{behind}: {token!r} ({at!r}) is not a special token: not supported")
+            path = files.folder / ADDED
+            raise UserError(f"{path}: {token!r} ({at!r}) is not a special token: not supported")
         added[at] = token
     return added
 
 
-def _added_token(path: Path, at: Any, entry: Any) -> tuple[int, str]:
+def _added_token(path: Path, at: Any, entry: Any, refused: Collection[str]) -> tuple[int, str]:
     """Return the id and the text of an added token, which has to be one that we match."""
     token = entry.get("content") if isinstance(entry, dict) else None
     if not isinstance(token, str) or not str(at).isdecimal():
         raise UserError(f"{path}: added token {at!r} is {entry!r}")
-    asks = [key for key in ("lstrip", "rstrip", "single_word", "normalized") if entry.get(key)]
+    asks = [key for key in refused if entry.get(key)]
     if not entry.get("special", False):
         asks.append("special=false")
     if asks:
@@ -235,15 +257,25 @@ def _added_token(path: Path, at: Any, entry: Any) -> tuple[int, str]:
     return int(at), token
 
 
-def write_folder(folder: Path, vocabulary: Vocabulary, settings: Settings) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+def _lstrip_flags(files: TokenizerFiles) -> dict[str, bool]:
+    """Return of each token that is described whether it takes the white space before it."""
+    names = SpecialTokens().named()
+    entries = [values.get(name) for values in (files.special, files.config) for name in names]
+    entries += [*(files.special.get(MORE) or ()), *(files.config.get(MORE) or ())]
+    entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one counts
+    return {
+        entry["content"]: bool(entry.get("lstrip"))
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("content"), str)
+    }
+
+
+def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the special tokens by the name of their meaning, as files hold them."""
     special: dict[str, Any] = {**vocabulary.special.named()}
     if vocabulary.special.mask_token not in vocabulary.ids:
         # The reference would add it to the vocabulary, beyond the model's embeddings.
         del special["mask_token"]
     if vocabulary.special.additional_special_tokens:
-        special["additional_special_tokens"] = list(vocabulary.special.additional_special_tokens)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tokens(folder / VOCABULARY, vocabulary.tokens)
-    write_json(folder / SPECIAL, special)
-    write_json(folder / CONFIG, {"tokenizer_class": "BertTokenizer", **asdict(settings), **special})
+        special[MORE] = list(vocabulary.special.additional_special_tokens)
+    return special

@@ -9,11 +9,11 @@ from typing import Any
 from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json
 from heedful.sources import resolve
-from heedful.tokens import folder as wordpiece
-from heedful.tokens import translation
+from heedful.tokens import bytelevel_folder, translation, wordpiece_folder
 from heedful.tokens.bert import BertTokenizer
-from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG
+from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
+from heedful.tokens.roberta import RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 
 
@@ -30,12 +30,6 @@ class TokenizerKind:
     """Whether its files are in a folder that says neither."""
 
 
-def _compiled_model(folder: Path) -> Any:
-    """Return the kind of model that a ``tokenizer.json`` holds."""
-    model = _read(folder / COMPILED).get("model")
-    return model.get("type") if isinstance(model, dict) else None
-
-
 def _read(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
@@ -43,10 +37,20 @@ def _read(path: Path) -> dict[str, Any]:
 KINDS = (
     TokenizerKind(
         read=BertTokenizer.from_pretrained,
-        classes=wordpiece.CLASSES,
+        classes=wordpiece_folder.CLASSES,
         model_types=("bert", "distilbert", "electra"),
         is_in=lambda folder: (
-            (folder / wordpiece.VOCABULARY).is_file() or _compiled_model(folder) == "WordPiece"
+            (folder / wordpiece_folder.VOCABULARY).is_file()
+            or bool(compiled_part(read_files(folder), "model", "WordPiece"))
+        ),
+    ),
+    TokenizerKind(
+        read=RobertaTokenizer.from_pretrained,
+        classes=bytelevel_folder.CLASSES,
+        model_types=("roberta",),
+        is_in=lambda folder: (
+            (folder / bytelevel_folder.MERGES).is_file()
+            or bool(compiled_part(read_files(folder), "model", "BPE"))
         ),
     ),
     TokenizerKind(
@@ -73,7 +77,7 @@ def load_tokenizer(
             is damaged.
     """
     folder = resolve(name_or_folder, revision)
-    return _kind(folder).read(folder)
+    return kind_of(folder).read(folder)
 
 
 def load_encoder_tokenizer(
@@ -90,7 +94,12 @@ def load_encoder_tokenizer(
     return tokenizer
 
 
-def _kind(folder: Path) -> TokenizerKind:
+def kind_of(folder: Path) -> TokenizerKind:
+    """Tell the kind of the tokenizer in a folder.
+
+    Raises:
+        UserError: there is none, or it is of another kind.
+    """
     path = folder / CONFIG
     name = str(_read(path).get("tokenizer_class", ANY_CLASS))
     if name.removesuffix("Fast") != ANY_CLASS:

@@ -17,6 +17,7 @@ from heedful.files import MANIFEST, check_manifest, read_json, write_json
 from heedful.sources import resolve
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, read_side
 from heedful.tokens.text import EOS, PAD, UNKNOWN, TextTokenizer
+from heedful.tokens.vocabulary import read_ids
 
 Side = TextTokenizer | MarianText
 """What turns the texts of one side into ids, and back."""
@@ -141,17 +142,3 @@ def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
 
 def _side(ids: dict[str, int], path: Path) -> TextTokenizer:
     return TextTokenizer(sorted(ids, key=ids.__getitem__), source=str(path))
-
-
-def read_ids(path: Path) -> dict[str, int]:
-    """Read a ``vocab.json``.
-
-    Raises:
-        UserError: the file is missing or damaged, or its ids are not 0, 1 and so on, each once.
-    """
-    ids = read_json(path)
-    if not all(type(at) is int for at in ids.values()) or sorted(ids.values()) != [
-        *range(len(ids))
-    ]:
-        raise UserError(f"{path}: expected the ids 0 to {len(ids) - 1}, each of one piece")
-    return ids

@@ -1,10 +1,12 @@
 """The tokens a model knows, in the order of their ids, and those with a meaning of their own."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from heedful.errors import UserError, did_you_mean
+from heedful.files import read_json
 
 MAX_VOCABULARY_BYTES = 64 * 2**20
 
@@ -25,6 +27,8 @@ class SpecialTokens:
     """Hides a token in pre-training. The only one that a vocabulary may lack."""
     additional_special_tokens: tuple[str, ...] = ()
     """Further tokens that are never split."""
+    lstrip: frozenset[str] = frozenset()
+    """Those that take the white space before them with them."""
 
     def __post_init__(self) -> None:
         for token in self.named().values():
@@ -115,19 +119,72 @@ def read_tokens(path: Path) -> list[str]:
     Raises:
         UserError: the file is missing, larger than 64 MiB, or not UTF-8.
     """
+    lines = _read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if not lines[-1] else lines
+
+
+def read_merges(path: Path) -> list[tuple[str, str]]:
+    """Read a ``merges.txt``: below a line with its version, two tokens a line.
+
+    Raises:
+        UserError: see `read_tokens`, or a line is another.
+    """
+    merges: list[tuple[str, str]] = []
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        line = line.removesuffix("\r")
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        left, _, right = line.partition(" ")
+        if not left or not right or " " in right:
+            raise UserError(
+                f"{path}, line {number}: {line!r:.80} is not two tokens with a space between"
+            )
+        merges.append((left, right))
+    return merges
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """Read a ``vocab.json``: token -> id.
+
+    Raises:
+        UserError: the file is missing or damaged, or its ids are not 0, 1 and so on, each once.
+    """
+    ids = read_json(path)
+    tokens_in_order(ids, source=str(path))
+    return ids
+
+
+def tokens_in_order(ids: Mapping[str, Any], *, source: str) -> list[str]:
+    """Return tokens in the order of their ids.
+
+    Raises:
+        UserError: the ids are not 0, 1 and so on, each once.
+    """
+    if not all(type(at) is int for at in ids.values()) or sorted(ids.values()) != [
+        *range(len(ids))
+    ]:
+        raise UserError(f"{source}: expected the ids 0 to {len(ids) - 1}, each of one token")
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _read_text(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size > MAX_VOCABULARY_BYTES:
             raise UserError(
                 f"{path}: {size:,} bytes of vocabulary; at most {MAX_VOCABULARY_BYTES:,} are read"
             )
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if not lines[-1] else lines
+
+
+def write_merges(path: Path, merges: Iterable[tuple[str, str]]) -> None:
+    """Write a ``merges.txt`` that the reference reads too."""
+    lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges)]
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
 
 
 def write_tokens(path: Path, tokens: Iterable[str]) -> None:

@@ -1,0 +1,114 @@
+"""Words -> token ids by byte pairs (Sennrich et al. 2016), on bytes (Radford et al. 2019)."""
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise, repeat
+
+from heedful.errors import UserError
+
+_SHOWN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+"""Bytes that vocabularies write as the characters of the same number."""
+_OTHERS = [byte for byte in range(256) if byte not in _SHOWN]
+ALPHABET = tuple(chr(byte if byte in _SHOWN else 256 + _OTHERS.index(byte)) for byte in range(256))
+"""The character that stands for each byte in a vocabulary. It is never a space or a control."""
+
+Pair = tuple[str, str]
+"""Two tokens that, side by side, become one."""
+
+_SHORT = 128
+"""Bytes of the longest word whose pairs are looked through anew after each merge; in longer ones a
+heap keeps them in order, which takes more time a merge and less with the length."""
+_NEVER = 2**62
+
+
+class BytePairs:
+    """Cuts words into tokens: of all pairs side by side, the one learnt first becomes one token.
+
+    Args:
+        ids: token -> id, with a token for each byte.
+        merges: the pairs, in the order in which they were learnt.
+        source: where they are from, for messages.
+
+    Raises:
+        UserError: a byte has no token, or a pair is none of tokens that make a token.
+    """
+
+    def __init__(self, ids: Mapping[str, int], merges: Sequence[Pair], *, source: str) -> None:
+        for byte, character in enumerate(ALPHABET):
+            if character not in ids:
+                raise UserError(
+                    f"{source}: no token {character!r} for the byte {byte:#04x}; texts may hold any"
+                )
+        self._bytes = [ids[character] for character in ALPHABET]
+        self._ranks: dict[tuple[int, int], int] = {}
+        self._joined: list[int] = []
+        for rank, (left, right) in enumerate(merges):
+            for token in (left, right, left + right):
+                if token not in ids:
+                    raise UserError(
+                        f"{source}: merge {rank + 1} is of {left!r} and {right!r}, but {token!r} "
+                        "is not in the vocabulary"
+                    )
+            self._ranks[ids[left], ids[right]] = rank
+            self._joined.append(ids[left + right])
+
+    def ids(self, word: bytes) -> tuple[int, ...]:
+        """Return the ids of a word."""
+        pieces = list(map(self._bytes.__getitem__, word))
+        return tuple(self._merged(pieces) if len(pieces) <= _SHORT else self._merged_long(pieces))
+
+    def _merged(self, pieces: list[int]) -> list[int]:
+        rank_of, joined = self._ranks.get, self._joined
+        ranks = list(map(rank_of, pairwise(pieces), repeat(_NEVER)))
+        while ranks:
+            rank = min(ranks)
+            if rank == _NEVER:
+                break
+            at = ranks.index(rank)
+            pieces[at : at + 2] = [joined[rank]]
+            del ranks[at]
+            if at:
+                ranks[at - 1] = rank_of((pieces[at - 1], pieces[at]), _NEVER)
+            if at < len(ranks):
+                ranks[at] = rank_of((pieces[at], pieces[at + 1]), _NEVER)
+        return pieces
+
+    def _merged_long(self, pieces: list[int]) -> list[int]:
+        """Merge in the same order; a piece that became part of the one before it is -1."""
+        rank_of, joined, size = self._ranks.get, self._joined, len(pieces)
+        following, preceding = list(range(1, size + 1)), list(range(-1, size - 1))
+        # A pair's rank and place in one number: of equal ranks, the leftmost comes first.
+        ranks = map(rank_of, pairwise(pieces))
+        heap = [rank * size + at for at, rank in enumerate(ranks) if rank is not None]
+        heapify(heap)
+        while heap:
+            rank, at = divmod(heappop(heap), size)
+            after = following[at]
+            # Of a pair that is no more, the numbers are still there.
+            if pieces[at] < 0 or after == size or rank_of((pieces[at], pieces[after])) != rank:
+                continue
+            pieces[at], pieces[after] = joined[rank], -1
+            following[at] = after = following[after]
+            if after < size:
+                preceding[after] = at
+            before = preceding[at]
+            for left, right in ((before, at), (at, after)):
+                if left >= 0 and right < size:
+                    new = rank_of((pieces[left], pieces[right]))
+                    if new is not None:
+                        heappush(heap, new * size + left)
+        return [piece for piece in pieces if piece >= 0]
+
+
+_BYTES = {character: byte for byte, character in enumerate(ALPHABET)}
+
+
+def spelled(tokens: Sequence[str]) -> bytes:
+    """Return the bytes that tokens spell; one that is not of `ALPHABET` is taken as it is."""
+    parts = (
+        bytes(map(_BYTES.__getitem__, token))
+        if _BYTES.keys() >= set(token)
+        else token.encode("utf-8", "ignore")
+        for token in tokens
+    )
+    return b"".join(parts)

@@ -1,0 +1,213 @@
+"""Texts -> token ids as GPT-2 does it (Radford et al. 2019): words told by a pattern, then bytes.
+
+The pattern takes contractions, then runs of letters, of numbers, of other characters, each with one
+space before it, then white space, of which the last character is left for what follows.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, partial
+from itertools import accumulate, chain, islice
+
+from heedful.errors import UserError
+from heedful.tokens.batch import Words
+from heedful.tokens.bpe import ALPHABET, BytePairs, spelled
+from heedful.tokens.characters import LETTERS, NUMBERS, WHITE_SPACE
+from heedful.tokens.encoder import (
+    MAX_CHUNKS,
+    MAX_LOCATED_CHUNKS,
+    ChunkPieces,
+    Memory,
+    encoded,
+    pieces_of_chunks,
+    special_pattern,
+)
+from heedful.tokens.encoding import Pieces, Text
+from heedful.tokens.vocabulary import Vocabulary
+
+MAX_WORDS = 2**17
+"""Words that are remembered before all are forgotten."""
+
+_SPACE = ALPHABET[ord(" ")]
+_SPACES = {ALPHABET[ord(space)] for space in " \t\n\r\v\f"}
+_STRIPPED = "".join(map(chr, WHITE_SPACE))
+
+_cut_before_words = re.compile(r" (?=\S)").split
+"""Cuts a text at each space before a character that is not white space."""
+
+
+def _pattern(letters: str, numbers: str, spaces: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"'s|'t|'re|'ve|'m|'ll|'d| ?[{letters}]+| ?[{numbers}]+| ?[^{spaces}{letters}{numbers}]+"
+        rf"|[{spaces}]+(?![^{spaces}])|[{spaces}]+"
+    )
+
+
+_ASCII = _pattern("A-Za-z", "0-9", r"\t-\r ")
+
+
+@cache  # it takes a while to be made
+def _unicode() -> re.Pattern[str]:
+    return _pattern(LETTERS.ranges(), NUMBERS.ranges(), WHITE_SPACE.ranges())
+
+
+class ByteLevelEncoder:
+    """Turns texts into ids.
+
+    A chunk is what stands between two spaces of which the second is followed by something else than
+    white space: whatever is before it, that space begins a word. So a chunk has other pieces at the
+    start of a text than behind a space, but none that depend on anything else.
+
+    Args:
+        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+        merges: see `BytePairs`.
+        add_prefix_space: whether a text, and what follows a special token, begins with a space
+            even where it does not.
+
+    Raises:
+        UserError: see `BytePairs`.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, merges: Sequence[tuple[str, str]], *, add_prefix_space: bool
+    ) -> None:
+        self._prefix = add_prefix_space
+        self._special = vocabulary.special_ids()
+        self._lstrip: Collection[str] = vocabulary.special.lstrip
+        self._tokens = vocabulary.tokens
+        self._find_special = special_pattern(self._special)
+        self._pairs = BytePairs(vocabulary.ids, merges, source=vocabulary.source)
+        self._words = Memory(self._ids_of_word, MAX_WORDS)
+        self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
+        self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
+        self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
+
+    def text(self, text: Words) -> Text:
+        """Encode a text, or a text that is given as words, for a call.
+
+        Raises:
+            UserError: texts are given as words, before which no space is put.
+        """
+        if not isinstance(text, str) and not self._prefix:
+            raise UserError(
+                "is_split_into_words=True needs a tokenizer with add_prefix_space=True: with no "
+                "space before them, words have other tokens"
+            )
+        return encoded(self, text)
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text."""
+        search = self._find_special.search
+        return [
+            self._ids_between(text) if search(text) is None else self._ids_around(text)
+            for text in texts
+        ]
+
+    def pieces(self, text: str) -> Pieces:
+        """Return the ids of a text, the slice that each came from, and the word it is of.
+
+        Spaces at the ends of a piece are left out of its slice, unless it is nothing but spaces.
+        """
+        chunks: list[ChunkPieces] = []
+        starts: list[int] = []
+        for start, part, special_id in self._parts(text):
+            if special_id is not None:
+                chunks.append(ChunkPieces((special_id,), (0,), (len(part),), (0,), 1, 1))
+                starts.append(start)
+                continue
+            parts = _chunks(part)
+            first = self._first_pieces[parts[0]]
+            if self._is_prefixed(part):
+                first = self._spaced_pieces[parts[0]]
+                # The space that is put before it is not in the text.
+                begins, ends = (
+                    tuple(max(at, 0) for at in places) for places in (first.begins, first.ends)
+                )
+                first = first._replace(begins=begins, ends=ends)
+            chunks += [first, *map(self._spaced_pieces.__getitem__, islice(parts, 1, None))]
+            starts += islice(accumulate((len(one) + 1 for one in parts), initial=start), len(parts))
+        return pieces_of_chunks(chunks, starts)
+
+    def continues_word(self, token: str) -> bool:
+        """Tell whether a token goes on with the word before it: it begins with no white space."""
+        return token not in self._special and token[:1] not in _SPACES
+
+    def join(self, tokens: Sequence[str], *, mark: bool) -> str:
+        """Join tokens to the text they spell, U+FFFD for bytes that belong to no character."""
+        text = spelled(tokens).decode("utf-8", "replace")
+        return text if mark else text.removeprefix(" ")
+
+    def _parts(self, text: str) -> Iterator[tuple[int, str, int | None]]:
+        """Cut a text at special tokens: a part's start, its text, and its id if it is one."""
+        start = 0
+        for match in self._find_special.finditer(text):
+            before, token = text[start : match.start()], match.group()
+            yield start, before.rstrip(_STRIPPED) if token in self._lstrip else before, None
+            yield match.start(), token, self._special[token]
+            start = match.end()
+        yield start, text[start:], None
+
+    def _ids_around(self, text: str) -> list[int]:
+        """Return the ids of a text with special tokens."""
+        ids: list[int] = []
+        for _, part, special_id in self._parts(text):
+            ids += self._ids_between(part) if special_id is None else [special_id]
+        return ids
+
+    def _ids_between(self, part: str) -> list[int]:
+        """Return the ids of a text, or a part of one, without special tokens."""
+        chunks, spaced = _chunks(part), self._spaced_ids.__getitem__
+        if self._is_prefixed(part):
+            return list(chain.from_iterable(map(spaced, chunks)))
+        ids = list(self._first_ids[chunks[0]])
+        ids.extend(chain.from_iterable(map(spaced, islice(chunks, 1, None))))
+        return ids
+
+    def _is_prefixed(self, part: str) -> bool:
+        return self._prefix and part[:1] not in ("", " ")
+
+    def _ids_of_word(self, word: str) -> tuple[int, ...]:
+        return self._pairs.ids(word.encode("utf-8", "ignore"))  # without lone surrogates
+
+    def _ids_of(self, before: str, chunk: str) -> tuple[int, ...]:
+        """Return the ids of a chunk behind nothing or a space."""
+        words = _words(before + chunk)
+        if len(words) == 1:
+            return self._words[words[0]]
+        return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def _pieces_of(self, before: str, chunk: str) -> ChunkPieces:
+        """Return the pieces of a chunk behind nothing or a space, which stands at -1."""
+        ids: list[int] = []
+        begins: list[int] = []
+        ends: list[int] = []
+        words: list[int] = []
+        count, start = 0, -len(before)
+        for word in _words(before + chunk):
+            sources = [at for at, one in enumerate(word) for _ in one.encode("utf-8", "ignore")]
+            first = 0
+            for token_id in self._words[word]:
+                token = self._tokens[token_id]
+                last = first + len(token.rstrip(_SPACE) or token)
+                spaces = len(token) - len(token.lstrip(_SPACE) or token)
+                ids.append(token_id)
+                begins.append(start + sources[first + spaces])
+                ends.append(start + sources[last - 1] + 1)
+                words.append(count)
+                first += len(token)
+            count += bool(sources)
+            start += len(word)
+        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+
+
+def _words(text: str) -> list[str]:
+    pattern = _ASCII if text.isascii() else _unicode()
+    return pattern.findall(text)
+
+
+def _chunks(text: str) -> list[str]:
+    # In what is printable, the only white space is U+0020.
+    if text.isprintable() and "  " not in text:
+        return text.split(" ")
+    return _cut_before_words(text)

@@ -1,0 +1,197 @@
+"""The folder of a byte-level tokenizer: read what others wrote, write what they read."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.files import write_json
+from heedful.tokens.bpe import Pair
+from heedful.tokens.folder import (
+    CONFIG,
+    SPECIAL,
+    TokenizerFiles,
+    agreed,
+    check_config,
+    compiled_part,
+    compiled_tokens,
+    content_of,
+    read_max_length,
+    read_special,
+    special_entries,
+    typed,
+)
+from heedful.tokens.vocabulary import (
+    SpecialTokens,
+    Vocabulary,
+    read_ids,
+    read_merges,
+    tokens_in_order,
+    write_merges,
+)
+
+VOCABULARY, MERGES = "vocab.json", "merges.txt"
+FILES = frozenset({VOCABULARY, MERGES, CONFIG, SPECIAL})
+"""What `write_folder` writes."""
+
+CLASSES = ("RobertaTokenizer",)
+"""Reference classes, each also with ``Fast`` behind it, that tokenize as RoBERTa does."""
+
+ROBERTA = SpecialTokens(
+    unk_token="<unk>",
+    sep_token="</s>",
+    pad_token="<pad>",
+    cls_token="<s>",
+    mask_token="<mask>",
+    lstrip=frozenset({"<mask>"}),
+)
+"""The special tokens of a folder that does not say others."""
+
+_FIXED: dict[str, tuple[Any, ...]] = {"errors": ("replace",), "trim_offsets": (True,)}
+"""Keys of the reference that change offsets or texts, and the values we follow."""
+
+_FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "model": {
+        "type": ("BPE",),
+        "dropout": (None, 0.0),
+        "continuing_subword_prefix": (None, ""),
+        "end_of_word_suffix": (None, ""),
+        "byte_fallback": (None, False),
+        "ignore_merges": (None, False),
+    },
+    "pre_tokenizer": {"type": ("ByteLevel",), "use_regex": (None, True)},
+    "post_processor": {"type": ("RobertaProcessing",)},
+}
+"""What ``tokenizer.json`` may say where it says anything; it normalizes nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByteLevelSettings:
+    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+
+    add_prefix_space: bool | None = None
+    model_max_length: int | None = None
+    clean_up_tokenization_spaces: bool | None = None
+
+
+def read_settings(files: TokenizerFiles, overrides: ByteLevelSettings) -> ByteLevelSettings:
+    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
+
+    Args:
+        files: what the folder's files say.
+        overrides: what the user says, which wins over what the files say.
+
+    Raises:
+        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
+            in what decides ids.
+    """
+    check_config(files, CLASSES, _FIXED)
+    _check_compiled(files)
+    values = asdict(overrides)
+    if values["add_prefix_space"] is None:
+        compiled = compiled_part(files, "pre_tokenizer", "ByteLevel")
+        key = "add_prefix_space"
+        values[key] = agreed(files, key, compiled, key)
+    if values["model_max_length"] is None:
+        values["model_max_length"] = read_max_length(files)
+    key = "clean_up_tokenization_spaces"
+    if values[key] is None:
+        values[key] = typed(files.config_path, files.config, key, (bool,))
+    return ByteLevelSettings(**values)
+
+
+def _check_compiled(files: TokenizerFiles) -> None:
+    path = files.compiled_path
+    if files.compiled.get("normalizer") is not None:
+        raise UserError(f"{path}: a normalizer is not supported, only null")
+    for name, keys in _FIXED_COMPILED.items():
+        part = typed(path, files.compiled, name, (dict,))
+        for key, allowed in keys.items() if part is not None else ():
+            # The first releases did not say of what type a model is.
+            value = part.get(key, allowed[0])
+            if value not in allowed:
+                raise UserError(
+                    f"{path}: {name}: {key} {value!r} is not supported, only {allowed[0]!r}"
+                )
+
+
+def read_vocabulary(files: TokenizerFiles) -> tuple[Vocabulary, list[Pair]]:
+    """Read the tokens, special ones among them, and the pairs of which they were made.
+
+    They stand in ``vocab.json`` and ``merges.txt``, or in ``tokenizer.json``, which has to have the
+    same; see `read_special`.
+
+    Raises:
+        UserError: a file is missing or damaged, the files differ, or see there.
+    """
+    for ours, theirs in (("bos_token", "cls_token"), ("eos_token", "sep_token")):
+        for values in (files.config, files.special):
+            if (
+                ours in values
+                and theirs in values
+                and content_of(values[ours]) != content_of(values[theirs])
+            ):
+                raise UserError(
+                    f"{files.folder}: {ours} {content_of(values[ours])!r} and {theirs} "
+                    f"{content_of(values[theirs])!r} differ: not supported"
+                )
+    tokens, merges, path = _tokens_and_merges(files)
+    vocabulary = read_special(
+        files, tokens, source=str(path), defaults=ROBERTA, refused=("rstrip", "single_word")
+    )
+    return vocabulary, merges
+
+
+def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Path]:
+    """Return the tokens in their order, the merges, and the file that the tokens are from."""
+    path, model = files.compiled_path, compiled_part(files, "model", "BPE")
+    ids = compiled_tokens(files, model)
+    merges = _compiled_merges(path, typed(path, model, "merges", (list,)) or [])
+    vocabulary, pairs = files.folder / VOCABULARY, files.folder / MERGES
+    if ids and not (vocabulary.is_file() and pairs.is_file()):
+        return tokens_in_order(ids, source=str(path)), merges, path
+    tokens = tokens_in_order(read_ids(vocabulary), source=str(vocabulary))
+    wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
+    if wrong:
+        raise UserError(f"{path}: its {wrong[0]!r} has another id in {VOCABULARY} beside it")
+    read = read_merges(pairs)
+    if ids and merges != read:
+        raise UserError(f"{path}: its merges are not those of {MERGES} beside it")
+    return tokens, read, vocabulary
+
+
+def _compiled_merges(path: Path, merges: list[Any]) -> list[Pair]:
+    """Return merges that a ``tokenizer.json`` writes in two ways: as texts, or as pairs."""
+    pairs: list[Pair] = []
+    for merge in merges:
+        match merge.split(" ") if isinstance(merge, str) else merge:
+            case [str(left), str(right)]:
+                pairs.append((left, right))
+            case _:
+                raise UserError(f"{path}: the merge {merge!r:.80} is not of two tokens")
+    return pairs
+
+
+def write_folder(
+    folder: Path, vocabulary: Vocabulary, merges: list[Pair], settings: ByteLevelSettings
+) -> None:
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    special = special_entries(vocabulary)
+    special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
+    # The reference guesses the switches of special tokens that are not described.
+    off = dict.fromkeys(("normalized", "rstrip", "single_word"), False)
+    described = {
+        str(at): {
+            "content": token,
+            "lstrip": token in vocabulary.special.lstrip,
+            **off,
+            "special": True,
+        }
+        for token, at in vocabulary.special_ids().items()
+    }
+    config = {**asdict(settings), **special, "added_tokens_decoder": described}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / VOCABULARY, vocabulary.ids)
+    write_merges(folder / MERGES, merges)
+    write_json(folder / SPECIAL, special)
+    write_json(folder / CONFIG, {"tokenizer_class": CLASSES[0], **config})

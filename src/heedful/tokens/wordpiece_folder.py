@@ -1,0 +1,137 @@
+"""The folder of a WordPiece tokenizer: read what others wrote, write what they read."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.files import write_json
+from heedful.tokens.folder import (
+    CONFIG,
+    SPECIAL,
+    TokenizerFiles,
+    agreed,
+    check_config,
+    compiled_part,
+    compiled_tokens,
+    read_max_length,
+    read_special,
+    special_entries,
+    typed,
+)
+from heedful.tokens.vocabulary import (
+    SpecialTokens,
+    Vocabulary,
+    read_tokens,
+    tokens_in_order,
+    write_tokens,
+)
+from heedful.tokens.wordpiece import MAX_WORD, PREFIX
+
+VOCABULARY = "vocab.txt"
+FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
+"""What `write_folder` writes."""
+
+CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+"""Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
+
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "do_basic_tokenize": (True,),
+    "wordpieces_prefix": (PREFIX,),
+    "clean_text": (True,),
+}
+"""Keys of the reference that change ids, and the values we follow."""
+
+_COMPILED_KEYS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What the switches are called in ``tokenizer.json``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WordPieceSettings:
+    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    never_split: tuple[str, ...] | None = None
+    model_max_length: int | None = None
+    clean_up_tokenization_spaces: bool | None = None
+
+
+def read_settings(files: TokenizerFiles, overrides: WordPieceSettings) -> WordPieceSettings:
+    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
+
+    Args:
+        files: what the folder's files say.
+        overrides: what the user says, which wins over what the files say.
+
+    Raises:
+        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
+            in what decides ids.
+    """
+    check_config(files, CLASSES, _FIXED)
+    path, config = files.config_path, files.config
+    values = asdict(overrides)
+    if values["never_split"] is None:
+        values["never_split"] = typed(path, config, "never_split", (list,))
+    if values["model_max_length"] is None:
+        values["model_max_length"] = read_max_length(files)
+    if values["clean_up_tokenization_spaces"] is None:
+        # What is not said means something else to the reference where it reads tokenizer.json.
+        default = False if files.compiled else None
+        said = typed(path, config, "clean_up_tokenization_spaces", (bool,))
+        values["clean_up_tokenization_spaces"] = default if said is None else said
+    compiled = compiled_part(files, "normalizer", "BertNormalizer")
+    for key, compiled_key in _COMPILED_KEYS.items():
+        if values[key] is None:
+            values[key] = agreed(files, key, compiled, compiled_key)
+    return WordPieceSettings(**values)
+
+
+def read_vocabulary(files: TokenizerFiles) -> Vocabulary:
+    """Read ``vocab.txt`` and the special tokens; see `read_special`.
+
+    Raises:
+        UserError: a file is missing or damaged, or see there.
+    """
+    return read_special(
+        files,
+        _tokens(files),
+        source=str(files.folder / VOCABULARY),
+        defaults=SpecialTokens(),
+        refused=("lstrip", "rstrip", "single_word", "normalized"),
+    )
+
+
+def _tokens(files: TokenizerFiles) -> list[str]:
+    """Return the tokens of ``vocab.txt``, or of ``tokenizer.json``, which has to have the same."""
+    path, model = files.compiled_path, compiled_part(files, "model", "WordPiece")
+    ids = compiled_tokens(files, model)
+    if not ids or (files.folder / VOCABULARY).is_file():
+        tokens = read_tokens(files.folder / VOCABULARY)
+        wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
+        if wrong:
+            raise UserError(
+                f"{path}: its {wrong[0]!r} is not on that line of {VOCABULARY} beside it"
+            )
+        return tokens
+    for key, value in (
+        ("continuing_subword_prefix", PREFIX),
+        ("max_input_chars_per_word", MAX_WORD),
+    ):
+        if model.get(key, value) != value:
+            raise UserError(f"{path}: {key} {model[key]!r} is not supported, only {value!r}")
+    return tokens_in_order(ids, source=str(path))
+
+
+def write_folder(folder: Path, vocabulary: Vocabulary, settings: WordPieceSettings) -> None:
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    special = special_entries(vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokens(folder / VOCABULARY, vocabulary.tokens)
+    write_json(folder / SPECIAL, special)
+    write_json(folder / CONFIG, {"tokenizer_class": CLASSES[0], **asdict(settings), **special})
