@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tiny import SPECIAL
+from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
@@ -35,6 +35,14 @@ def test_documents_keep_their_sentences(tmp_path: Path) -> None:
     assert [document.ends.tolist() for document in lines] == [[2, 3], [6]]
     with pytest.raises(IndexError):
         corpus[2]
+
+
+def test_sentences_have_the_tokens_that_they_have_in_running_text(tmp_path: Path) -> None:
+    tokenizer = byte_level_tokenizer()
+    for text in ("a. A low 北。er! low\n\nlow", "low"):
+        chunks = tokenize_documents(documents([text]), tokenizer, "punctuation", workers=1)
+        ((document,),) = chunks
+        assert document.ids.tolist() == tokenizer.encode_batch([" ".join(text.split())])[0]
 
 
 def test_what_has_no_token_is_left_out(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.tiny import byte_level_tokenizer
 
-from heedful.batches import features
+from heedful.batches import collate, features
+from heedful.batches.features import row_offsets
 from heedful.errors import UserError
 from heedful.reading import Text
 from heedful.tokens import BertTokenizer
@@ -32,6 +35,24 @@ def test_a_pair_is_split_where_its_token_types_change(tokenizer: BertTokenizer) 
     encoding = tokenizer("the sky", "is blue")
     assert example.ids.tolist() == encoding["input_ids"]
     assert example.split == encoding["token_type_ids"].index(1)
+
+
+def test_a_pair_of_a_model_that_knows_no_types_has_no_split() -> None:
+    byte_level = byte_level_tokenizer()
+    (fitted,) = features([("low", " a")], byte_level, max_length=40, rule="head")
+    (example,) = fitted.pieces
+    assert example.ids.tolist() == byte_level("low", " a")["input_ids"]
+    assert example.split is None
+    assert "token_type_ids" not in collate([example], pad_id=byte_level.pad_token_id).inputs
+
+
+def test_offsets_stand_where_the_tokens_of_their_text_do() -> None:
+    byte_level = byte_level_tokenizer()
+    offsets = np.array([[0, 1], [1, 3]], dtype=np.int32)
+    alone = row_offsets(offsets, byte_level.layout)
+    assert alone.tolist() == [[-1, -1], [0, 1], [1, 3], [-1, -1]]
+    second = row_offsets(offsets, byte_level.layout, first=2)
+    assert second.tolist() == [*[[-1, -1]] * 5, [0, 1], [1, 3], [-1, -1]]
 
 
 def test_a_long_text_is_read_in_windows_that_overlap_by_a_quarter(

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.tiny import SPECIAL
+from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer, UserError
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
@@ -119,6 +119,20 @@ def test_words_are_hidden_whole() -> None:
     assert sums.max() <= wanted
     assert sums.mean() > wanted - 0.5
     assert chosen.any(0)[ids >= FIRST].all()
+
+
+def test_words_of_bytes_are_hidden_whole() -> None:
+    byte_level = byte_level_tokenizer()
+    rule = mask_rule(byte_level, share=0.5, whole_word=True, most=None)
+    ids = np.array(byte_level.encode("a lower  low-er a"), dtype=np.int32)
+    tokens = byte_level.convert_ids_to_tokens(ids)
+    assert tokens[1:-1] == ["a", "Ġlow", "er", "Ġ", "Ġlow", "-", "er", "Ġa"]
+    words = [[1], [2, 3], [4], [5, 6, 7], [8]]
+    hidden = [hide_tokens(ids, rule, seed=0, epoch=0, index=index)[1] for index in range(40)]
+    chosen = np.array([labels != IGNORED for labels in hidden])
+    assert chosen.any(0)[1:-1].all()
+    for word in words:
+        assert (chosen[:, word].all(1) == chosen[:, word].any(1)).all()
 
 
 def test_a_word_longer_than_the_share_is_hidden_all_the_same() -> None:

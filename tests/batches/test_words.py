@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiny import byte_level_tokenizer
 
 from heedful.batches.windows import windows
 from heedful.batches.words import (
@@ -15,7 +16,7 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "é", ".", "'", "中"]
@@ -24,7 +25,7 @@ tokenizer = BertTokenizer(Vocabulary(TOKENS, source="here"))
 cased = BertTokenizer(Vocabulary(TOKENS, source="here"), do_lower_case=False)
 
 
-def words_in(text: str, of: BertTokenizer = tokenizer) -> list[str]:
+def words_in(text: str, of: Tokenizer = tokenizer) -> list[str]:
     _, places = piece_words(text, of)
     return [text[start:end] for start, end in places[first_pieces(places)].tolist()]
 
@@ -44,6 +45,26 @@ def words_in(text: str, of: BertTokenizer = tokenizer) -> list[str]:
 )
 def test_words(text: str, words: list[str]) -> None:
     assert words_in(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("low  lower.\n", ["low", "lower", "."]),
+        (" \n a", ["a"]),
+        ("it's 2 <mask>", ["it", "'s", "2", "<mask>"]),  # the space before 2 is a piece
+        (" \n", []),
+    ],
+)
+def test_white_space_is_no_word_where_it_has_pieces(text: str, words: list[str]) -> None:
+    byte_level = byte_level_tokenizer()
+    assert words_in(text, byte_level) == words
+    ids, places = piece_words(text, byte_level)
+    if words:
+        assert ids == byte_level.encode_batch([text])[0]
+        assert {text[start:end] for start, end in places.tolist()} == set(words)
+        spaced = spaced_words(text, places)
+        assert {text[start:end] for start, end in spaced.tolist()} == set(words)
 
 
 def test_accents_that_are_kept() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.batches.sentences import split_sentences
+from heedful.batches.sentences import running_sentences, split_sentences
 from heedful.errors import UserError
 from heedful.reading import documents as documents_module
 from heedful.reading.documents import read_documents
@@ -110,6 +110,13 @@ def test_no_text_is_lost_between_sentences(text: str) -> None:
         sentences = split_sentences(text, rule)  # type: ignore[arg-type]
         assert "".join("".join(sentences).split()) == "".join(text.split())
         assert all(sentence == sentence.strip() != "" for sentence in sentences)
+
+
+@given(st.text(alphabet='aB. !?\n"。」Mr'))
+def test_sentences_keep_the_spaces_between_them(text: str) -> None:
+    assert "".join(running_sentences(text)) == " ".join(text.split())
+    lines = [line for line in map(str.strip, text.split("\n")) if line]
+    assert "".join(running_sentences(text, "line")) == " ".join(lines)
 
 
 def test_a_long_run_of_marks_is_read_once() -> None:

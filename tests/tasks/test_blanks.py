@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.tiny import SPECIAL
+from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer, UserError
 from heedful.batches import Fitted
@@ -77,6 +77,22 @@ def test_several_masks_are_filled_each_by_itself() -> None:
     first, second = answer.blanks
     assert [candidate.text for candidate in first.candidates] == ["a bt.", "c bt."]
     assert [candidate.text for candidate in second.candidates] == ["a bt.", "a b d."]
+
+
+def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
+    byte_level = byte_level_tokenizer()
+    (record,) = text_records(["a <mask> lo<mask>."])
+    fitted = blanks.encode(record, byte_level, Fit(max_length=16, rule="window"), pairs=False)
+    positions = (fitted.pieces[0].ids == byte_level.mask_token_id).nonzero()[0]
+    logits = torch.zeros(2, len(byte_level))
+    for row, token in zip(logits, ("Ġlow", "er"), strict=True):
+        row[byte_level.get_vocab()[token]] = 3
+    output = blanks.candidates(
+        logits, None, torch.tensor(positions), torch.Size([1, len(fitted.pieces[0].ids)]), 1
+    )
+    answer = blanks.decode(record, fitted, list(output), 1, byte_level)
+    assert answer.text == "a low loer."
+    assert [one.candidates[0].token for one in answer.blanks] == ["Ġlow", "er"]
 
 
 def test_special_tokens_fill_no_mask() -> None:

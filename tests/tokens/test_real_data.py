@@ -1,6 +1,6 @@
 """Real text of every file: ids, offsets and word ids equal the reference's.
 
-By default every eighth line, others for each casing; every line with ``HEEDFUL_SWEEP`` (see
+By default every eighth line, others for each casing, and every 32nd for bytes; every line with
 ``HEEDFUL_SWEEP`` (see ``test_sweep.py``), which takes some minutes, most of them the reference's.
 """
 
@@ -19,7 +19,8 @@ from heedful.tokens import BertTokenizer, RobertaTokenizer, SpecialTokens, Vocab
 from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.vocabulary import read_ids, read_merges
 
-PACE = 1 if "HEEDFUL_SWEEP" in os.environ else 8
+SWEEP = "HEEDFUL_SWEEP" in os.environ
+PACE, BYTE_PACE = (1, 1) if SWEEP else (8, 32)
 
 
 def _lines(folder: Path, pattern: str = "**/*.gz") -> Iterator[str]:
@@ -45,8 +46,8 @@ def _assert_equal(ours: BertTokenizer, theirs: Any, lines: Iterator[str]) -> int
     return count
 
 
-def _paced(lines: Iterator[str], start: int) -> Iterator[str]:
-    return islice(lines, start % PACE, None, PACE)
+def _paced(lines: Iterator[str], start: int, pace: int = PACE) -> Iterator[str]:
+    return islice(lines, start % pace, None, pace)
 
 
 def test_every_line_uncased(
@@ -87,9 +88,8 @@ def test_every_line_as_roberta(
 ) -> None:
     ours, tokens = roberta._encoder, list(roberta.vocabulary.tokens)
     assert isinstance(ours, ByteLevelEncoder)
-    lines = _paced(_lines(data_folder), 4)
-    theirs = roberta_reference.backend_tokenizer
-    assert _assert_equal_bytes(ours, theirs, tokens, islice(lines, 0, None, 4)) > 100_000 / PACE
+    theirs, lines = roberta_reference.backend_tokenizer, _paced(_lines(data_folder), 4, BYTE_PACE)
+    assert _assert_equal_bytes(ours, theirs, tokens, lines) > 450_000 / BYTE_PACE
 
 
 def test_every_line_as_gpt_2(data_folder: Path, tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_every_line_as_gpt_2(data_folder: Path, tmp_path: Path) -> None:
     theirs.post_processor = tokenizers.processors.ByteLevel(add_prefix_space=False)
     theirs.add_special_tokens(["<|endoftext|>"])
     tokens = list(vocabulary.tokens)
-    lines = islice(_paced(_lines(data_folder), 6), 0, None, 4)
-    assert _assert_equal_bytes(ours, theirs, tokens, lines) > 100_000 / PACE
+    lines = _paced(_lines(data_folder), 6, BYTE_PACE)
+    assert _assert_equal_bytes(ours, theirs, tokens, lines) > 450_000 / BYTE_PACE

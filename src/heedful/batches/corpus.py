@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from heedful.batches.sentences import SentenceRule, split_sentences
+from heedful.batches.sentences import SentenceRule, running_sentences
 from heedful.batches.store import open_blocks, to_lists, write_blocks
 from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
@@ -111,7 +111,7 @@ def _tokenize(texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule) ->
     special = np.array(tokenizer.all_special_ids)
     found = []
     for text in texts:
-        sentences = [row for row in tokenizer.encode_batch(split_sentences(text, rule)) if row]
+        sentences = [row for row in tokenizer.encode_batch(running_sentences(text, rule)) if row]
         if not sentences:
             continue
         ids = np.fromiter((at for row in sentences for at in row), np.int32)

@@ -35,12 +35,23 @@ def split_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
         text: a document, its lines ended by line breaks.
         rule: how sentences are told; see the module.
     """
+    return [sentence.strip() for sentence in running_sentences(text, rule)]
+
+
+def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
+    """Split a document into its sentences, each with the space before it if there is any.
+
+    There is one before the first of a line or a paragraph, too, but not of the document.
+    """
     if rule == "line":
-        return [line for line in map(str.strip, text.split("\n")) if line]
+        parts = [[line] for line in map(str.strip, text.split("\n")) if line]
+    else:
+        paragraphs = [" ".join(paragraph.split()) for paragraph in _PARAGRAPHS.split(text)]
+        parts = [_of_paragraph(paragraph) for paragraph in paragraphs if paragraph]
     return [
-        sentence
-        for paragraph in _PARAGRAPHS.split(text)
-        for sentence in _of_paragraph(" ".join(paragraph.split()))
+        f" {sentence}" if number and not place else sentence
+        for number, sentences in enumerate(parts)
+        for place, sentence in enumerate(sentences)
     ]
 
 
@@ -52,10 +63,9 @@ def _of_paragraph(text: str) -> list[str]:
         follows = text[end : end + 2].strip()
         if follows[:1].islower() or _is_abbreviation(text, match.start(), match.group()):
             continue
-        sentences.append(text[start:end].strip())
+        sentences.append(text[start:end])
         start = end
-    rest = text[start:].strip()
-    return [*sentences, rest] if rest else sentences
+    return [*sentences, text[start:]] if start < len(text) else sentences
 
 
 def _is_abbreviation(text: str, place: int, mark: str) -> bool:

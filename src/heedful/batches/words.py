@@ -32,8 +32,8 @@ _APART = re.compile(
     # A web address, which is one word.
     r"https?://[!-~]*[0-9A-Za-z/]"
     # Marks; but those of @ann_b, #tag, US$, 5%, C++, AT&T and U.S.-led are part of the word.
-    rf"|((?![-#$%&+.@_]){PUNCTUATION.pattern()})\1*|\.\.+|--+"
-    rf"|{IDEOGRAPHS.pattern()}|\s+"
+    rf"|((?![-#$%&+.@_])[{PUNCTUATION.ranges()}])\1*|\.\.+|--+"
+    rf"|[{IDEOGRAPHS.ranges()}]|\s+"
 )
 
 
@@ -57,7 +57,7 @@ def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Spans]:
     """Return the ids of a text's pieces, and for each piece where its word stands in the text.
 
     Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs.
-    Of characters that it drops none is a word.
+    Of characters that it drops none is a word, nor is white space.
 
     Shape:
         N ids, and (N, 2) start and end.
@@ -67,6 +67,12 @@ def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Spans]:
         return [], np.empty((0, 2), dtype=np.int32)
     places = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
     number = np.array(pieces.words)
+    of_words = np.array([bool(text[start:end].strip()) for start, end in pieces.offsets])
+    if not of_words.any():
+        return [], np.empty((0, 2), dtype=np.int32)
+    if not of_words.all():
+        owners = _owners(of_words)
+        places, number = places[owners], number[owners]
     first = _changes(number)  # (W,)
     starts = np.minimum.reduceat(places[:, 0], first)
     ends = np.maximum.reduceat(places[:, 1], first)
@@ -75,6 +81,15 @@ def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Spans]:
         ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
     counts = _ends(first, len(number)) - first
     return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
+
+
+def _owners(of_words: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each piece which piece of a word it goes with: itself, if it is of a word.
+
+    White space goes with what is before it, or at the start of a text with what follows.
+    """
+    owners = np.maximum.accumulate(np.where(of_words, np.arange(len(of_words)), 0))
+    return np.maximum(owners, of_words.argmax())
 
 
 def spaced_words(text: str, places: Spans) -> Spans:
