@@ -102,7 +102,7 @@ def _write_decisions(folder: Path, draw: random.Random) -> None:
         folder / "scored.csv",
         ("text", "other", "score"),
         (
-            (f"the {colour} {noun}", f"a {other}", 2 * (noun == other) + (noun in ANIMALS))
+            (f"the {colour} {noun}", f"a {other}", 3 * (noun == other) + (noun in ANIMALS))
             for colour in COLOURS[:2]
             for noun in (*ANIMALS[:2], *FOODS[:2])
             for other in (*ANIMALS[:2], *FOODS[:2])
