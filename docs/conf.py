@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.errors import SphinxError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -45,8 +46,19 @@ def _fill(app: Sphinx, page: str, source: list[str]) -> None:
     )
 
 
+def _refuse_remote(app: Sphinx, error: Exception | None) -> None:
+    """Refuse a site that loads anything from the network; links may lead there."""
+    loads = re.compile(
+        r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=.(?:https?:)?//|(?:@import|url\().?https?:"
+    )
+    for path in sorted(Path(app.outdir).rglob("*")) if error is None else []:
+        if path.suffix in (".html", ".css") and (found := loads.search(path.read_text("utf-8"))):
+            raise SphinxError(f"{path} would load from the network: {found[0]}")
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is generated with the pages."""
+    app.connect("build-finished", _refuse_remote)
     app.connect("source-read", _fill)
     app.connect("autodoc-process-signature", generated.shorten)
     # Napoleon, at 500, takes what stands before a colon in a field's docstring for its type.

@@ -1,6 +1,9 @@
 """Training and evaluation from Python: the commands' settings as keywords."""
 
 import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from heedful.settings import (
     RunSettings,
     TrainOptions,
 )
+from heedful.training import fit
+from heedful.training.loop import Done
 
 ROWS = [
     {"text": f"the {what} is {how}{colour}", "label": colour}
@@ -94,6 +99,29 @@ def test_errors_name_arguments(
     with pytest.raises(heedful.UserError, match=message):
         heedful.train("classify", train=ROWS, out=tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupted_call_goes_on(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]]:
+        def interrupt(step: Done) -> None:
+            if step.step == 3:
+                signal.raise_signal(signal.SIGINT)  # as Ctrl-C and a notebook's stop button do
+
+        yield interrupt
+
+    call: dict[str, Any] = {"train": ROWS, "out": tmp_path / "run", "model": str(tiny_model)}
+    with monkeypatch.context() as watched:
+        watched.setattr(fit, "training_bar", bar)
+        with pytest.raises(KeyboardInterrupt, match=r"after step 3 of 40.* resume goes on"):
+            heedful.train("classify", **call, **QUICK)
+    lines: list[str] = []
+    outcome = heedful.train("classify", **call, **QUICK, resume=True, say=lines.append)
+    assert outcome is not None
+    assert outcome.step == 40
+    assert any(line.startswith("going on from") and "step-3" in line for line in lines)
 
 
 def test_data_of_no_known_kind(tmp_path: Path) -> None:
