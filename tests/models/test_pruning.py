@@ -10,8 +10,20 @@ from tests.exact import assert_same_bits
 from torch import Tensor
 
 from heedful.errors import UserError
-from heedful.models import BertConfig, BertForSequenceClassification, BertModel, num_parameters
-from heedful.models.pruning import head_importance, least_important
+from heedful.models import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    Transformer,
+    TransformerConfig,
+    num_parameters,
+)
+from heedful.models.pruning import (
+    choose_heads,
+    head_importance,
+    importance_of_heads,
+    least_important,
+)
 
 IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0], [2, 3, 0, 0, 0]])
 MASK = (IDS != 0).long()
@@ -176,3 +188,57 @@ def test_more_heads_than_there_are_to_spare(config: BertConfig) -> None:
     for number in (-1, 7):
         with pytest.raises(UserError, match=f"cannot prune {number} heads; .* has 6 to spare"):
             least_important(IMPORTANCE, number, config)
+
+
+def test_heads_of_a_translator_are_weighed_together() -> None:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        vocab_size=20,
+        d_model=8,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=8,
+        decoder_ffn_dim=8,
+        cross_attn_pruned_heads={1: [0]},
+    )
+    model = Transformer(config).double().train()
+
+    def loss(row: int, masks: dict[str, Tensor]) -> tuple[Tensor, int]:
+        masks = {name: mask.double() for name, mask in masks.items()}
+        ids = torch.tensor([[5, 6, 7, 0]]) + row
+        return model(ids, labels=ids.flip(1), **masks, reduction="sum").loss, 4
+
+    importance = importance_of_heads(model, range(3), loss, normalise=False)
+    assert model.training
+    model.eval()
+    shapes = {name: tuple(rows.shape) for name, rows in importance.items()}
+    assert shapes == model.head_masks()
+    step = 1e-5
+    for name, rows in importance.items():
+        for block, head in torch.cartesian_prod(*map(torch.arange, rows.shape)).tolist():
+            slopes = []
+            for row in range(3):
+                masks = {key: torch.ones(shape).double() for key, shape in shapes.items()}
+                masks[name][block, head] += step
+                higher = loss(row, masks)[0]
+                masks[name][block, head] -= 2 * step
+                slopes.append((higher - loss(row, masks)[0]).abs().item() / (2 * step) / 4)
+            expected = pytest.approx(sum(slopes) / 3, rel=1e-3, abs=1e-7)
+            assert rows[block, head].item() == expected
+    assert importance["cross_attn_head_mask"][1, 0] == 0
+
+    rows = {
+        "head_mask": torch.tensor([[0.1, 0.2, 0.3, 0.9]]),
+        "decoder_head_mask": torch.tensor([[0.5, 0.0], [0.8, 0.7]]),
+        "cross_attn_head_mask": torch.tensor([[0.4, 0.6], [0.0, 0.0]]),
+    }
+    assert choose_heads(rows, 4, config) == {
+        "head_mask": {0: [0, 1, 2]},
+        "decoder_head_mask": {0: [1]},
+        "cross_attn_head_mask": {},
+    }
+    assert choose_heads(rows, 5, config)["cross_attn_head_mask"] == {0: [0]}
+    with pytest.raises(UserError, match="cannot prune 7 heads; the model has 6 to spare"):
+        choose_heads(rows, 7, config)

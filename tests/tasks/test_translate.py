@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.exact import assert_same_bits
 
 import heedful
 from heedful.cli import run
@@ -272,6 +273,47 @@ def test_recomputing_learns_the_same(tmp_path: Path, capsys: Out) -> None:
     assert run([str(word) for word in words]) == 2
     assert "--gradient-checkpointing is for a Transformer" in capsys.readouterr().err
     assert not (tmp_path / "more").exists()
+
+
+def test_heads_are_pruned_and_a_resumed_run_loses_the_same(tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "train", PAIRS)
+    assert train(tmp_path / "whole", "--train", *files, *LEARN) == 0
+    options = ["--train", *files, "--model", tmp_path / "whole", "--precision", "fp32"]
+    options += ["--batch-size", "8", "--steps", "30", "--prune", "0.25", "--learning-rate", "1e-3"]
+    options += ["--dropout", "0"]
+
+    def prune(out: Path, *more: str) -> int:
+        return run([str(word) for word in ["train", "translate", *options, "--out", out, *more]])
+
+    capsys.readouterr()
+    assert prune(tmp_path / "once") == 0
+    assert "pruned 6 of 24 heads that matter least" in capsys.readouterr().err
+    config = json.loads((tmp_path / "once" / "config.json").read_text())
+    chosen = json.loads((tmp_path / "once" / "pruned_heads.json").read_text())
+    fields = ("pruned_heads", "decoder_pruned_heads", "cross_attn_pruned_heads")
+    assert chosen == {field: config[field] for field in fields}
+    assert sum(len(heads) for field in fields for heads in config[field].values()) == 6
+    (scores,) = answers(capsys, "evaluate", tmp_path / "once", "--data", *files)
+    assert scores["bleu"] > 90
+
+    stopped = ["--max-minutes", "1e-9", "--checkpoint-every", "2"]
+    assert prune(tmp_path / "twice", *stopped) == 0
+    (tmp_path / "twice" / "manifest.json").unlink()  # as if killed before its end was written
+    assert prune(tmp_path / "twice", "--resume") == 0
+    weights = [read_tensors(tmp_path / name / "model.safetensors") for name in ("once", "twice")]
+    assert_same_bits(weights[1], weights[0], "same code")
+
+
+def test_what_has_no_heads_to_prune(tmp_path: Path, capsys: Out) -> None:
+    files = write(tmp_path, "train", PAIRS)
+    assert train(tmp_path / "rnn", "--train", *files, "--arch", "rnn", "--steps", "1") == 0
+    words = ["train", "translate", "--train", *files, "--steps", "1", "--prune", "0.1"]
+    words = [str(word) for word in [*words, "--out", tmp_path / "run"]]
+    assert run(words) == 2
+    assert "--prune takes heads out of a trained run: give --model too" in capsys.readouterr().err
+    assert run([*words, "--model", str(tmp_path / "rnn")]) == 2
+    assert "and for translators that are Transformers" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

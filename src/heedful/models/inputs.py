@@ -4,6 +4,8 @@ Shapes: B batch, S length of what is given, T length with what is cached, E leng
 output, H heads, L blocks, D model width.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -68,17 +70,19 @@ def check_rows(name: str, ids: Tensor | None, words: Tensor, limit: int) -> None
     check_ids(name, ids, limit)
 
 
-def check_head_mask(name: str, mask: Tensor | None, blocks: int, heads: int) -> Tensor | None:
+def check_head_mask(
+    name: str, mask: Tensor | None, shapes: Mapping[str, tuple[int, int]]
+) -> Tensor | None:
     """Return what each head is multiplied by, shape (L, H), of what may have shape (H,).
 
     Args:
-        name: what an error calls it.
+        name: the argument of the model.
         mask: shape (H,) or (L, H), or None.
-        blocks: L.
-        heads: H, those that were pruned included.
+        shapes: ``Model.head_masks``.
     """
     if mask is None:
         return None
+    blocks, heads = shapes[name]
     if mask.shape not in ((heads,), (blocks, heads)):
         raise UserError(
             f"{name} has shape {tuple(mask.shape)}; it must be {(heads,)} or {(blocks, heads)}"

@@ -27,8 +27,6 @@ class Model(nn.Module):
 
     can_recompute: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
-    can_prune: ClassVar[bool] = False
-    """Whether attention heads can be taken out of its body."""
     prefix: ClassVar[str] = ""
     """The attribute that it is, as the body of a model with a head."""
 
@@ -42,6 +40,13 @@ class Model(nn.Module):
         """The most tokens that it takes at once."""
         most: int = self.config.max_position_embeddings
         return most
+
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return the masks of attention heads that ``forward`` takes, and their shapes (L, H).
+
+        Heads can be pruned from what they mask; without a mask, none can be.
+        """
+        return {}
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the body, and may learn at a rate of its own."""

@@ -13,6 +13,7 @@ from heedful.errors import UserError, listed
 from heedful.layers.block import Attention
 from heedful.models.bert.config import BertConfig
 from heedful.models.model import Model
+from heedful.models.values import remaining
 
 Batch = TypeVar("Batch")
 
@@ -70,10 +71,10 @@ def check_heads(attentions: Sequence[Attention], heads: Mapping[int, Sequence[in
 
 def _remove(attention: Attention, gone: set[int]) -> None:
     inner, outer = attention.self, attention.output.dense
-    kept = [place for place, head in enumerate(inner.heads) if head not in gone]
+    kept = [number for number, head in enumerate(inner.heads) if head not in gone]
     rows = torch.arange(inner.query.out_features, device=inner.query.weight.device)
     rows = rows.view(len(inner.heads), -1)[kept].flatten()
-    inner.heads = tuple(inner.heads[place] for place in kept)
+    inner.heads = tuple(inner.heads[number] for number in kept)
     for linear in (inner.query, inner.key, inner.value):
         linear.weight = _part(linear.weight, 0, rows)
         linear.bias = _part(linear.bias, 0, rows)
@@ -86,6 +87,65 @@ def _part(parameter: Tensor, dimension: int, rows: Tensor) -> nn.Parameter:
     return nn.Parameter(parameter.detach().index_select(dimension, rows), parameter.requires_grad)
 
 
+def pruned_field(mask: str) -> str:
+    """Return the field of a configuration that says which heads of a mask were pruned."""
+    return mask.replace("head_mask", "pruned_heads")
+
+
+def importance_of_heads(
+    model: Model,
+    batches: Iterable[Batch],
+    loss: Callable[[Batch, dict[str, Tensor]], tuple[Tensor, Tensor | float]],
+    *,
+    normalise: bool = True,
+) -> dict[str, Tensor]:
+    """Return how much the loss depends on each head.
+
+    That is the mean of its absolute derivative by the head's mask (Michel et al. 2019, section
+    4.1, equation 2).
+
+    Args:
+        model: is in evaluation mode meanwhile.
+        batches: what ``loss`` understands. The mean is over batches: over examples, as in the
+            paper, if each is a batch of its own; in larger ones those that pull both ways cancel.
+        loss: for a batch and the masks of ``Model.head_masks``, which need a gradient, the loss as
+            (sum, count), or several sums and counts, whose means are added.
+        normalise: whether to divide by the norm of each block, as the paper does.
+
+    Returns:
+        For each mask shape (L, H), at least 0; 0 for heads that were pruned.
+
+    Raises:
+        UserError: there is no batch.
+    """
+    device = next(model.parameters()).device
+    importance = {
+        name: torch.zeros(shape, device=device) for name, shape in model.head_masks().items()
+    }
+    num_batches, training = 0, model.training
+    model.eval()
+    for batch in batches:
+        masks = {
+            name: torch.ones_like(total, requires_grad=True) for name, total in importance.items()
+        }
+        total, count = loss(batch, masks)
+        # A batch with nothing to learn, where both are 0, has no slope.
+        mean = (total / torch.as_tensor(count).clamp(min=1e-9)).sum()
+        slopes = torch.autograd.grad(mean, list(masks.values()))
+        for name, slope in zip(masks, slopes, strict=True):
+            importance[name] += slope.abs()
+        num_batches += 1
+    model.train(training)
+    if not num_batches:
+        raise UserError("there is nothing to measure the importance of heads on")
+    for name in importance:
+        importance[name] /= num_batches
+        if normalise:
+            norm = importance[name].norm(dim=1, keepdim=True)
+            importance[name] = importance[name] / norm.clamp(min=1e-20)
+    return importance
+
+
 def head_importance(
     model: Model,
     batches: Iterable[Batch],
@@ -93,70 +153,50 @@ def head_importance(
     *,
     normalise: bool = True,
 ) -> Tensor:
-    """Return how much the loss depends on each head.
-
-    That is the mean of its absolute derivative by the head's mask (Michel et al. 2019, section
-    4.1, equation 2).
-
-    Args:
-        model: a BERT, with a head or without; it is in evaluation mode meanwhile.
-        batches: what ``loss`` understands. The mean is over batches: over examples, as in the
-            paper, if each is a batch of its own; in larger ones those that pull both ways cancel.
-        loss: for a batch and a ``head_mask`` of shape (L, H) that needs a gradient, the loss as
-            (sum, count), or several sums and counts, whose means are added.
-        normalise: whether to divide by the norm of each block, as the paper does.
-
-    Returns:
-        Shape (L, H), at least 0; 0 for heads that were pruned.
-
-    Raises:
-        UserError: there is no batch.
-    """
-    config: BertConfig = model.config
-    device = next(model.parameters()).device
-    importance = torch.zeros(config.num_hidden_layers, config.num_attention_heads, device=device)
-    counted, trained = 0, model.training
-    model.eval()
-    for batch in batches:
-        mask = torch.ones_like(importance, requires_grad=True)
-        total, count = loss(batch, mask)
-        # A batch with nothing to learn, where both are 0, has no slope.
-        mean = (total / torch.as_tensor(count).clamp(min=1e-9)).sum()
-        importance += torch.autograd.grad(mean, mask)[0].abs()
-        counted += 1
-    model.train(trained)
-    if not counted:
-        raise UserError("there is nothing to measure the importance of heads on")
-    importance /= counted
-    if normalise:
-        importance = importance / importance.norm(dim=1, keepdim=True).clamp(min=1e-20)
-    return importance
+    """Do the same for a model with one mask; ``loss`` takes that. Returns shape (L, H)."""
+    importance = importance_of_heads(
+        model, batches, lambda batch, masks: loss(batch, masks["head_mask"]), normalise=normalise
+    )
+    return importance["head_mask"]
 
 
-def least_important(importance: Tensor, number: int, config: BertConfig) -> dict[int, list[int]]:
-    """Choose heads to prune: those that matter least, but never the last of a block.
+def choose_heads(
+    importance: Mapping[str, Tensor], number: int, config: object
+) -> dict[str, dict[int, list[int]]]:
+    """Choose heads to prune: those that matter least, but never the last of an attention.
 
     Args:
-        importance: shape (L, H).
+        importance: for each mask, shape (L, H).
         number: how many heads to choose.
         config: of the model; heads that it says are pruned are not chosen again.
 
     Returns:
-        The numbers of the heads, by the number of the block; see ``prune_heads``.
+        For each mask the numbers of the heads, by the number of the block; see ``prune_heads``.
 
     Raises:
         UserError: there are not so many heads to spare.
     """
-    blocks, heads = importance.shape
-    left = {n: set(range(heads)) - set(config.pruned_heads.get(n, ())) for n in range(blocks)}
-    spare = sum(len(there) - 1 for there in left.values())
+    left: dict[tuple[str, int], list[int]] = {}
+    ranked: list[tuple[float, str, int, int]] = []
+    for mask, rows in importance.items():
+        for block, row in enumerate(rows.tolist()):
+            left[mask, block] = remaining(len(row), getattr(config, pruned_field(mask)), block)
+            ranked += [(row[head], mask, block, head) for head in left[mask, block]]
+    spare = sum(len(heads) - 1 for heads in left.values())
     if not 0 <= number <= spare:
         raise UserError(f"cannot prune {number} heads; the model has {spare} to spare")
-    chosen: dict[int, list[int]] = {}
-    for place in importance.flatten().argsort(stable=True).tolist():
-        block, head = divmod(place, heads)
-        if number and head in left[block] and len(left[block]) > 1:
-            left[block].remove(head)
-            chosen.setdefault(block, []).append(head)
+    chosen: dict[str, dict[int, list[int]]] = {mask: {} for mask in importance}
+    for _, mask, block, head in sorted(ranked, key=lambda candidate: candidate[0]):
+        if number and len(left[mask, block]) > 1:
+            left[mask, block].remove(head)
+            chosen[mask].setdefault(block, []).append(head)
             number -= 1
-    return {block: sorted(chosen[block]) for block in sorted(chosen)}
+    return {
+        mask: {block: sorted(blocks[block]) for block in sorted(blocks)}
+        for mask, blocks in chosen.items()
+    }
+
+
+def least_important(importance: Tensor, number: int, config: BertConfig) -> dict[int, list[int]]:
+    """Do the same for a model with one mask. ``importance`` has shape (L, H)."""
+    return choose_heads({"head_mask": importance}, number, config)["head_mask"]

@@ -28,7 +28,6 @@ class WithHead(Model):
     """
 
     can_recompute: ClassVar[bool] = True
-    can_prune: ClassVar[bool] = True
 
     def __init__(self, body: Model, head: nn.Module, *, at: str) -> None:
         super().__init__()
@@ -69,6 +68,10 @@ class WithHead(Model):
     def max_positions(self) -> int:
         """The most tokens that it takes at once."""
         return self.body.max_positions
+
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return those of the body."""
+        return self.body.head_masks()
 
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False

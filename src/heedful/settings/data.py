@@ -88,6 +88,8 @@ class ParallelSettings:
     """Most tokens of a source and of its translation; longer pairs are skipped."""
     dropout: float | None = None
     """Dropout probability; default: as the model says."""
+    prune: float | None = None
+    """Share of attention heads to prune from --model, a Transformer: the least important."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -96,4 +98,5 @@ class ParallelSettings:
             UserError: naming the option, the value and what is allowed.
         """
         in_range("max_length", self.max_length, 8, 1024, what="from 8 to 1,024")
+        in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")

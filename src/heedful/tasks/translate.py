@@ -338,6 +338,8 @@ def _check_options(recipe: Recipe) -> None:
     if recipe.training.gradient_checkpointing and recipe.options.arch == "rnn":
         raise _no_blocks()
     if recipe.data.model is None:
+        if recipe.data.prune is not None:
+            raise UserError("--prune takes heads out of a trained run: give --model too")
         return
     for item in fields(TranslateSettings):
         if item.name != "max_ratio" and getattr(recipe.options, item.name) != item.default:

@@ -1,5 +1,6 @@
 """``--prune``: take out the attention heads that matter least, before training goes on."""
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +11,20 @@ from heedful import files
 from heedful.batches import Batch
 from heedful.errors import UserError
 from heedful.models.model import Model
-from heedful.models.pruning import head_importance, least_important
+from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
+from heedful.models.values import read_pruned_heads, write_pruned_heads
 from heedful.task import AnyTask
 from heedful.training.examples import Examples
 from heedful.training.progress import counted
 
 CHOSEN = "pruned_heads.json"
 """Which heads a run has lost: a resumed run takes out the same ones without measuring again."""
+
+_BLOCKS = {
+    "head_mask": "encoder block",
+    "decoder_head_mask": "decoder block",
+    "cross_attn_head_mask": "cross-attention of block",
+}
 
 EXAMPLES = 512
 """Items that importance is measured on, each in a batch of its own as in the paper."""
@@ -36,35 +44,60 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
         What was done, for the user.
 
     Raises:
-        UserError: so many heads cannot be spared, or the model is made of two.
+        UserError: so many heads cannot be spared, or the model cannot lose any.
     """
-    if not model.can_prune:
-        raise UserError("--prune is for models of one BERT; one reads here, and another writes")
-    config = model.config
-    every = config.num_hidden_layers * config.num_attention_heads
+    shapes = model.head_masks()
+    if not shapes:
+        raise UserError(
+            "--prune is for models of one BERT, and for translators that are Transformers"
+        )
+    every = sum(blocks * heads for blocks, heads in shapes.values())
     if (run / CHOSEN).is_file():
-        chosen = {int(block): heads for block, heads in files.read_json(run / CHOSEN).items()}
+        chosen = _read(run / CHOSEN, shapes)
     else:
         importance = _importance(model, task, examples)
-        chosen = least_important(importance, round(share * every), config)
-        files.write_json(run / CHOSEN, {str(block): heads for block, heads in chosen.items()})
+        chosen = choose_heads(importance, round(share * every), model.config)
+        _write(run / CHOSEN, chosen)
     try:
-        model.prune_heads(chosen)
+        model.prune_heads(
+            **{mask.replace("head_mask", "heads"): heads for mask, heads in chosen.items()}
+        )
     except UserError as error:
         raise UserError(f"{run / CHOSEN}: {error}") from None
-    gone = sum(map(len, chosen.values()))
-    which = "; ".join(f"block {n}: {', '.join(map(str, heads))}" for n, heads in chosen.items())
-    return f"pruned {gone} of {every} heads that matter least to the loss ({which})"
+    pruned = [
+        (mask, block, heads) for mask, blocks in chosen.items() for block, heads in blocks.items()
+    ]
+    names = _BLOCKS if len(chosen) > 1 else {"head_mask": "block"}
+    which = "; ".join(
+        f"{names[mask]} {n}: {', '.join(map(str, heads))}" for mask, n, heads in pruned
+    )
+    count = sum(len(heads) for _, _, heads in pruned)
+    return f"pruned {count} of {every} heads that matter least to the loss ({which})"
 
 
-def _importance(model: Model, task: AnyTask, examples: Examples) -> Tensor:
-    """Measure how much each head matters. Shape (L, H)."""
+def _read(path: Path, shapes: Collection[str]) -> dict[str, dict[int, list[int]]]:
+    """Return the heads that were chosen, for each mask."""
+    written = files.read_json(path)
+    fields = {pruned_field(mask): mask for mask in shapes}
+    if len(fields) == 1:
+        written = dict.fromkeys(fields, written)
+    return {mask: read_pruned_heads(written, field, str(path)) for field, mask in fields.items()}
+
+
+def _write(path: Path, chosen: dict[str, dict[int, list[int]]]) -> None:
+    """Write them as the configuration has them: by the field, where there are several."""
+    fields = {pruned_field(mask): write_pruned_heads(heads) for mask, heads in chosen.items()}
+    files.write_json(path, fields if len(fields) > 1 else next(iter(fields.values())))
+
+
+def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Tensor]:
+    """Measure how much each head matters. For each mask shape (L, H)."""
     device = next(model.parameters()).device
 
-    def loss(batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor | float]:
-        return task.loss(partial(model, head_mask=mask), batch), task.count(batch)
+    def loss(batch: Batch, masks: dict[str, Tensor]) -> tuple[Tensor, Tensor | float]:
+        return task.loss(partial(model, **masks), batch), task.count(batch)
 
     # Spread over the data, which may be in the order of its labels.
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
     items = counted(chosen[:, None].numpy(), "items weighed")
-    return head_importance(model, (examples.fetch(item, 0).to(device) for item in items), loss)
+    return importance_of_heads(model, (examples.fetch(item, 0).to(device) for item in items), loss)

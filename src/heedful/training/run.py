@@ -63,7 +63,7 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
             task, start, store_of = task.stores(recipe, start, folder, say)
             examples = Examples(task, start.tokenizer, store_of, recipe.training)
-            if getattr(data, "prune", None) is not None:
+            if data.prune is not None:
                 say(prune(start.model, task, examples, data.prune, out))
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None

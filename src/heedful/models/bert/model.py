@@ -52,7 +52,6 @@ class BertModel(Model):
 
     config: BertConfig
     can_recompute = True
-    can_prune = True
     prefix = PREFIX
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
@@ -72,8 +71,9 @@ class BertModel(Model):
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
-    can_recompute = True
-    can_prune = True
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
+        return {"head_mask": (self.config.num_hidden_layers, self.config.num_attention_heads)}
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
@@ -183,9 +183,7 @@ class BertModel(Model):
             encoded_mask=encoder_attention_mask,
             need_cache=use_cache,
         )
-        head_mask = inputs.check_head_mask(
-            "head_mask", head_mask, config.num_hidden_layers, config.num_attention_heads
-        )
+        head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         encoded = self.encoder(
             self.embeddings(words, token_type_ids, position_ids, start),
             context,

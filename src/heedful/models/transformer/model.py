@@ -46,7 +46,6 @@ class Transformer(Model):
 
     config: TransformerConfig
     can_recompute = True
-    can_prune = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -105,6 +104,16 @@ class Transformer(Model):
                     part.weight[part.padding_idx].zero_()
         if self.lm_head is not None:
             nn.init.normal_(self.lm_head.weight, std=self.lm_head.in_features**-0.5)
+
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return those of the three kinds of attention."""
+        config = self.config
+        decoder = (config.decoder_layers, config.decoder_attention_heads)
+        return {
+            "head_mask": (config.encoder_layers, config.encoder_attention_heads),
+            "decoder_head_mask": decoder,
+            "cross_attn_head_mask": decoder,
+        }
 
     def prune_heads(
         self,
@@ -176,13 +185,11 @@ class Transformer(Model):
         """
         config = self.config
         decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
-        blocks, heads = config.decoder_layers, config.decoder_attention_heads
+        shapes = self.head_masks()
         encoded = self._encode(
             input_ids,
             attention_mask,
-            head_mask=check_head_mask(
-                "head_mask", head_mask, config.encoder_layers, config.encoder_attention_heads
-            ),
+            head_mask=check_head_mask("head_mask", head_mask, shapes),
             weights_of=range(config.encoder_layers if return_attentions else 0),
             need_states=return_hidden_states,
         )
@@ -190,11 +197,9 @@ class Transformer(Model):
             decoder_input_ids,
             encoded.hidden,
             attention_mask,
-            head_mask=check_head_mask("decoder_head_mask", decoder_head_mask, blocks, heads),
-            cross_head_mask=check_head_mask(
-                "cross_attn_head_mask", cross_attn_head_mask, blocks, heads
-            ),
-            weights_of=range(blocks if return_attentions else 0),
+            head_mask=check_head_mask("decoder_head_mask", decoder_head_mask, shapes),
+            cross_head_mask=check_head_mask("cross_attn_head_mask", cross_attn_head_mask, shapes),
+            weights_of=range(config.decoder_layers if return_attentions else 0),
             need_states=return_hidden_states,
         )
         hidden = decoded.hidden if positions is None else decoded.hidden.flatten(0, 1)[positions]
