@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,21 +37,39 @@ def read_json(path: Path) -> dict[str, Any]:
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:
             raise UserError(f"{path}: {size:,} bytes of JSON; at most {MAX_JSON_BYTES:,} are read")
-        value = json.loads(path.read_bytes().decode("utf-8"))
+        text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise UserError(f"{path}: not JSON at {where}: {error.msg}") from None
-    except RecursionError:
-        raise UserError(f"{path}: JSON nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise UserError(f"{path}: not JSON: {str(error).partition(';')[0]}") from None
+    value = parse_json(text, str(path))
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
+
+
+def parse_json(
+    text: str, where: str, parse_constant: Callable[[str], object] | None = None
+) -> object:
+    """Parse one JSON value.
+
+    Args:
+        text: all of it, on one line or several.
+        where: the file, and the line if the value is one of many, for messages.
+        parse_constant: as in `json.loads`; may refuse ``NaN`` and ``Infinity`` by a ValueError.
+
+    Raises:
+        UserError: it is not JSON, with line and column.
+    """
+    try:
+        return json.loads(text, parse_constant=parse_constant)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise UserError(f"{where}, {line}column {error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise UserError(f"{where}: JSON nested too deeply") from None
+    except ValueError as error:  # a refused constant, or a number of thousands of digits
+        raise UserError(f"{where}: not JSON: {str(error).partition(';')[0]}") from None
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

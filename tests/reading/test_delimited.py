@@ -146,7 +146,7 @@ def test_hostile_quotes_cost_linear_time(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(delimited, "MAX_RECORD_CHARS", 10_000)
     # Each line closes the field that the line before opened, and opens one itself.
     assert error_of("a,b\n" + 'b","c\n' * 100_000) == (
-        "a.csv, line 4: too many quotes up to here do not balance; where quotes are plain "
+        "a.csv, line 4: too many quotes do not balance up to this line; if quotes are plain "
         "characters, the format is TSV"
     )
 

@@ -67,7 +67,7 @@ def test_a_missing_file_is_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("a")
     with pytest.raises(UserError, match=r"corpsu\.txt: no such file \(did you mean 'corpus"):
         read_documents([tmp_path / "corpsu.txt"])
-    with pytest.raises(UserError, match="no text file given"):
+    with pytest.raises(UserError, match="no data file given"):
         read_documents([])
 
 

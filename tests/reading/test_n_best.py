@@ -24,13 +24,13 @@ def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{}", r"line 2: no key 'hypotheses'$"),
-        ('{"hypothesis": ["a"]}', r"line 2: no key 'hypotheses' \(did you mean 'hypothesis'\?\)"),
+        ("{}", r"line 2: no 'hypotheses'; its keys: none$"),
+        ('{"hypothesis": ["a"]}', r"line 2: no 'hypotheses' \(did you mean 'hypothesis'\?\)"),
         (
             '{"hypotheses": []}',
-            r"line 2: 'hypotheses' must be a list of at least one, found an emp",
+            r"line 2: 'hypotheses': expected at least one, found an empty list",
         ),
-        ('{"hypotheses": "a"}', r"line 2: 'hypotheses' must be a list of at least one, found a"),
+        ('{"hypotheses": "a"}', r"line 2: 'hypotheses': expected a list, found a string"),
         ('{"hypotheses": ["a", " "]}', r"line 2, hypothesis 2: the text is empty"),
         ('{"hypotheses": [{"score": 1}]}', r"line 2, hypothesis 1: expected a text"),
         ('{"hypotheses": [7]}', r"line 2, hypothesis 1: expected a text, or an object with one"),

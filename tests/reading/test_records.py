@@ -204,7 +204,7 @@ HEAD = "text,label\n"
         ("a.jsonl", '{"text": "a"} {}', ", line 1, column 15: not JSON: Extra data"),
         ("a.jsonl", '["a", 1]\n', ", line 1: expected a JSON object, found a list"),
         ("a.jsonl", "7\n", ", line 1: expected a JSON object, found the number 7"),
-        ("a.jsonl", '{"text": NaN}\n', ", line 1: not JSON: NaN is no JSON value"),
+        ("a.jsonl", '{"text": NaN}\n', ", line 1: not JSON: NaN is not a JSON value"),
         (
             "a.jsonl",
             '{"text": ' + "1" * 5000 + "}",
@@ -334,7 +334,12 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             ": read as plain text, which has one text a line and no columns; say its format: "
             "csv, tsv, jsonl or parquet",
         ),
-        ("a.parquet.gz", None, ColumnSettings(), ": Parquet is read from plain files only"),
+        (
+            "a.parquet.gz",
+            None,
+            ColumnSettings(),
+            ": Parquet is read from files only, not from stdin or .gz",
+        ),
     ],
 )
 def test_formats_that_cannot_be(
@@ -357,7 +362,9 @@ def test_errors_that_need_no_reading_come_at_once(write: Write) -> None:
         read_records([good], ColumnSettings(format="cvs"))
     with pytest.raises(UserError, match=r"^no data file given$"):
         read_records([], ColumnSettings())
-    with pytest.raises(UserError, match=r"^standard input: Parquet is read from plain files only$"):
+    with pytest.raises(
+        UserError, match=r"^standard input: Parquet is read from files only, not from stdin or .gz$"
+    ):
         read_records([Path("-")], ColumnSettings(format="parquet"))
     with pytest.raises(UserError, match=r"^--label-separator: empty; give what stands between two"):
         ColumnSettings(label_separator="")

@@ -130,23 +130,23 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
     [
         (
             asked(answers=[{"text": "blue", "answer_start": 12}]),
-            PLACE + "the answer 'blue' is not at 12 of the context; it stands at 11",
+            PLACE + "the answer 'blue' is not at 12 of the context; it is at 11",
         ),
         (
             asked(answers=[{"text": "Blue", "answer_start": 11}]),
-            PLACE + "the answer 'Blue' is not at 11 of the context; it stands nowhere in it",
+            PLACE + "the answer 'Blue' is not at 11 of the context; it is nowhere in it",
         ),
         (
             asked(answers=[{"text": "green.", "answer_start": -6}]),
-            PLACE + "the answer 'green.' is not at -6 of the context; it stands at 26",
+            PLACE + "the answer 'green.' is not at -6 of the context; it is at 26",
         ),
         (
             asked(answers=[{"text": "blue", "answer_start": "11"}]),
-            PLACE + "an answer must start at a number, found a string",
+            PLACE + "'answer_start': expected a whole number, found a string",
         ),
         (
             asked(answers=[{"text": "blue", "answer_start": True}]),
-            PLACE + "an answer must start at a number, found true",
+            PLACE + "'answer_start': expected a whole number, found true",
         ),
         (asked(answers=[{"text": "blue"}]), PLACE + "no 'start'; its keys: 'text'"),
         (asked(answers=[{"answer_start": 1}]), PLACE + "no 'text'; its keys: 'answer_start'"),
@@ -154,8 +154,8 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
             asked(answers=[{"text": " ", "answer_start": 3}]),
             PLACE + "empty answer; a question without one has an empty list",
         ),
-        (asked(answers="blue"), PLACE + "'answers' must be a list, found a string"),
-        (asked(answers=["blue"]), PLACE + "'answers' must hold objects, found a string"),
+        (asked(answers="blue"), PLACE + "'answers': expected a list, found a string"),
+        (asked(answers=["blue"]), PLACE + "'answers': expected objects, found a string"),
         (
             asked(answers={"text": ["blue"], "answer_start": []}),
             PLACE + "1 texts of answers, but 0 starts",
@@ -166,18 +166,18 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
             PLACE + "'is_impossible' is False, with 0 answers",
         ),
         (asked() | {"question": " \n"}, PLACE + "empty question"),
-        (asked() | {"question": 4}, PLACE + "'question' must be text, found the number 4"),
+        (asked() | {"question": 4}, PLACE + "'question': expected text, found the number 4"),
         (
             asked() | {"question": "\ud800"},
-            PLACE + "'question' holds half of a surrogate pair (\\ud800), which is not a character",
+            PLACE + "'question': half of a surrogate pair (\\ud800) is not a character",
         ),
-        (asked() | {"id": [1]}, PARAGRAPH + ": 'id' must be text or a number, found a list"),
+        (asked() | {"id": [1]}, PARAGRAPH + ": 'id': expected text or a number, found a list"),
         (
             {"id": "q1", "answer": [], "question": "What?"},
             PLACE + "no 'answers' (did you mean 'answer'?); its keys: 'id', 'answer', 'question'",
         ),
         ({"id": "q1", "answers": []}, PLACE + "no 'question'; its keys: 'id', 'answers'"),
-        ("q1", ", article 1, paragraph 1: 'qas' must hold objects, found a string"),
+        ("q1", ", article 1, paragraph 1: 'qas': expected objects, found a string"),
     ],
 )
 def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: str) -> None:
@@ -188,14 +188,14 @@ def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: 
     ("content", "expected"),
     [
         (document(asked(), context=" "), PLACE + "empty context"),
-        (document(asked(), context=None), PARAGRAPH + ": 'context' must be text, found null"),
+        (document(asked(), context=None), PARAGRAPH + ": 'context': expected text, found null"),
         (
             document(asked(), asked()),
-            PLACE + "this id stands twice, first in {path}, article 1, paragraph 1",
+            PLACE + "this id is used twice, first in {path}, article 1, paragraph 1",
         ),
         ("{}", ": no 'data'; its keys: none"),
         ("[]", ": expected an object with 'data', found a list"),
-        ('{"data": {}}', ": 'data' must be a list, found an object"),
+        ('{"data": {}}', ": 'data': expected a list, found an object"),
         (
             '{"data": [{"paragraph": []}]}',
             ", article 1: no 'paragraphs' (did you mean 'paragraph'?); its keys: 'paragraph'",
@@ -228,7 +228,7 @@ def test_an_id_may_stand_twice_where_nothing_is_scored(write: Write) -> None:
         ("\n", ": holds no questions"),
         (
             '{"id": 1, "question": "?", "context": "a b", "answers": [{"text": "b", "start": 1}]}',
-            ", line 1, question '1': the answer 'b' is not at 1 of the context; it stands at 2",
+            ", line 1, question '1': the answer 'b' is not at 1 of the context; it is at 2",
         ),
     ],
 )

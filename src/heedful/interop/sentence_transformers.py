@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
-from heedful.files import read_json, write_json
+from heedful.files import parse_json, read_json, write_json
 from heedful.models.loading import read_config
-from heedful.reading.json_objects import parse_json
 
 Pooling = Literal["mean", "cls"]
 

@@ -1,4 +1,4 @@
-"""Files to records. Each reader says file and line of what is wrong; none knows a tokenizer."""
+"""Files to records. Errors name file and line; no reader knows a tokenizer."""
 
 from heedful.reading.records import Record, Text, fingerprint, read_records
 

@@ -1,13 +1,14 @@
-"""CoNLL columns to tagged texts: one word a line, a blank line between sentences."""
+"""CoNLL columns to tagged texts: one word on each line, a blank line between sentences."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import find_field
-from heedful.reading.lines import check_file, read_lines, source_name
+from heedful.reading.lines import read_files, read_lines, source_name
 from heedful.reading.tagging import (
     OUTSIDE,
     Entity,
@@ -23,7 +24,7 @@ from heedful.reading.tagging import (
 
 DOCUMENT = "-DOCSTART-"
 MAX_WORDS = 100_000
-"""Words of the longest sentence that is read: a file that has more lacks its blank lines."""
+"""The most words of a sentence: a longer one shows that the file lacks its blank lines."""
 
 _Rows = list[list[str]]
 
@@ -33,8 +34,8 @@ def read_conll(
 ) -> Iterator[TaggedText]:
     """Yield the sentences of a file; each text is its words with one space between them.
 
-    Columns stand apart by tabs, or in a line without any by spaces. Which scheme the tags have is
-    seen from the file's first entity, and holds for the whole file.
+    Tabs separate columns; in a line without tabs, spaces do. The file's first entity shows the
+    scheme of the tags, which holds for the whole file.
 
     Args:
         path: the file; ``-`` is stdin.
@@ -43,38 +44,36 @@ def read_conll(
         labelled: whether to read tags.
 
     Raises:
-        UserError: at once for a file that is missing, during iteration for a line with too few or
-            too many columns, and for a tag that is none or cannot stand where it does.
+        UserError: at once for a missing file; during iteration for a line with too few or too many
+            columns, and for a tag that is malformed or cannot follow the one before it.
     """
-    check_file(path)
-    return _read(path, word, tag, labelled)
+    return read_files([path], partial(_read, word=word, tag=tag, labelled=labelled), "sentences")
 
 
 def _read(path: Path, word: str | None, tag: str | None, labelled: bool) -> Iterator[TaggedText]:
     source = source_name(path)
     tags = _Tags(source)
-    first = 0
     for first, rows in _sentences(read_lines(path), source):
         width = len(rows[0])
         if labelled and width < 2:
             raise UserError(f"{source}, line {first}: 1 column, expected a word and its tag")
-        place = _place(word or "1", source, width)
-        words = [row[place] for row in rows]
+        column = find_field(word or "1", source, None, width).index
+        words = [row[column] for row in rows]
         if "" in words:
             raise UserError(f"{source}, line {first + words.index('')}: empty word")
         text, spans = join_words(words)
         entities = None
         if labelled:
-            place = _place(tag or str(width), source, width)
-            found = tags.entities([row[place] for row in rows], first)
-            entities = tuple(Entity(spans[a][0], spans[b - 1][1], label) for a, b, label in found)
+            column = find_field(tag or str(width), source, None, width).index
+            entities = tuple(
+                Entity(spans[start][0], spans[end - 1][1], label)
+                for start, end, label in tags.entities([row[column] for row in rows], first)
+            )
         yield TaggedText(text=text, words=spans, entities=entities, source=source, line=first)
-    if not first:
-        raise UserError(f"{source}: holds no sentences")
 
 
 def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
-    """Put words together with one space between them, and tell where each stands."""
+    """Join words with one space between them, and return the span of each."""
     spans: list[Word] = []
     start = 0
     for word in words:
@@ -84,7 +83,7 @@ def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
 
 
 def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]:
-    """Yield the rows of each sentence, and the line of the first of them."""
+    """Yield the number of each sentence's first line, and its rows."""
     rows: _Rows = []
     width, shown_by = 0, 0
     for number, line in enumerate(chain(lines, [""]), start=1):
@@ -112,33 +111,29 @@ def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]
 def _columns(line: str) -> list[str]:
     if not line or line.isspace():
         return []
-    # Not every character that Python takes for a space ends a word: a no-break space is in it.
+    # Only a plain space ends a word: Python also splits at others, such as a no-break space.
     return line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
 
 
-def _place(number: str, source: str, width: int) -> int:
-    return find_field(number, source, None, width).place
-
-
 class _Tags:
-    """Reads the tags of a file's sentences, all in the scheme that its first entity shows."""
+    """Reads the tags of a file, all in the scheme that its first entity shows."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._scheme: Scheme | None = None
         self._shown_by = 0
 
-    def entities(self, written: Sequence[str], first: int) -> list[Entity]:
-        """Return the entities, in words, of a sentence that begins in line ``first``."""
-        tags = [self._parsed(tag, first + place) for place, tag in enumerate(written)]
+    def entities(self, texts: Sequence[str], first: int) -> list[Entity]:
+        """Return the entities of a sentence, in words, from its tags; ``first`` is its line."""
+        tags = [self._parsed(text, line) for line, text in enumerate(texts, start=first)]
         if self._scheme is None:
             self._scheme = scheme_of(tags)
             if self._scheme is None:
                 return []
-            self._shown_by = first + next(at for at, tag in enumerate(tags) if tag != OUTSIDE)
+            self._shown_by = next(i for i, tag in enumerate(tags, start=first) if tag != OUTSIDE)
         fault = first_fault(tags, self._scheme)
         if fault is not None:
-            raise self._error(written, fault, first)
+            raise self._error(texts, fault, first)
         return entities_of(tags)
 
     def _parsed(self, tag: str, line: int) -> Tag:
@@ -147,13 +142,13 @@ class _Tags:
         except UserError as error:
             raise UserError(f"{self._source}, line {line}: {error}") from None
 
-    def _error(self, written: Sequence[str], fault: int, first: int) -> UserError:
-        if fault == len(written):
-            line, what = first + fault - 1, f"{written[-1]!r} cannot end a sentence"
+    def _error(self, texts: Sequence[str], fault: int, first: int) -> UserError:
+        if fault == len(texts):
+            line, what = first + fault - 1, f"{texts[-1]!r} cannot end a sentence"
         elif fault == 0:
-            line, what = first, f"{written[0]!r} cannot begin a sentence"
+            line, what = first, f"{texts[0]!r} cannot begin a sentence"
         else:
-            line, what = first + fault, f"{written[fault]!r} cannot follow {written[fault - 1]!r}"
+            line, what = first + fault, f"{texts[fault]!r} cannot follow {texts[fault - 1]!r}"
         return UserError(
             f"{self._source}, line {line}: tag {what} in {self._scheme}, "
             f"the scheme that line {self._shown_by} shows"

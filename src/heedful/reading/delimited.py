@@ -1,10 +1,10 @@
 """Lines to rows of CSV and TSV, each with the number of its first line.
 
-CSV is RFC 4180 and is parsed by the standard library in strict mode. Real files hold quotes that
-never close; a parser that trusts them swallows the rows up to the next quote in silence. Here a
-record that does not parse, or that took several lines and has the wrong number of fields, is read
-again from its first line alone with its quotes as plain characters, and the other lines are given
-back. If that does not give the expected number of fields either, it is an error.
+CSV is RFC 4180 and is parsed by the standard library in strict mode. Real files contain quotes that
+never close; a parser that trusts them silently swallows the rows up to the next quote. So if a
+record does not parse, or spans several lines and has the wrong number of fields, its first line is
+read again by itself, with quotes as plain characters, and its other lines are put back. If that
+does not give the expected number of fields either, it is an error.
 """
 
 import csv
@@ -18,7 +18,7 @@ from heedful.reading.lines import MAX_LINE_BYTES
 Row = tuple[int, list[str]]
 
 MAX_RECORD_CHARS = MAX_LINE_BYTES
-"""How far an open quote is followed, and so the longest record over several lines."""
+"""How far to look for a closing quote, and so the longest record over several lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def tsv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
     """Yield the rows of tab-separated text, where quotes are plain characters.
 
     Raises:
-        UserError: a row has another number of fields than the first.
+        UserError: a row does not have as many fields as the first.
     """
     first: _First | None = None
     for number, line in enumerate(lines, start=1):
@@ -57,30 +57,30 @@ def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
     """Yield the rows of comma-separated text. Empty lines between records are skipped.
 
     Raises:
-        UserError: a row has another number of fields than the first, with or without its quotes,
-            or a carriage return stands outside quotes.
+        UserError: a row does not have as many fields as the first, with or without its quotes, or
+            there is a carriage return outside quotes.
     """
-    # The limit belongs to the process; ours is the bound on lines and records, so it only rises.
+    # The limit holds for the whole process, so it is only raised; we limit lines and records.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
-    feed = _Feed(lines)
-    reader = csv.reader(feed, strict=True)
+    buffer = _LineBuffer(lines)
+    reader = csv.reader(buffer, strict=True)
     first: _First | None = None
     while True:
-        number = feed.next_record()
+        number = buffer.next_record()
         row: list[str] | None
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            if len(feed.taken) == 1 and str(error).startswith("new-line"):
+            if len(buffer.taken) == 1 and str(error).startswith("new-line"):
                 raise UserError(
                     f"{source}, line {number}: a carriage return outside quotes; "
                     "lines end in LF or CRLF"
                 ) from None
             row = None
-        if row is None or (len(feed.taken) > 1 and first is not None and len(row) != first.width):
-            row = _first_line(feed, row, first, f"{source}, line {number}")
+        if row is None or (len(buffer.taken) > 1 and first is not None and len(row) != first.width):
+            row = _first_line(buffer, row, first, f"{source}, line {number}")
         if row:
             first = first or _First(number, len(row))
             first.check(row, number, source)
@@ -88,27 +88,27 @@ def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
 
 
 def _first_line(
-    feed: "_Feed", record: list[str] | None, first: _First | None, where: str
+    buffer: "_LineBuffer", record: list[str] | None, first: _First | None, where: str
 ) -> list[str]:
-    """Read the first line of a record again, its quotes as plain characters."""
-    row = without_line_end(feed.taken[0]).split(",")
+    """Read the first line of a record again, with quotes as plain characters."""
+    row = without_line_end(buffer.taken[0]).split(",")
     if first is not None and len(row) != first.width:
         if record is not None:
-            return record  # its quotes balance; it only has the wrong number of fields
+            return record  # its quotes balance; only the number of fields is wrong
         raise UserError(
             f"{where}: quotes do not balance; with quotes as plain characters the line has "
             f"{_fields(row)}, expected {first.width} as in line {first.number}"
         )
-    if not feed.give_back():
+    if not buffer.put_back():
         raise UserError(
-            f"{where}: too many quotes up to here do not balance; where quotes are plain "
+            f"{where}: too many quotes do not balance up to this line; if quotes are plain "
             "characters, the format is TSV"
         )
     return row
 
 
-class _Feed:
-    """Physical lines for the parser, kept until their record is accepted."""
+class _LineBuffer:
+    """Lines of the file for the parser, kept until their record is accepted."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self.taken: list[str] = []
@@ -119,30 +119,30 @@ class _Feed:
         self._read_chars = 0
         self._reread_chars = 0
 
-    def __iter__(self) -> "_Feed":
+    def __iter__(self) -> "_LineBuffer":
         return self
 
     def __next__(self) -> str:
         if self._size > MAX_RECORD_CHARS:
-            raise StopIteration  # to the parser, the file ends inside the quotes
+            raise StopIteration  # the parser sees a file that ends inside quotes
         line = self._back.popleft() if self._back else next(self._lines)
         self.taken.append(line)
         self._size += len(line)
         return line
 
     def next_record(self) -> int:
-        """Forget the lines of the last record; return the number of the next line."""
+        """Drop the lines of the last record; return the number of the next line."""
         self._number += len(self.taken)
         self._read_chars += self._size
         self.taken.clear()
         self._size = 0
         return self._number
 
-    def give_back(self) -> bool:
-        """Give back all lines but the record's first; false when too much was read in vain.
+    def put_back(self) -> bool:
+        """Put back all lines but the record's first; false if too much was read in vain.
 
-        The bound keeps hostile input linear: without it, lines such as ``a","b`` would each be
-        followed to the end of the file.
+        The limit keeps the time for hostile input linear: without it, each line such as ``a","b``
+        would be followed to the end of the file.
         """
         self._back.extendleft(reversed(self.taken[1:]))
         del self.taken[1:]

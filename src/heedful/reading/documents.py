@@ -1,42 +1,42 @@
 """Plain text to documents: the stretches of text whose sentences follow one another.
 
-Files are streamed: what is held is one document. Hard-wrapped books, one sentence a line, one
-paragraph a line and one document a line are all read; the layout says where a document ends.
+Files are streamed: only one document is held in memory. A line may be part of a sentence, as in
+hard-wrapped books, a sentence, a paragraph or a document; the layout says where a document ends.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.reading.lines import check_file, read_lines, source_name
+from heedful.reading.lines import ending_of, read_files, read_lines, source_name
 
 DocumentLayout = Literal["blank-line", "gap", "file", "line"]
-"""What stands between two documents: a blank line, two blank lines or more (as between the chapters
-of a book), the end of a file, or the end of a line."""
+"""What separates two documents: a blank line, two blank lines or more (as between the chapters of a
+book), the end of a file, or the end of a line."""
 
 MAX_CHARACTERS = 2**26
-"""The longest document: 64 million characters, as much as some hundred novels."""
+"""The longest document: 64 million characters, about a hundred novels."""
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 _BLANK_LINES = {"line": 0, "blank-line": 1, "gap": 2, "file": math.inf}
-"""Blank lines that end a document."""
+"""How many blank lines end a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """One document as its user wrote it."""
+    """One document as the user wrote it."""
 
     text: str
-    r"""Its lines without the blanks around them, joined by ``\n``; an empty line stands for any
-    number of blank ones."""
+    r"""Its lines, stripped and joined by ``\n``; any number of blank lines become an empty one."""
     source: str
-    """The file, as it is named in messages."""
+    """The name of the file in messages."""
     line: int
-    """Line of the file on which it begins, from 1."""
+    """The line of the file on which it begins, from 1."""
 
 
 def read_documents(
@@ -49,28 +49,16 @@ def read_documents(
         layout: where documents end.
 
     Raises:
-        UserError: at once for a missing file or a table; during iteration for one that holds no
-            text, is no text, or has a document above `MAX_CHARACTERS`, with its line.
+        UserError: at once for a missing file or a table; during iteration for a file that is not
+            text or holds none, or a document above `MAX_CHARACTERS`, with its line.
     """
-    if not paths:
-        raise UserError("no text file given")
     for path in paths:
-        check_file(path)
-        if path.name.lower().removesuffix(".gz").endswith(_TABLES):
+        if ending_of(path) in _TABLES:
             raise UserError(f"{path}: a table, by its name; running text is read from plain text")
-    return _documents(paths, layout)
+    return read_files(paths, partial(_read, blank_lines=_BLANK_LINES[layout]), "text")
 
 
-def _documents(paths: Sequence[Path], layout: DocumentLayout) -> Iterator[Document]:
-    for path in paths:
-        document = None
-        for document in _of_file(path, _BLANK_LINES[layout]):
-            yield document
-        if document is None:
-            raise UserError(f"{source_name(path)}: holds no text")
-
-
-def _of_file(path: Path, blank_lines: float) -> Iterator[Document]:
+def _read(path: Path, blank_lines: float) -> Iterator[Document]:
     source = source_name(path)
     lines: list[str] = []
     start = blanks = size = 0

@@ -1,4 +1,4 @@
-"""Data that Python users hold in memory, as files that the readers read."""
+"""Data that Python users hold in memory, as files for the readers."""
 
 import hashlib
 import json
@@ -18,18 +18,18 @@ Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
 
 @contextmanager
 def as_files(data: Data) -> Iterator[list[Path]]:
-    """Give the files of some data; those that are written for it are deleted afterwards.
+    """Yield the files of some data; temporary ones are deleted afterwards.
 
-    A table is written under a name that its content decides, so that a run on the same data can be
+    The name of a temporary file depends on its content alone, so that a run on the same data can be
     resumed.
 
     Raises:
-        UserError: it is none of what is known.
+        UserError: it is none of the kinds that `Data` lists.
     """
     if isinstance(data, str | os.PathLike):
         yield [Path(data)]
-    elif isinstance(data, Sequence) and all(isinstance(one, str | os.PathLike) for one in data):
-        yield [Path(str(one)) for one in data]
+    elif isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
+        yield [Path(str(path)) for path in data]
     else:
         content, ending = _content(data)
         folder = Path(tempfile.gettempdir()) / f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
@@ -45,12 +45,12 @@ def as_files(data: Data) -> Iterator[list[Path]]:
 
 
 def _content(data: Any) -> tuple[bytes, str]:
-    """Return data as the bytes of a file, and the ending that says its format."""
+    """Return data as the bytes of a file, and the ending for its format."""
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         try:
             lines = [json.dumps(dict(row), ensure_ascii=False) for row in data]
         except TypeError as error:
-            raise UserError(f"data: a row holds what JSON cannot: {error}") from None
+            raise UserError(f"data: a row has a value that JSON cannot hold: {error}") from None
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
     import pyarrow as pa
     import pyarrow.parquet as pq

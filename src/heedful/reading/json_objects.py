@@ -1,42 +1,31 @@
-"""JSON to values with exact errors: a whole document, or an object on each line."""
+"""JSON objects of a user's file, their values checked as they are taken out."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
-from heedful.errors import UserError
+from heedful.errors import UserError, did_you_mean, listed
+from heedful.files import parse_json
 from heedful.reading.delimited import without_line_end
-from heedful.reading.fields import kind_of
+from heedful.reading.fields import check_characters, kind_of
 from heedful.reading.lines import read_lines, source_name
 
 
-def parse_json(text: str, where: str) -> object:
-    """Parse one JSON value.
-
-    Args:
-        text: the whole of it, on one line or many.
-        where: the file, and the line if it is one of many, for messages.
+def parse_user_json(text: str, where: str) -> object:
+    """Parse one JSON value; ``NaN`` and ``Infinity`` are errors, too.
 
     Raises:
-        UserError: it is not JSON, with line and column.
+        UserError: see `heedful.files.parse_json`.
     """
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise UserError(f"{where}, {line}column {error.colno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise UserError(f"{where}: JSON nested too deeply") from None
-    except ValueError as error:  # a constant, or a number of thousands of digits
-        raise UserError(f"{where}: not JSON: {str(error).partition(';')[0]}") from None
+    return parse_json(text, where, _refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the number and the object of each line of a file; blank lines are passed over.
+    """Yield the line number and the object of each line of a file; blank lines are skipped.
 
     Raises:
         UserError: a line is not a JSON object, or see `heedful.reading.lines.read_lines`.
@@ -47,7 +36,59 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         if not text or text.isspace():
             continue
         where = f"{source}, line {number}"
-        value = parse_json(text, where)
+        value = parse_user_json(text, where)
         if not isinstance(value, dict):
             raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
         yield number, value
+
+
+# Each of these takes where the object is, for messages, and raises a UserError if its value is
+# missing or of another type.
+
+
+def value_of(item: object, key: str, where: str) -> object:
+    """Return the value of a key."""
+    if not isinstance(item, Mapping):
+        raise UserError(f"{where}: expected an object with {key!r}, found {kind_of(item)}")
+    if key not in item:
+        keys = listed([repr(name) for name in item]) or "none"
+        raise UserError(f"{where}: no {key!r}{did_you_mean(key, item)}; its keys: {keys}")
+    return item[key]
+
+
+def list_of(item: object, key: str, where: str) -> list[object]:
+    """Return the list of a key."""
+    value = value_of(item, key, where)
+    if not isinstance(value, list):
+        raise UserError(f"{where}: {key!r}: expected a list, found {kind_of(value)}")
+    return value
+
+
+def objects_of(item: object, key: str, where: str) -> list[Mapping[str, object]]:
+    """Return the list of objects of a key."""
+    items = list_of(item, key, where)
+    for value in items:
+        if not isinstance(value, dict):
+            raise UserError(f"{where}: {key!r}: expected objects, found {kind_of(value)}")
+    return cast("list[Mapping[str, object]]", items)
+
+
+def text_of(item: object, key: str, where: str) -> str:
+    """Return the text of a key."""
+    return as_text(value_of(item, key, where), f"{where}: {key!r}")
+
+
+def number_of(item: object, key: str, where: str) -> int:
+    """Return the whole number of a key."""
+    value = value_of(item, key, where)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UserError(f"{where}: {key!r}: expected a whole number, found {kind_of(value)}")
+    return value
+
+
+def as_text(value: object, where: str) -> str:
+    """Return a value that must be text."""
+    if not isinstance(value, str):
+        raise UserError(f"{where}: expected text, found {kind_of(value)}")
+    check_characters(value, where)
+    return value

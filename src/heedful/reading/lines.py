@@ -1,19 +1,18 @@
-"""Bytes to numbered lines of text, one at a time and never more than a bound, from files and stdin.
+"""Bytes to lines of text, one at a time, from files and stdin.
 
-Everything that can be wrong with a file before its format matters is said here: it is missing, a
-folder, not readable, not gzip though it is named so, damaged, not UTF-8, binary, or one endless
-line.
+Whatever can be wrong with a file of any format is reported here: it is missing, a folder, not
+readable, named ``.gz`` but not gzip, damaged, not UTF-8, binary, or has a line without an end.
 """
 
 import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 
@@ -21,6 +20,8 @@ MAX_LINE_BYTES = 16 * 2**20
 """The longest line that is read: far above any text a model takes, far below any memory."""
 
 STDIN = Path("-")
+
+Item = TypeVar("Item")
 
 _BUFFER_BYTES = 2**17
 
@@ -36,12 +37,48 @@ def source_name(path: Path) -> str:
     return "standard input" if path == STDIN else str(path)
 
 
+def ending_of(path: Path) -> str:
+    """Return the ending of a file's name in small letters, without ``.gz``."""
+    ending = path.suffix.lower()
+    return path.with_suffix("").suffix.lower() if ending == ".gz" else ending
+
+
+def read_files(
+    paths: Sequence[Path], read: Callable[[Path], Iterator[Item]], content: str
+) -> Iterator[Item]:
+    """Check that files exist, and stream what they hold, one file after another.
+
+    Args:
+        paths: the files; ``-`` is stdin.
+        read: streams one file.
+        content: what each file must hold, in the plural, for messages.
+
+    Raises:
+        UserError: at once for no file and for a missing one; during iteration for one that holds
+            nothing.
+    """
+    if not paths:
+        raise UserError("no data file given")
+    for path in paths:
+        check_file(path)
+    return chain.from_iterable(_not_empty(path, read, content) for path in paths)
+
+
+def _not_empty(path: Path, read: Callable[[Path], Iterator[Item]], content: str) -> Iterator[Item]:
+    items = read(path)
+    first = next(items, None)
+    if first is None:
+        raise UserError(f"{source_name(path)}: holds no {content}")
+    yield first
+    yield from items
+
+
 def check_file(path: Path) -> None:
     """Refuse what cannot be a data file before anything is read.
 
     Raises:
-        UserError: there is no such file (the nearest name beside it is given), it is a folder, or
-            the system does not let us look.
+        UserError: there is no such file (the message suggests the nearest name in its folder), it
+            is a folder, or it may not be read.
     """
     if path == STDIN:
         return
@@ -69,7 +106,7 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
         max_bytes: the longest line that is read.
 
     Raises:
-        UserError: with file, line and byte, for whatever this module's head lists.
+        UserError: with file, line and byte, for whatever the top of this module lists.
     """
     source = source_name(path)
     number = 0
@@ -83,12 +120,12 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     hint = _NOT_UTF8_HINTS.get(raw[:2], "") if number == 1 else ""
-                    found = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
-                    raise UserError(f"{source}, line {number}: not UTF-8 ({found}{hint})") from None
+                    byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
+                    raise UserError(f"{source}, line {number}: not UTF-8 ({byte}{hint})") from None
                 if "\0" in line:
-                    place = raw.index(b"\0") + 1
+                    nul = raw.index(b"\0") + 1
                     raise UserError(
-                        f"{source}, line {number}: byte {place} is NUL; this is not a text file"
+                        f"{source}, line {number}: byte {nul} is NUL; this is not a text file"
                     )
                 yield line
     except EOFError:

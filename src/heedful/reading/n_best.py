@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError
 from heedful.reading.fields import kind_of
-from heedful.reading.json_objects import read_objects
-from heedful.reading.lines import check_file, source_name
+from heedful.reading.json_objects import list_of, read_objects
+from heedful.reading.lines import read_files, source_name
 
 KEY = "hypotheses"
 
@@ -19,7 +19,7 @@ class NBestEntry:
 
     text: str
     score: float
-    """The log probability that the system which made it gives it; 0 where it does not say."""
+    """The log-probability from the system that made it; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,32 +41,25 @@ def read_n_best(path: Path) -> Iterator[NBestList]:
         path: the file; ``-`` is stdin.
 
     Raises:
-        UserError: at once for a file that is missing, during iteration for a line without
-            hypotheses, an empty text or a score that is no number, with its line.
+        UserError: at once for a missing file; during iteration, with its line, for a line without
+            hypotheses, an empty text or a score that is not a number.
     """
-    check_file(path)
-    return _read(path)
+    return read_files([path], _read, "lists")
 
 
 def _read(path: Path) -> Iterator[NBestList]:
-    number = 0
-    for number, value in read_objects(path):
+    for number, record in read_objects(path):
         where = f"{source_name(path)}, line {number}"
-        if KEY not in value:
-            raise UserError(f"{where}: no key {KEY!r}{did_you_mean(KEY, value)}")
-        items = value.pop(KEY)
-        if not isinstance(items, list) or not items:
-            kind = "an empty list" if items == [] else kind_of(items)
-            raise UserError(f"{where}: {KEY!r} must be a list of at least one, found {kind}")
+        items = list_of(record, KEY, where)
+        if not items:
+            raise UserError(f"{where}: {KEY!r}: expected at least one, found an empty list")
         yield NBestList(
             entries=tuple(
-                _entry(item, f"{where}, hypothesis {place}")
-                for place, item in enumerate(items, start=1)
+                _entry(item, f"{where}, hypothesis {count}")
+                for count, item in enumerate(items, start=1)
             ),
-            others=value,
+            others={key: value for key, value in record.items() if key != KEY},
         )
-    if not number:
-        raise UserError(f"{source_name(path)}: holds no lists")
 
 
 def _entry(item: object, where: str) -> NBestEntry:

@@ -1,6 +1,6 @@
 """Texts and their translations: two files that are aligned line by line, or a table of both.
 
-A record's ``text`` is what is read and its ``text_pair`` what is to be written.
+A record's ``text`` is the source and its ``text_pair`` the target, its translation.
 """
 
 from collections import Counter
@@ -16,24 +16,24 @@ from heedful.reading.records import Record, ending_format, read_records
 from heedful.settings import ColumnSettings
 
 _LETTERS = 64
-"""Letters of a language that are told apart, the most frequent ones."""
+"""How many letters of a language are compared, the most frequent ones."""
 _LEAST_LETTERS = 500
-"""Letters of a text below which nothing is said about its language."""
+"""A text with fewer letters says too little about its language."""
 _CLEARLY = 0.05
-"""How much more alike two languages must be the other way round."""
+"""How much better the letters must match when the sides are swapped."""
 
 
 def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Record]:
-    """Stream texts with their translations, either of them perhaps empty.
+    """Stream texts with their translations; either may be empty.
 
     Args:
-        paths: tables; or plain files in pairs, the texts of the first translated, line by line, in
-            the second. A file whose name ends in none of a table's endings is plain.
+        paths: tables; or plain files in pairs, where each line of the second file translates that
+            line of the first. A file without a table's ending is plain.
         columns: of tables: ``label`` names the column of the translations.
 
     Raises:
-        UserError: plain files do not come in pairs, are the same, or have not as many lines; or
-            see `heedful.reading.records.read_records`.
+        UserError: plain files do not come in pairs, are the same, or differ in their number of
+            lines; or see `heedful.reading.records.read_records`.
     """
     if columns.text_pair is not None or columns.label_separator is not None:
         raise UserError(
@@ -51,7 +51,7 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
     if len(paths) % 2:
         raise UserError(
             f"{source_name(paths[-1])}: plain files come in pairs, a text and its translation on "
-            "the same line of each: give the other one, too"
+            "the same line of each: give the other file, too"
         )
     for path in paths:
         check_file(path)
@@ -60,7 +60,7 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
 
 
 def read_sources(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Record]:
-    """Stream texts to translate, any of them perhaps empty, from tables or plain files.
+    """Stream texts to translate from tables or plain files; a text may be empty.
 
     Raises:
         UserError: see `heedful.reading.records.read_records`.
@@ -103,20 +103,20 @@ def _aligned(source: Path, target: Path) -> Iterator[Record]:
 
 @dataclass(kw_only=True, slots=True)
 class Cleaning:
-    """Tells which pairs are worth learning from, and keeps count of the others."""
+    """Decides which pairs to learn from, and counts the others."""
 
     max_tokens: int
     """The most tokens of a text, and of its translation."""
     max_ratio: float
-    """The most times that one of them may have the tokens of the other."""
+    """The most tokens of one for each token of the other."""
     pairs: int = 0
-    """Pairs that were looked at."""
+    """Pairs so far."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """How many were dropped, by the reason."""
+    """How many were dropped, by reason."""
     _first: dict[str, str] = field(default_factory=dict)
 
     def keeps(self, record: Record, source_tokens: int, target_tokens: int) -> bool:
-        """Tell whether a pair is learnt from."""
+        """Tell whether to learn from a pair."""
         self.pairs += 1
         reason = self._reason(source_tokens, target_tokens)
         if reason is None:
@@ -136,7 +136,7 @@ class Cleaning:
         return None
 
     def report(self) -> str:
-        """Say what was dropped, why, and where the first of each kind is; nothing if none was."""
+        """Return how many pairs were dropped, why, and the first of each kind; empty if none."""
         if not self.dropped:
             return ""
         reasons = ", ".join(
@@ -147,7 +147,7 @@ class Cleaning:
 
 
 def letter_shares(texts: Iterable[str]) -> dict[str, float]:
-    """Return the shares of a language's most frequent letters, by which it is told from others."""
+    """Return the shares of a language's most frequent letters, which tell it from others."""
     letters = _letters(texts)
     total = letters.total()
     frequent = sorted(letters.items(), key=lambda item: (-item[1], item[0]))[:_LETTERS]
@@ -157,20 +157,20 @@ def letter_shares(texts: Iterable[str]) -> dict[str, float]:
 def look_swapped(
     records: Iterable[Record], source: Mapping[str, float], target: Mapping[str, float]
 ) -> bool:
-    """Tell whether texts look like what a run writes, and their translations like what it reads.
+    """Tell whether texts and translations look swapped, by the letters of a run's languages.
 
     Args:
         records: some pairs.
-        source: shares of the letters that the run reads, as `letter_shares` gives them.
-        target: shares of those that it writes.
+        source: shares of the letters of the source language, from `letter_shares`.
+        target: shares of the letters of the target language.
     """
     pairs = [(record.text, record.text_pair or "") for record in records]
     sides = [[text for text, _ in pairs], [text for _, text in pairs]]
     if min(_letters(side).total() for side in sides) < _LEAST_LETTERS:
         return False
-    read, written = map(letter_shares, sides)
-    straight = _alike(read, source) + _alike(written, target)
-    return _alike(read, target) + _alike(written, source) > straight + _CLEARLY
+    first, second = map(letter_shares, sides)
+    as_is = _overlap(first, source) + _overlap(second, target)
+    return _overlap(first, target) + _overlap(second, source) > as_is + _CLEARLY
 
 
 def _letters(texts: Iterable[str]) -> Counter[str]:
@@ -178,6 +178,6 @@ def _letters(texts: Iterable[str]) -> Counter[str]:
     return Counter({letter: count for letter, count in counts.items() if letter.isalpha()})
 
 
-def _alike(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+def _overlap(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Return the share that two languages' letters have in common, from 0 to 1."""
     return sum(min(share, second.get(letter, 0.0)) for letter, share in first.items())

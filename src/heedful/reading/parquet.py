@@ -1,4 +1,4 @@
-"""Rows of Parquet files, by record batches, so that a file larger than memory can be read."""
+"""Rows of Parquet files, a record batch at a time, so that a file may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from heedful.errors import UserError
 
-# Few: each row may hold a text of many megabytes.
+# Few, as each row may hold a text of many megabytes.
 _BATCH_ROWS = 64
 _BUFFER_BYTES = 2**20
 
@@ -27,10 +27,10 @@ def column_names(path: Path) -> list[str]:
 
 
 def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
-    """Yield the values of the named columns, row by row.
+    """Yield the cells of the named columns, row by row.
 
     Raises:
-        UserError: the file is damaged; what was read before it has been yielded.
+        UserError: the file is damaged; rows before the damage have been yielded.
     """
     row = 0
     try:
@@ -49,9 +49,9 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 def _open(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(
         path,
-        buffer_size=_BUFFER_BYTES,  # read ahead by so much, not by whole columns
+        buffer_size=_BUFFER_BYTES,  # read ahead this much, not whole columns
         pre_buffer=False,
-        page_checksum_verification=True,  # of files that hold checksums
+        page_checksum_verification=True,  # if the file has checksums
     )
 
 

@@ -1,7 +1,7 @@
 """Users' files to records: CSV, TSV, JSON lines, Parquet and plain text, streamed.
 
-Several files are one stream, read in order. Nothing is cut, guessed or skipped in silence: a row
-that cannot be read as asked is an error that says where it stands.
+Several files are one stream, read in order. Nothing is cut, guessed or skipped silently: a row that
+cannot be read is an error that names its line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
 from heedful.reading.delimited import csv_rows, tsv_rows, without_line_end
 from heedful.reading.fields import (
+    Cells,
     Field,
-    Values,
     find_field,
     find_fields,
     read_labels,
@@ -21,7 +21,14 @@ from heedful.reading.fields import (
     unique,
 )
 from heedful.reading.json_objects import read_objects
-from heedful.reading.lines import STDIN, check_file, read_lines, source_name
+from heedful.reading.lines import (
+    STDIN,
+    check_file,
+    ending_of,
+    read_files,
+    read_lines,
+    source_name,
+)
 from heedful.settings import ColumnSettings
 
 Text = str | tuple[str, str]
@@ -41,22 +48,22 @@ _ENDINGS = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One text, or pair of texts, as its user wrote it."""
+    """One text, or pair of texts, as the user wrote it."""
 
     text: str
     text_pair: str | None
     labels: tuple[str, ...] | None
-    """The labels as written, one unless a separator or a list gave more or none; None when no
-    label was asked for."""
+    """The labels as the file has them: one, or any number in a list or with a separator; None if
+    labels were not read."""
     source: str
-    """The file, as it is named in messages."""
+    """The name of the file in messages."""
     line: int
-    """Line of the file from 1 (of a Parquet file: row)."""
+    """Line of the file, from 1 (row of a Parquet file)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fingerprint:
-    """What a data file was when it was used."""
+    """The size and hash of a data file when it was used."""
 
     file: str
     bytes: int
@@ -64,15 +71,16 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where a row holds what."""
+class _RowFields:
+    """The columns of a row that are read."""
 
     text: tuple[Field, ...]
     pair: tuple[Field, ...] | None
     label: Field | None
 
 
-_Row = tuple[int, _Layout, Values]
+_Row = tuple[int, _RowFields, Cells]
+"""The number of its line, its columns and its cells."""
 
 
 def read_records(
@@ -86,27 +94,25 @@ def read_records(
     Args:
         paths: the files, in order; ``-`` is stdin (plain text unless ``columns`` says otherwise).
         columns: which columns to read, and the format of all files; by default the ending of each
-            file's name says it (before ``.gz``). Plain text has no columns: each line is a text.
-        allow_empty: whether a text may be empty or blank: right for prediction, seldom for
+            file's name (before ``.gz``) decides. Plain text has no columns: each line is a text.
+        allow_empty: whether a text may be empty or blank: right for prediction, rarely for
             training.
 
     Raises:
-        UserError: at once for a file that is missing or of unknown format, during iteration for
+        UserError: at once for a file that is missing or of unknown format; during iteration for
             what is wrong inside a file, with its line and column.
     """
-    if not paths:
-        raise UserError("no data file given")
-    formats = [_format_of(path, columns) for path in paths]
-    for path in paths:
-        check_file(path)
-    return _records(paths, formats, columns, allow_empty)
+    formats = {path: _format_of(path, columns) for path in paths}
+    return read_files(
+        paths, lambda path: _records(path, formats[path], columns, allow_empty), "records"
+    )
 
 
 def fingerprint(paths: Sequence[Path]) -> list[Fingerprint]:
     """Return the size and SHA-256 of each file.
 
     Raises:
-        UserError: a file is missing or is not a regular file, so could not be read again.
+        UserError: a file is missing, or is not a regular file, which cannot be read again.
     """
     prints = []
     for path in paths:
@@ -119,56 +125,48 @@ def fingerprint(paths: Sequence[Path]) -> list[Fingerprint]:
 
 
 def ending_format(path: Path) -> str | None:
-    """Return the format that a file's name says, if it says one."""
-    return _ENDINGS.get(_without_gz(path).suffix.lower())
-
-
-def _without_gz(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    """Return the format for the ending of a file's name; None if there is none."""
+    return _ENDINGS.get(ending_of(path))
 
 
 def _format_of(path: Path, columns: ColumnSettings) -> str:
-    format = columns.format
-    if format is not None and format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
-    plain = _without_gz(path)
-    found = format or ("text" if path == STDIN else ending_format(path))
-    if found is None:
-        ending = plain.suffix.lower()
+    if columns.format is not None and columns.format not in FORMATS:
+        raise unknown_name("format", columns.format, FORMATS)
+    format = columns.format or ("text" if path == STDIN else ending_format(path))
+    if format is None:
+        ending = ending_of(path)
         raise UserError(
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
             f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
         )
-    if found == "text" and columns != ColumnSettings(label=None, format=format):
+    if format == "text" and columns != ColumnSettings(label=None, format=columns.format):
         raise UserError(
             f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
             "say its format: csv, tsv, jsonl or parquet"
         )
-    if found in ("jsonl", "parquet") and not columns.header:
-        raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {found} has names")
-    if found == "parquet" and (path == STDIN or plain != path):
-        raise UserError(f"{source_name(path)}: Parquet is read from plain files only")
-    return found
+    if format in ("jsonl", "parquet") and not columns.header:
+        raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
+    if format == "parquet" and (path == STDIN or path.suffix.lower() == ".gz"):
+        raise UserError(
+            f"{source_name(path)}: Parquet is read from files only, not from stdin or .gz"
+        )
+    return format
 
 
 def _records(
-    paths: Sequence[Path], formats: Sequence[str], columns: ColumnSettings, allow_empty: bool
+    path: Path, format: str, columns: ColumnSettings, allow_empty: bool
 ) -> Iterator[Record]:
     separator = columns.label_separator
-    for path, format in zip(paths, formats, strict=True):
-        source = source_name(path)
-        unit = "row" if format == "parquet" else "line"
-        number = 0
-        for number, layout, values in _rows(path, format, columns):
-            try:
-                text = read_text(values, layout.text, allow_empty)
-                pair = read_text(values, layout.pair, allow_empty) if layout.pair else None
-                labels = read_labels(values, layout.label, separator) if layout.label else None
-            except UserError as error:
-                raise UserError(f"{source}, {unit} {number}, {error}") from None
-            yield Record(text=text, text_pair=pair, labels=labels, source=source, line=number)
-        if number == 0:
-            raise UserError(f"{source}: holds no records")
+    source = source_name(path)
+    unit = "row" if format == "parquet" else "line"
+    for number, fields, cells in _rows(path, format, columns):
+        try:
+            text = read_text(cells, fields.text, allow_empty)
+            pair = read_text(cells, fields.pair, allow_empty) if fields.pair else None
+            labels = read_labels(cells, fields.label, separator) if fields.label else None
+        except UserError as error:
+            raise UserError(f"{source}, {unit} {number}, {error}") from None
+        yield Record(text=text, text_pair=pair, labels=labels, source=source, line=number)
 
 
 def _rows(path: Path, format: str, columns: ColumnSettings) -> Iterator[_Row]:
@@ -190,48 +188,48 @@ def _table_rows(
     if first is None:
         raise UserError(f"{source}: empty")
     number, cells = first
-    layout = _layout(columns, source, cells if columns.header else None, len(cells))
+    fields = _fields(columns, source, cells if columns.header else None, len(cells))
     if not columns.header:
-        yield number, layout, cells
+        yield number, fields, cells
     for number, cells in rows:
-        yield number, layout, cells
+        yield number, fields, cells
 
 
 def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     names: list[str] = []
-    layout: _Layout | None = None
+    fields: _RowFields | None = None
     for number, value in read_objects(path):
-        if layout is None or list(value) != names:
+        if fields is None or list(value) != names:
             names = list(value)
             where = f"{source_name(path)}, line {number}"
-            layout = _layout(columns, where, names, 0)  # keys have no order, so no numbers
-        yield number, layout, list(value.values())
+            fields = _fields(columns, where, names, 0)  # keys have no order, so no numbers
+        yield number, fields, list(value.values())
 
 
 def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
-    layout = _Layout(text=(Field(0, "text"),), pair=None, label=None)
+    fields = _RowFields(text=(Field(0, "text"),), pair=None, label=None)
     for number, line in enumerate(lines, start=1):
-        yield number, layout, [without_line_end(line)]
+        yield number, fields, [without_line_end(line)]
 
 
 def _parquet_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     from heedful.reading import parquet  # pyarrow, only where it is needed
 
     names = parquet.column_names(path)
-    layout = _layout(columns, str(path), names, len(names))
-    used = [*layout.text, *(layout.pair or ()), *([layout.label] if layout.label else ())]
-    places = [column.place for column in used]
-    cells = parquet.read_rows(path, [unique(column.name, str(path), names) for column in used])
-    for number, values in enumerate(cells, start=1):
-        yield number, layout, dict(zip(places, values, strict=True))
+    fields = _fields(columns, str(path), names, len(names))
+    used = [*fields.text, *(fields.pair or ()), *([fields.label] if fields.label else ())]
+    indices = [field.index for field in used]
+    rows = parquet.read_rows(path, [unique(field.name, str(path), names) for field in used])
+    for number, cells in enumerate(rows, start=1):
+        yield number, fields, dict(zip(indices, cells, strict=True))
 
 
-def _layout(
+def _fields(
     columns: ColumnSettings, where: str, names: Sequence[str] | None, width: int
-) -> _Layout:
-    """Find the asked-for columns by name, or by number among the first ``width``."""
+) -> _RowFields:
+    """Look up the columns to read by name, or by number among the first ``width``."""
     pair, label = columns.text_pair, columns.label
-    return _Layout(
+    return _RowFields(
         text=find_fields(columns.text, where, names, width),
         pair=None if pair is None else find_fields(pair, where, names, width),
         label=None if label is None else find_field(label, where, names, width),

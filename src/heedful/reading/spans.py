@@ -1,13 +1,14 @@
-"""JSON lines with entities as places in the text: ``{"text": ..., "entities": [...]}``."""
+"""JSON lines with entities as spans of the text: ``{"text": ..., "entities": [...]}``."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from heedful.errors import UserError
-from heedful.reading.fields import Field, find_field, kind_of, read_text
-from heedful.reading.json_objects import read_objects
-from heedful.reading.lines import check_file, source_name
+from heedful.reading.fields import find_field, kind_of, read_text
+from heedful.reading.json_objects import number_of, read_objects, value_of
+from heedful.reading.lines import read_files, source_name
 from heedful.reading.tagging import Entity, TaggedText
 
 
@@ -17,8 +18,8 @@ def read_spans(
     """Yield the texts of a file with their entities.
 
     Each entity is an object with ``start`` and ``end``, counted in characters (code points), and
-    ``label``. If it has ``text`` too, that must be what stands there: offsets that were counted in
-    bytes or UTF-16 units are noticed so. Other keys are left to whoever wrote them.
+    ``label``. If it has a ``text`` too, that must be the text between them: this shows offsets that
+    were counted in bytes or UTF-16 units. Other keys are ignored.
 
     Args:
         path: the file; ``-`` is stdin.
@@ -26,78 +27,60 @@ def read_spans(
         entities: key of the entities.
 
     Raises:
-        UserError: at once for a file that is missing, during iteration for a text that is blank,
-            and for an entity that is not in its text, is blank at an end, or overlaps another.
+        UserError: at once for a missing file; during iteration for a blank text, and for an entity
+            that is outside its text, begins or ends with a space, or overlaps another.
     """
-    check_file(path)
-    return _read(path, text, entities)
+    return read_files([path], partial(_read, text=text, entities=entities), "texts")
 
 
 def _read(path: Path, text: str, entities: str) -> Iterator[TaggedText]:
     source = source_name(path)
-    number = 0
-    for number, value in read_objects(path):
+    for number, item in read_objects(path):
         where = f"{source}, line {number}"
-        names = list(value)
-        fields = [find_field(name, where, names, 0) for name in (text, entities)]
-        values = list(value.values())
+        fields = [find_field(name, where, list(item), 0) for name in (text, entities)]
         try:
-            content = read_text(values, fields[:1], allow_empty=False)
-            found = _entities(values[fields[1].place], fields[1], content)
+            content = read_text(list(item.values()), fields[:1], allow_empty=False)
         except UserError as error:
             raise UserError(f"{where}, {error}") from None
-        yield TaggedText(text=content, words=None, entities=found, source=source, line=number)
-    if not number:
-        raise UserError(f"{source}: holds no texts")
+        spans = _entities(item[entities], f"{where}, column {entities!r}", content)
+        yield TaggedText(text=content, words=None, entities=spans, source=source, line=number)
 
 
-def _entities(value: object, field: Field, text: str) -> tuple[Entity, ...]:
-    if not isinstance(value, list):
-        raise UserError(f"column {field.name!r}: expected a list, found {kind_of(value)}")
-    found = []
-    for number, item in enumerate(value, start=1):
-        try:
-            found.append(_entity(item, text))
-        except UserError as error:
-            raise UserError(f"column {field.name!r}, entity {number}: {error}") from None
-    found.sort()
-    for one, other in pairwise(found):
-        if other.start < one.end:
-            raise UserError(
-                f"{one.label} {one.start}–{one.end} {text[one.start : one.end]!r} overlaps "
-                f"{other.label} {other.start}–{other.end} {text[other.start : other.end]!r}; "
-                "entities stand side by side"
+def _entities(items: object, where: str, text: str) -> tuple[Entity, ...]:
+    if not isinstance(items, list):
+        raise UserError(f"{where}: expected a list, found {kind_of(items)}")
+    entities = sorted(
+        _entity(item, f"{where}, entity {number}", text)
+        for number, item in enumerate(items, start=1)
+    )
+    for entity, next_ in pairwise(entities):
+        if next_.start < entity.end:
+            first, second = (
+                f"{label} {start}–{end} {text[start:end]!r}"
+                for start, end, label in (entity, next_)
             )
-    return tuple(found)
+            raise UserError(f"{where}: {first} overlaps {second}; entities may not overlap")
+    return tuple(entities)
 
 
-def _entity(item: object, text: str) -> Entity:
-    if not isinstance(item, Mapping):
-        raise UserError(f"expected an object, found {kind_of(item)}")
-    start, end = (_integer(item, key) for key in ("start", "end"))
-    label = item.get("label")
+def _entity(item: object, where: str, text: str) -> Entity:
+    start, end = (number_of(item, key, where) for key in ("start", "end"))
+    label, slice_ = value_of(item, "label", where), text[start:end]
     if not isinstance(label, str):
-        found = kind_of(label) if "label" in item else "none"
-        raise UserError(f"'label': expected the name of a type, found {found}")
+        raise UserError(f"{where}: 'label': expected the name of a type, found {kind_of(label)}")
     if not label.isprintable() or not label or label != label.strip():
-        raise UserError(f"'label': {label!r} is no name of a type")
+        raise UserError(f"{where}: 'label': {label!r} cannot name a type")
     if end <= start:
-        raise UserError(f"{start}–{end}: ends where it begins, or before")
+        raise UserError(f"{where}: {start}–{end} is empty; an entity must end after its start")
     if start < 0 or end > len(text):
-        raise UserError(f"{start}–{end} is outside the text, which has {len(text)} characters")
-    slice_ = text[start:end]
+        raise UserError(f"{where}: {start}–{end} is outside the text of {len(text)} characters")
     if slice_ != slice_.strip():
-        raise UserError(f"{start}–{end} {slice_!r} begins or ends with a space; leave it out")
+        raise UserError(
+            f"{where}: {start}–{end} {slice_!r} begins or ends with a space; leave it out"
+        )
+    assert isinstance(item, Mapping)
     if item.get("text", slice_) != slice_:
         raise UserError(
-            f"{start}–{end} is {slice_!r}, not {item['text']!r}; places count characters"
+            f"{where}: {start}–{end} is {slice_!r}, not {item['text']!r}; offsets count characters"
         )
     return Entity(start, end, label)
-
-
-def _integer(item: Mapping[str, object], key: str) -> int:
-    value = item.get(key)
-    if not isinstance(value, int) or isinstance(value, bool):
-        found = kind_of(value) if key in item else "none"
-        raise UserError(f"{key!r}: expected a whole number, found {found}")
-    return value

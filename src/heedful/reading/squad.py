@@ -1,18 +1,25 @@
 """Questions about texts, with their answers as slices of those texts.
 
-SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer) is one document and is
-held whole; JSON lines are streamed. Where answers are not needed, tables are read as well.
+SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer) is one document, held in
+memory as a whole; JSON lines are streamed. Without answers, tables are read as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
-from heedful.errors import UserError, did_you_mean, listed
+from heedful.errors import UserError
 from heedful.reading.fields import kind_of
-from heedful.reading.json_objects import parse_json, read_objects
-from heedful.reading.lines import STDIN, check_file, read_lines, source_name
+from heedful.reading.json_objects import (
+    list_of,
+    number_of,
+    objects_of,
+    parse_user_json,
+    read_objects,
+    text_of,
+    value_of,
+)
+from heedful.reading.lines import STDIN, ending_of, read_files, read_lines, source_name
 from heedful.reading.records import read_records
 from heedful.settings import ColumnSettings
 
@@ -34,14 +41,14 @@ class GoldAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question about a context, as its user wrote both."""
+    """A question about a context, as the user wrote them."""
 
     question: str
     context: str
     answers: tuple[GoldAnswer, ...] | None
-    """Empty for a question that the context does not answer; None where none were read."""
+    """Empty for a question that the context does not answer; None if answers were not read."""
     where: str
-    """File and place in it, for messages."""
+    """File and line or paragraph, for messages."""
 
 
 def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[Question]:
@@ -51,22 +58,20 @@ def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[
         paths: SQuAD 1.1 or 2.0 (``.json``), or rows with ``question``, ``context`` and ``answers``,
             a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also with
             ``.gz``. Without answers also ``.csv``, ``.tsv`` and ``.parquet``.
-        labelled: whether answers are read; without it they need not be there.
+        labelled: whether to read answers; without it they may be missing.
 
     Raises:
         UserError: at once for a file that is missing or of unknown format; during iteration for
-            what is wrong inside a file, with its place and the question's id.
+            what is wrong inside a file, with its line or paragraph and the question's id.
     """
-    if not paths:
-        raise UserError("no data file given")
-    endings = [_ending(path, labelled=labelled) for path in paths]
     for path in paths:
-        check_file(path)
-    return _questions(paths, endings, labelled)
+        _check_ending(path, labelled=labelled)
+    seen: dict[str, str] = {}
+    return read_files(paths, lambda path: _questions(path, seen, labelled), "questions")
 
 
 def check_texts(question: str, context: str, where: str) -> None:
-    """Refuse what nobody could answer.
+    """Refuse a question that cannot be answered.
 
     Raises:
         UserError: the question or the context is empty.
@@ -76,42 +81,34 @@ def check_texts(question: str, context: str, where: str) -> None:
             raise UserError(f"{where}: empty {name}")
 
 
-def _ending(path: Path, *, labelled: bool) -> str:
-    if path == STDIN:
-        return ".jsonl"
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    ending = plain.suffix.lower()
+def _check_ending(path: Path, *, labelled: bool) -> None:
     known = (".json", *_LINES) if labelled else (".json", *_LINES, *_TABLES)
-    if ending not in known:
+    if path != STDIN and ending_of(path) not in known:
         what = "questions with answers" if labelled else "questions"
-        raise UserError(f"{path}: {what} are read from {', '.join(known)}, not {ending!r}")
-    return ending
+        raise UserError(f"{path}: {what} are read from {', '.join(known)}, not {ending_of(path)!r}")
 
 
 _Item = tuple[str, str, Mapping[str, object]]
-"""Where a question stands, its context, and the object that holds it."""
+"""Where a question is, its context, and the object that holds it."""
 
 
-def _questions(paths: Sequence[Path], endings: Sequence[str], labelled: bool) -> Iterator[Question]:
-    places: dict[str, str] = {}
-    for path, ending in zip(paths, endings, strict=True):
-        place = None
-        for place, context, item in _items(path, ending):
-            name = _id(item, place)
-            where = place if name is None else f"{place}, question {name!r}"
-            if name in places and labelled:
-                raise UserError(f"{where}: this id stands twice, first in {places[name]}")
-            if name is not None:
-                places[name] = place
-            question = _text(item, "question", where)
-            check_texts(question, context, where)
-            answers = _answers(context, item, where) if labelled else None
-            yield Question(question=question, context=context, answers=answers, where=where)
-        if place is None:
-            raise UserError(f"{source_name(path)}: holds no questions")
+def _questions(path: Path, seen: dict[str, str], labelled: bool) -> Iterator[Question]:
+    """Yield the questions of a file; ``seen`` says where each id was first used."""
+    for where, context, item in _items(path):
+        name = _id(item, where)
+        named = where if name is None else f"{where}, question {name!r}"
+        if name in seen and labelled:
+            raise UserError(f"{named}: this id is used twice, first in {seen[name]}")
+        if name is not None:
+            seen[name] = where
+        question = text_of(item, "question", named)
+        check_texts(question, context, named)
+        answers = _answers(context, item, named) if labelled else None
+        yield Question(question=question, context=context, answers=answers, where=named)
 
 
-def _items(path: Path, ending: str) -> Iterator[_Item]:
+def _items(path: Path) -> Iterator[_Item]:
+    ending = ending_of(path)
     if ending in _TABLES:
         return _table_items(path)
     return _document_items(path) if ending == ".json" else _row_items(path)
@@ -120,21 +117,20 @@ def _items(path: Path, ending: str) -> Iterator[_Item]:
 def _document_items(path: Path) -> Iterator[_Item]:
     source = source_name(path)
     text = "".join(read_lines(path, MAX_DOCUMENT_BYTES))
-    articles = _objects(parse_json(text, source), "data", source)
+    articles = objects_of(parse_user_json(text, source), "data", source)
     for number, article in enumerate(articles, start=1):
-        at = f"{source}, article {number}"
-        for count, paragraph in enumerate(_objects(article, "paragraphs", at), start=1):
-            place = f"{at}, paragraph {count}"
-            context = _text(paragraph, "context", place)
-            for item in _objects(paragraph, "qas", place):
-                yield place, context, item
+        article_where = f"{source}, article {number}"
+        for count, paragraph in enumerate(objects_of(article, "paragraphs", article_where), 1):
+            where = f"{article_where}, paragraph {count}"
+            context = text_of(paragraph, "context", where)
+            for item in objects_of(paragraph, "qas", where):
+                yield where, context, item
 
 
 def _row_items(path: Path) -> Iterator[_Item]:
-    source = source_name(path)
     for number, item in read_objects(path):
-        place = f"{source}, line {number}"
-        yield place, _text(item, "context", place), item
+        where = f"{source_name(path)}, line {number}"
+        yield where, text_of(item, "context", where), item
 
 
 def _table_items(path: Path) -> Iterator[_Item]:
@@ -142,14 +138,16 @@ def _table_items(path: Path) -> Iterator[_Item]:
     unit = "row" if path.suffix.lower() == ".parquet" else "line"
     for record in read_records([path], columns, allow_empty=True):
         assert record.text_pair is not None
-        place = f"{record.source}, {unit} {record.line}"
-        yield place, record.text_pair, {"question": record.text}
+        where = f"{record.source}, {unit} {record.line}"
+        yield where, record.text_pair, {"question": record.text}
 
 
 def _answers(context: str, item: Mapping[str, object], where: str) -> tuple[GoldAnswer, ...]:
-    given = _value(item, "answers", where)
+    columns = value_of(item, "answers", where)
     objects = (
-        _rows_of(given, where) if isinstance(given, dict) else _objects(item, "answers", where)
+        _rows_of(columns, where)
+        if isinstance(columns, dict)
+        else objects_of(item, "answers", where)
     )
     answers = tuple(_answer(context, answer, where) for answer in objects)
     if item.get("is_impossible", not answers) != (not answers):
@@ -159,71 +157,28 @@ def _answers(context: str, item: Mapping[str, object], where: str) -> tuple[Gold
     return answers
 
 
-def _rows_of(answers: object, where: str) -> list[Mapping[str, object]]:
+def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
     """Turn columns, as data libraries write lists of objects, back into rows."""
-    texts, starts = (_list(answers, key, where) for key in ("text", "answer_start"))
+    texts, starts = (list_of(columns, key, where) for key in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise UserError(f"{where}: {len(texts)} texts of answers, but {len(starts)} starts")
     return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
 
 
 def _answer(context: str, answer: Mapping[str, object], where: str) -> GoldAnswer:
-    text = _text(answer, "text", where)
-    start = _value(answer, "answer_start" if "answer_start" in answer else "start", where)
-    if not isinstance(start, int) or isinstance(start, bool):
-        raise UserError(f"{where}: an answer must start at a number, found {kind_of(start)}")
+    text = text_of(answer, "text", where)
+    start = number_of(answer, "answer_start" if "answer_start" in answer else "start", where)
     if not text.strip():
         raise UserError(f"{where}: empty answer; a question without one has an empty list")
     if start < 0 or not context.startswith(text, start):
-        found = context.find(text)
-        hint = "it stands nowhere in it" if found < 0 else f"it stands at {found}"
+        first = context.find(text)
+        hint = "it is nowhere in it" if first < 0 else f"it is at {first}"
         raise UserError(f"{where}: the answer {text!r} is not at {start} of the context; {hint}")
     return GoldAnswer(text=text, start=start)
-
-
-# Values of JSON objects.
-
-
-def _value(item: object, key: str, where: str) -> object:
-    if not isinstance(item, Mapping):
-        raise UserError(f"{where}: expected an object with {key!r}, found {kind_of(item)}")
-    if key not in item:
-        keys = listed([repr(name) for name in item]) or "none"
-        raise UserError(f"{where}: no {key!r}{did_you_mean(key, item)}; its keys: {keys}")
-    return item[key]
-
-
-def _list(item: object, key: str, where: str) -> list[object]:
-    value = _value(item, key, where)
-    if not isinstance(value, list):
-        raise UserError(f"{where}: {key!r} must be a list, found {kind_of(value)}")
-    return value
-
-
-def _objects(item: object, key: str, where: str) -> list[Mapping[str, object]]:
-    values = _list(item, key, where)
-    for value in values:
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: {key!r} must hold objects, found {kind_of(value)}")
-    return cast("list[Mapping[str, object]]", values)
-
-
-def _text(item: object, key: str, where: str) -> str:
-    value = _value(item, key, where)
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {key!r} must be text, found {kind_of(value)}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        code = f"\\u{ord(value[error.start]):04x}"
-        raise UserError(
-            f"{where}: {key!r} holds half of a surrogate pair ({code}), which is not a character"
-        ) from None
-    return value
 
 
 def _id(item: Mapping[str, object], where: str) -> str | None:
     name = item.get("id")
     if name is not None and not isinstance(name, str | int):
-        raise UserError(f"{where}: 'id' must be text or a number, found {kind_of(name)}")
+        raise UserError(f"{where}: 'id': expected text or a number, found {kind_of(name)}")
     return None if name is None else str(name)

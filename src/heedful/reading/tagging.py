@@ -1,16 +1,16 @@
-"""Entities and the tags of words that say them: schemes, what they allow, the likeliest allowed.
+"""Entities, the tags of words that mark them, and the likeliest tags that a scheme allows.
 
-A scheme writes each word's part in an entity as a prefix before the entity's type:
+A scheme marks each word's part in an entity by a prefix before the entity's type:
 
 =====  ==================================================================================
 BIO    ``B-`` begins an entity, ``I-`` goes on with it (also called IOB2)
-IOB1   all words have ``I-``; only an entity that follows one of its own type begins with
+IOB1   all words have ``I-``; only an entity right after another of its type begins with
        ``B-`` (Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning")
 IOBES  ``B-`` begins, ``I-`` goes on, ``E-`` ends, ``S-`` is a whole entity; BILOU and BMES
-       write the same with other letters, which are read too
+       are the same with other letters, which are read too
 =====  ==================================================================================
 
-and ``O`` for a word outside all entities. Shapes: W words, L labels (tags that a model gives).
+and ``O`` for a word outside all entities. Shapes: W words, L labels (tags that a model knows).
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ _READ_AS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"
 
 
 class Entity(NamedTuple):
-    """What stands from ``start`` to before ``end``, in characters or in words."""
+    """An entity from ``start`` to before ``end``, in characters or in words."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Entity(NamedTuple):
 
 
 Word = tuple[int, int]
-"""Where a word stands in its text: start and end, in characters."""
+"""The span of a word in its text: start and end, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,13 +48,13 @@ class TaggedText:
 
     text: str
     words: tuple[Word, ...] | None
-    """Where the words stand, one after the other; None where the text was not given as words."""
+    """The spans of its words, in order; None if the data does not split the text into words."""
     entities: tuple[Entity, ...] | None
-    """In the order of the text, without overlap, in characters; None where none were read."""
+    """In characters, in order, without overlap; None if entities were not read."""
     source: str
-    """The file, as it is named in messages."""
+    """The name of the file in messages."""
     line: int
-    """Its line from 1; where each word has a line, that of the first."""
+    """Its line, from 1; if each word has a line, that of the first word."""
 
     def line_of(self, entity: Entity) -> int:
         """Return the line on which an entity begins."""
@@ -64,7 +64,7 @@ class TaggedText:
 
 
 class Tag(NamedTuple):
-    """A tag taken apart; ``OUTSIDE`` also stands for what is beyond a sentence's ends."""
+    """A tag in two parts; ``OUTSIDE`` is also what precedes and follows a sentence."""
 
     prefix: str
     """One of O, B, I, E and S."""
@@ -76,7 +76,7 @@ OUTSIDE = Tag("O", "")
 
 @lru_cache(maxsize=4096)
 def parse_tag(tag: str) -> Tag:
-    """Take a tag apart.
+    """Split a tag into its prefix and its type.
 
     Raises:
         UserError: it is neither ``O`` nor a prefix and a type.
@@ -93,10 +93,10 @@ def parse_tag(tag: str) -> Tag:
 
 
 def scheme_of(tags: Sequence[Tag]) -> Scheme | None:
-    """Return the scheme that a sentence shows by its first entity; None if it has no entity.
+    """Return the scheme that a sentence's first entity shows; None if it has no entity.
 
-    An entity tells them apart: only in IOBES does one end in ``E-`` or ``S-``, and of the other
-    two only in IOB1 does the first of a sentence begin with ``I-``.
+    Only in IOBES does an entity end in ``E-`` or ``S-``; of the other two, only in IOB1 does the
+    first entity of a sentence begin with ``I-``.
     """
     prefixes = [tag.prefix for tag in tags if tag != OUTSIDE]
     if not prefixes:
@@ -107,7 +107,7 @@ def scheme_of(tags: Sequence[Tag]) -> Scheme | None:
 
 
 def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
-    """Say whether a scheme allows a tag after another."""
+    """Tell whether a scheme allows a tag after another."""
     if tag != OUTSIDE and tag.prefix not in _PREFIXES[scheme]:
         return False
     if scheme == "IOBES":
@@ -118,32 +118,30 @@ def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
 
 
 def first_fault(tags: Sequence[Tag], scheme: Scheme) -> int | None:
-    """Return the place of the first tag that cannot stand where it does.
+    """Return the index of the first tag that cannot follow the one before it.
 
     Returns:
-        Its index; the number of tags where the last one cannot be the last; None if all can be.
+        The index; the number of tags if the last one cannot end a sentence; None if all is right.
     """
-    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
-        if not may_follow(before, tag, scheme):
-            return place
-    return None
+    neighbours = enumerate(pairwise([OUTSIDE, *tags, OUTSIDE]))
+    return next((i for i, (before, tag) in neighbours if not may_follow(before, tag, scheme)), None)
 
 
 def entities_of(tags: Sequence[Tag]) -> list[Entity]:
     """Return the entities, in words, of tags without a fault in any scheme."""
-    found: list[Entity] = []
-    for place, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
+    entities: list[Entity] = []
+    for position, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
         if tag == OUTSIDE:
             continue
         if tag.prefix in "BS" or tag.type != before.type:
-            found.append(Entity(place, place + 1, tag.type))
+            entities.append(Entity(position, position + 1, tag.type))
         else:
-            found[-1] = found[-1]._replace(end=place + 1)
-    return found
+            entities[-1] = entities[-1]._replace(end=position + 1)
+    return entities
 
 
 def tags_of(entities: Iterable[Entity], count: int, scheme: Literal["BIO", "IOBES"]) -> list[str]:
-    """Write entities, in words, as the tags of ``count`` words."""
+    """Return the tags of ``count`` words with these entities, which are in words."""
     tags = ["O"] * count
     for start, end, label in entities:
         prefixes = "B" + "I" * (end - start - 1)
@@ -154,16 +152,16 @@ def tags_of(entities: Iterable[Entity], count: int, scheme: Literal["BIO", "IOBE
 
 
 def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
-    """Return all tags of a scheme for some types of entity: ``O``, then type by type."""
+    """Return all tags of a scheme: ``O``, then those of each type of entity."""
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in _PREFIXES[scheme])]
 
 
 @lru_cache(maxsize=64)
 def transitions(labels: tuple[str, ...], scheme: Scheme) -> NDArray[np.bool_]:
-    """Say which tag may follow which.
+    """Return which tag may follow which.
 
     Shape:
-        (L + 1, L + 1): row before, column after; the last of either is a sentence's end.
+        (L + 1, L + 1): a row before a column; the last of each is the end of a sentence.
     """
     tags = [*map(parse_tag, labels), OUTSIDE]
     return np.array([[may_follow(before, tag, scheme) for tag in tags] for before in tags])
@@ -172,32 +170,32 @@ def transitions(labels: tuple[str, ...], scheme: Scheme) -> NDArray[np.bool_]:
 def likeliest_tags(
     probabilities: NDArray[np.floating], allowed: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return the sequence of tags whose probabilities have the largest product of all allowed.
+    """Return the allowed sequence of tags with the largest product of probabilities.
 
-    Viterbi 1967, over words that are taken as independent of each other but for what is forbidden.
+    Viterbi 1967; words are taken as independent except for what the scheme forbids.
 
     Args:
         probabilities: of each tag. Shape (W, L).
-        allowed: see `transitions`. At least one tag may stand anywhere, as ``O`` may.
+        allowed: see `transitions`. Some tag, such as ``O``, must be allowed everywhere.
 
     Shape:
-        (W,) numbers of the tags.
+        (W,) indices of the tags.
     """
     count, edge = probabilities.shape
     best: NDArray[np.int64] = probabilities.argmax(axis=1)  # (W,)
     path = np.concatenate([[edge], best, [edge]])
     if allowed[path[:-1], path[1:]].all():
-        return best  # nothing is likelier than each word's likeliest
+        return best  # the likeliest tag of each word, and they are allowed together
     barrier = np.where(allowed, 0.0, -np.inf)  # (L + 1, L + 1)
     # A probability that has underflowed to 0 is unlikely, not forbidden.
     scores = np.log(np.maximum(probabilities.astype(np.float64), np.finfo(np.float64).tiny))
     origin = np.zeros((count, edge), dtype=np.int64)
     total = scores[0] + barrier[edge, :edge]  # (L,)
-    for place in range(1, count):
+    for word in range(1, count):
         steps = total[:, None] + barrier[:edge, :edge]  # (L before, L)
-        origin[place] = steps.argmax(axis=0)
-        total = steps.max(axis=0) + scores[place]
+        origin[word] = steps.argmax(axis=0)
+        total = steps.max(axis=0) + scores[word]
     best[-1] = (total + barrier[:edge, edge]).argmax()
-    for place in range(count - 1, 0, -1):
-        best[place - 1] = origin[place, best[place]]
+    for word in range(count - 1, 0, -1):
+        best[word - 1] = origin[word, best[word]]
     return best
