@@ -16,21 +16,21 @@ def test_the_best_of_a_vocabulary_of_any_size(vocabulary: int, count: int, rows:
     free = np.full(rows, -1)
     found = best(scores, np.empty((rows, 0), int), free, Search(eos_token_id=0), count)
     right = scores.log_softmax(-1).topk(min(count, vocabulary))
-    assert_same_bits(found.words, right.indices.numpy(), "whole numbers")
-    np.testing.assert_allclose(found.values, right.values.double().numpy(), rtol=1e-6, atol=1e-6)
-    assert_same_bits(found.log_probabilities, found.values, "moved")
+    assert_same_bits(found.token_ids, right.indices.numpy(), "whole numbers")
+    np.testing.assert_allclose(found.penalised, right.values.double().numpy(), rtol=1e-6, atol=1e-6)
+    assert_same_bits(found.log_probabilities, found.penalised, "moved")
     # Each row by itself: the same beside any others.
     alone = best(scores[:1], np.empty((1, 0), int), free[:1], Search(eos_token_id=0), count)
-    assert_same_bits(alone.words, found.words[:1], "whole numbers")
-    np.testing.assert_allclose(alone.values, found.values[:1], rtol=1e-6, atol=1e-6)
+    assert_same_bits(alone.token_ids, found.token_ids[:1], "whole numbers")
+    np.testing.assert_allclose(alone.penalised, found.penalised[:1], rtol=1e-6, atol=1e-6)
 
 
 def test_equal_scores_and_half_precision() -> None:
     scores = torch.zeros(2, 4096, dtype=torch.bfloat16)
     free = np.full(2, -1)
     found = best(scores, np.empty((2, 0), int), free, Search(eos_token_id=0), 6)
-    assert all(len(set(row)) == 6 for row in found.words.tolist())
-    np.testing.assert_allclose(found.values, -np.log(4096), rtol=1e-6)
+    assert all(len(set(row)) == 6 for row in found.token_ids.tolist())
+    np.testing.assert_allclose(found.penalised, -np.log(4096), rtol=1e-6)
 
 
 def test_what_would_repeat() -> None:

@@ -190,8 +190,8 @@ def test_samples_repeat_less_often_when_it_is_penalised() -> None:
     ("prefixes", "message"),
     [
         ([[1]], "there are 1 prefixes for 2 items"),
-        ([[1], [1, 2, 3, 1]], "prefix 1 has 4 tokens; max_new_tokens, 4, must be more than that"),
-        ([[1], [1, END]], r"prefix 1 is \[1, 0\]; it must be tokens before the ending"),
+        ([[1], [1, 2, 3, 1]], "prefix 1 has 4 tokens; max_new_tokens, 4, must be larger"),
+        ([[1], [1, END]], r"prefix 1 is \[1, 0\]; it may not have the end token"),
         ([[-1], []], r"prefix 0 is \[-1\]"),
         ([[], [9]], "a prefix has token 9; the vocabulary has 4 tokens"),
     ],
@@ -225,7 +225,10 @@ def test_coverage_needs_attention() -> None:
         ({"coverage_penalty": math.nan}, "coverage_penalty is nan"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be a number above 0"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram is -1; it must be at least 0"),
-        ({"do_sample": True, "coverage_penalty": 0.1}, "ranks texts that are searched for"),
+        (
+            {"do_sample": True, "coverage_penalty": 0.1},
+            "coverage_penalty does not apply to samples",
+        ),
     ],
 )
 def test_penalties_out_of_range_are_named(options: dict[str, Any], message: str) -> None:

@@ -1,6 +1,6 @@
-"""The tokens that may come next, with what makes some of them less likely or rules them out.
+"""The best next tokens, after penalties and without those that the options forbid.
 
-Shapes: B items, N hypotheses of all items that go on, T tokens of each so far, V vocabulary, M best
+Shapes: B items, N active hypotheses of all items, T tokens of each so far, V vocabulary, M best
 candidates of a hypothesis.
 """
 
@@ -16,39 +16,41 @@ from torch import Tensor
 from heedful.decoding.options import Search
 from heedful.errors import UserError
 
-# Scores that are looked at at once: what a core's own cache holds.
+# Scores that are worked on at once: they fit into a core's own cache.
 _CACHED_SCORES = 2**18
-# Tokens of which the best stands for all, and the vocabulary from which on that is worth it.
+# Tokens in a group that is compared by its best one, and the vocabulary from which that pays off.
 _GROUP, _LARGE_VOCABULARY = 32, 2048
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Candidates:
+class NextTokens:
     """The best next tokens of each hypothesis, best first."""
 
-    words: NDArray[np.int64]
-    """(N, M) the tokens."""
-    values: NDArray[np.float64]
-    """(N, M) what they add to the sum that hypotheses are ranked by; -inf for no candidate."""
+    token_ids: NDArray[np.int64]
+    """(N, M)."""
+    penalised: NDArray[np.float64]
+    """(N, M) their log-probabilities after the repetition penalty, by which hypotheses are ranked;
+    -inf for no candidate."""
     log_probabilities: NDArray[np.float64]
-    """(N, M) the same without the repetition penalty."""
+    """(N, M) the same without the penalty."""
 
 
-def forced_words(
+def forced_tokens(
     prefixes: Sequence[Sequence[int]] | None, items: int, options: Search
 ) -> NDArray[np.int64]:
-    """Return the tokens each item must start with, -1 where it is free, and a column of -1.
+    """Return the tokens that each item must start with, then -1.
 
     Args:
-        prefixes: one of each item, or None where all are free.
+        prefixes: one for each item; None if there are none.
         items: B.
-        options: how to look.
+        options: how to search.
 
     Returns:
         Shape (B, the longest prefix + 1).
 
     Raises:
-        UserError: there are not as many prefixes as items, or one is too long or ends the text.
+        UserError: the number of prefixes is not that of items, or one is too long or has the end
+            token.
     """
     prefixes = [()] * items if prefixes is None else prefixes
     if len(prefixes) != items:
@@ -58,74 +60,78 @@ def forced_words(
         if len(prefix) >= options.max_new_tokens:
             raise UserError(
                 f"prefix {item} has {len(prefix)} tokens; max_new_tokens, "
-                f"{options.max_new_tokens}, must be more than that"
+                f"{options.max_new_tokens}, must be larger"
             )
         if options.eos_token_id in prefix or min(prefix, default=0) < 0:
-            raise UserError(f"prefix {item} is {list(prefix)}; it must be tokens before the ending")
+            raise UserError(
+                f"prefix {item} is {list(prefix)}; it may not have the end token or ids below 0"
+            )
         forced[item, : len(prefix)] = prefix
     return forced
 
 
 def best(
     scores: Tensor,
-    written: NDArray[np.int64],
+    past: NDArray[np.int64],
     forced: NDArray[np.int64],
     options: Search,
     count: int,
-) -> Candidates:
+) -> NextTokens:
     """Return the best next tokens of each hypothesis.
 
     A few rows at a time, so that scores are read from memory once, and each row by itself, so that
-    its numbers do not depend on the others.
+    its result does not depend on the others.
 
     Args:
         scores: of each next token, before or after the softmax. Shape (N, V).
-        written: the tokens so far. Shape (N, T).
+        past: the tokens so far. Shape (N, T).
         forced: the token that must come next, or -1. Shape (N,).
-        options: how to look.
-        count: M, or less where the vocabulary is smaller.
+        options: how to search.
+        count: M, or less if the vocabulary is smaller.
 
     Raises:
         UserError: a score is not a number.
     """
     count = min(count, scores.shape[1])
-    rows = len(scores) if scores.is_cuda else max(1, _CACHED_SCORES // scores.shape[1])
+    size = len(scores) if scores.is_cuda else max(1, _CACHED_SCORES // scores.shape[1])
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for start in range(0, len(scores), rows):
-        here = slice(start, start + rows)
-        plain, ranked = weighed(scores[here], written[here], options)
-        best_values, places = _top(ranked, count)
-        parts.append((places, best_values, plain.gather(1, places)))
-    words, values, plainly = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-    found = Candidates(
-        words=words,
-        values=values.astype(np.float64),
-        log_probabilities=plainly.astype(np.float64),
+    for start in range(0, len(scores), size):
+        rows = slice(start, start + size)
+        plain, penalised = penalise(scores[rows], past[rows], options)
+        top_scores, indices = _top(penalised, count)
+        parts.append((indices, top_scores, plain.gather(1, indices)))
+    token_ids, ranked, unpenalised = (
+        torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)
     )
-    _force(found, scores, forced)
-    check_scores(found.values)
-    return found
+    top = NextTokens(
+        token_ids=token_ids,
+        penalised=ranked.astype(np.float64),
+        log_probabilities=unpenalised.astype(np.float64),
+    )
+    _force(top, scores, forced)
+    check_scores(top.penalised)
+    return top
 
 
-def check_scores(values: NDArray[np.float64]) -> None:
-    """Refuse what no number is, rather than search with it.
+def check_scores(scores: NDArray[np.float64]) -> None:
+    """Refuse to search with scores that are not numbers.
 
     Raises:
-        UserError: one of the values is NaN.
+        UserError: one of them is NaN.
     """
-    if np.isnan(values).any():
+    if np.isnan(scores).any():
         raise UserError("the score of a next token is not a number; the model is damaged")
 
 
-def _force(found: Candidates, scores: Tensor, forced: NDArray[np.int64]) -> None:
-    """Put the forced token in the place of all candidates, at its plain log-probability."""
+def _force(top: NextTokens, scores: Tensor, forced: NDArray[np.int64]) -> None:
+    """Replace all candidates by the forced token, with its log-probability."""
     rows = np.flatnonzero(forced >= 0)
     if len(rows):
         plain = forced_log_probabilities(scores, rows, forced)
-        for values in (found.values, found.log_probabilities):
-            values[rows] = -np.inf
-            values[rows, 0] = plain
-        found.words[rows, 0] = forced[rows]
+        for columns in (top.penalised, top.log_probabilities):
+            columns[rows] = -np.inf
+            columns[rows, 0] = plain
+        top.token_ids[rows, 0] = forced[rows]
 
 
 def forced_log_probabilities(
@@ -135,8 +141,8 @@ def forced_log_probabilities(
 
     Args:
         scores: of each next token, before or after the softmax. Shape (N, V).
-        rows: those whose token is forced. Shape (R,).
-        forced: the tokens of all. Shape (N,).
+        rows: indices of the rows whose token is forced. Shape (R,).
+        forced: the forced tokens of all rows. Shape (N,).
 
     Returns:
         Shape (R,).
@@ -144,92 +150,92 @@ def forced_log_probabilities(
     Raises:
         UserError: a token is not in the vocabulary.
     """
-    words = forced[rows]
-    if words.max() >= scores.shape[1]:
+    token_ids = forced[rows]
+    if token_ids.max() >= scores.shape[1]:
         raise UserError(
-            f"a prefix has token {words.max()}; the vocabulary has {scores.shape[1]} tokens"
+            f"a prefix has token {token_ids.max()}; the vocabulary has {scores.shape[1]} tokens"
         )
     plain = _log_softmax(scores[torch.from_numpy(rows).to(scores.device)])
-    chosen = plain.gather(1, torch.from_numpy(words).to(scores.device)[:, None])
-    values: NDArray[np.float64] = chosen.squeeze(1).double().cpu().numpy()
-    return values
+    chosen = plain.gather(1, torch.from_numpy(token_ids).to(scores.device)[:, None])
+    log_probabilities: NDArray[np.float64] = chosen.squeeze(1).double().cpu().numpy()
+    return log_probabilities
 
 
-def weighed(scores: Tensor, written: NDArray[np.int64], options: Search) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities, and what they are ranked by, -inf for tokens that may not come.
+def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities, and the same after penalties, -inf for forbidden tokens.
 
-    Without a repetition penalty both are one tensor; where a token may not come, the first is not
-    to be read.
+    Without a repetition penalty both are one tensor, so the first is not valid for a forbidden
+    token.
 
     Args:
         scores: of each next token, before or after the softmax. Shape (N, V).
-        written: the tokens so far. Shape (N, T).
-        options: how to look.
+        past: the tokens so far. Shape (N, T).
+        options: how to search.
 
     Returns:
         Shapes (N, V) and (N, V).
     """
     plain = _log_softmax(scores)
-    ranked = plain
-    if options.repetition_penalty != 1 and written.shape[1]:
-        before = torch.from_numpy(written).to(scores.device)
-        # Of log-probabilities, not of the logits of the paper, whose zero means nothing.
-        penalised = options.repetition_penalty * plain.gather(1, before)
-        ranked = plain.scatter(1, before, penalised)
+    penalised = plain
+    if options.repetition_penalty != 1 and past.shape[1]:
+        repeated = torch.from_numpy(past).to(scores.device)
+        # The paper divides logits, whose zero means nothing; this multiplies log-probabilities.
+        lowered = options.repetition_penalty * plain.gather(1, repeated)
+        penalised = plain.scatter(1, repeated, lowered)
     forbidden = list(options.never)
-    if written.shape[1] < options.min_new_tokens:
+    if past.shape[1] < options.min_new_tokens:
         forbidden.append(options.eos_token_id)
     if forbidden:
-        ranked.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
+        penalised.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
     if options.no_repeat_ngram:
-        rows, words = repeating(written, options.no_repeat_ngram)
-        places = tuple(torch.from_numpy(axis).to(scores.device) for axis in (rows, words))
-        ranked.index_put_(places, ranked.new_tensor(-math.inf))
-    return plain, ranked
+        indices = repeating(past, options.no_repeat_ngram)
+        cells = tuple(torch.from_numpy(axis).to(scores.device) for axis in indices)
+        penalised.index_put_(cells, penalised.new_tensor(-math.inf))
+    return plain, penalised
 
 
-def repeating(written: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows and the tokens that would repeat ``size`` tokens in a row.
+def repeating(past: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each next token, as row and token id, that would repeat ``size`` tokens.
 
     Args:
-        written: the tokens so far. Shape (N, T).
+        past: the tokens so far. Shape (N, T).
         size: at least 1.
     """
-    length = written.shape[1]
+    length = past.shape[1]
     if length < size:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    runs = np.lib.stride_tricks.sliding_window_view(written, size, axis=1)  # (N, T - size + 1, s.)
-    newest = written[:, None, length - size + 1 :]  # (N, 1, size - 1)
-    places, starts = np.nonzero((runs[..., :-1] == newest).all(-1))
-    return places, runs[places, starts, -1]
+    runs = np.lib.stride_tricks.sliding_window_view(past, size, axis=1)  # (N, T - size + 1, s.)
+    newest = past[:, None, length - size + 1 :]  # (N, 1, size - 1)
+    rows, starts = np.nonzero((runs[..., :-1] == newest).all(-1))
+    return rows, runs[rows, starts, -1]
 
 
 def _log_softmax(scores: Tensor) -> Tensor:
     return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
-def _top(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the greatest values of each row and their places, greatest first.
+def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the highest scores of each row and their token ids, highest first.
 
-    The places are dealt out to groups. The greatest values lie in the groups with the greatest
-    greatest value, so that only those are searched.
+    The vocabulary is divided into groups. The highest scores are in the groups with the highest
+    maximum, so only those groups are searched.
 
     Args:
-        values: shape (N, V).
+        scores: shape (N, V).
         count: M, at most V.
 
     Returns:
         Shapes (N, M) and (N, M).
     """
-    groups = values.shape[1] // _GROUP
-    if values.shape[1] < _LARGE_VOCABULARY or count >= groups:
-        top = values.topk(count)
+    groups = scores.shape[1] // _GROUP
+    if scores.shape[1] < _LARGE_VOCABULARY or count >= groups:
+        top = scores.topk(count)
         return top.values, top.indices
-    dealt = values[:, : groups * _GROUP].view(len(values), _GROUP, groups)
-    chosen = dealt.amax(1).topk(count).indices  # (N, M)
-    members = torch.arange(_GROUP, device=values.device)[:, None] * groups
-    places = (chosen[:, None] + members).flatten(1)  # (N, M * _GROUP)
-    rest = torch.arange(groups * _GROUP, values.shape[1], device=values.device)
-    places = torch.cat([places, rest.expand(len(values), -1)], 1)
-    top = values.gather(1, places).topk(count)
-    return top.values, places.gather(1, top.indices)
+    grouped = scores[:, : groups * _GROUP].view(len(scores), _GROUP, groups)
+    chosen = grouped.amax(1).topk(count).indices  # (N, M)
+    members = torch.arange(_GROUP, device=scores.device)[:, None] * groups
+    token_ids = (chosen[:, None] + members).flatten(1)  # (N, M * _GROUP)
+    rest = torch.arange(groups * _GROUP, scores.shape[1], device=scores.device)
+    token_ids = torch.cat([token_ids, rest.expand(len(scores), -1)], 1)
+    top = scores.gather(1, token_ids).topk(count)
+    return top.values, token_ids.gather(1, top.indices)

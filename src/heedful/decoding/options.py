@@ -1,4 +1,4 @@
-"""What a search is told, what it needs of a model, and what it finds.
+"""The options of a search, what it needs from a model, and what it returns.
 
 Shapes: N hypotheses of all items that go on, E source length, V vocabulary.
 """
@@ -14,24 +14,24 @@ from heedful.errors import UserError
 
 
 class Selectable(Protocol):
-    """What a scorer keeps of each hypothesis, such as a cache."""
+    """What a model keeps for each hypothesis, such as a cache."""
 
     def select(self, rows: Tensor) -> Self:
-        """Return what is kept of some rows, in that order, any of them several times.
+        """Return the state of some rows, in that order; a row may come several times.
 
         Args:
-            rows: numbers of rows. Shape (N,), int64.
+            rows: indices of rows. Shape (N,), int64.
         """
         ...
 
 
 @runtime_checkable
 class Covering(Protocol):
-    """What is kept of each hypothesis of a model that attends to a source."""
+    """The state of a model that attends to a source."""
 
     @property
     def coverage(self) -> Tensor:
-        """How much each source token was attended to by all tokens so far; 1 for padding.
+        """The attention that each source token got from all tokens so far; 1 for padding.
 
         Shape (N, E).
         """
@@ -40,26 +40,26 @@ class Covering(Protocol):
 
 State = TypeVar("State", bound=Selectable)
 
-Step = Callable[[Tensor, State], tuple[Tensor, State]]
-"""The newest token of each hypothesis, shape (N,), and what is kept of them, to the score of each
-next token, before or after the softmax, shape (N, V), and what is then kept. The hypotheses of an
-item stand side by side, the items in the order in which they were given."""
+NextScores = Callable[[Tensor, State], tuple[Tensor, State]]
+"""Maps the newest token of each hypothesis, shape (N,), and their state to the score of each next
+token, before or after the softmax, shape (N, V), and the new state. The hypotheses of an item are
+side by side, the items in the order of the input."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """How to look for a text; the names are the reference's.
+    """How to search for a text; the names are the reference's.
 
     Raises:
-        UserError: a value is out of range, or two do not go together.
+        UserError: a value is out of range, or two cannot be combined.
     """
 
     eos_token_id: int
-    """The token that ends a text."""
+    """The token that ends a text, the end token."""
     max_new_tokens: int = 64
-    """The most tokens, the ending one included."""
+    """The most tokens, the end token included."""
     min_new_tokens: int = 0
-    """The fewest tokens before the ending one."""
+    """The fewest tokens before the end token."""
     num_beams: int = 1
     """Hypotheses kept for each item; 1 is greedy."""
     num_return_sequences: int = 1
@@ -68,15 +68,16 @@ class Search:
     """A score is the log-probability divided by the length to this power: 0 ranks by probability,
     1 by the mean over the tokens."""
     coverage_penalty: float = 0.0
-    """How much a score suffers from source tokens that were attended to less than once in all: the
-    weight beta of Wu et al. 2016, equation 14. Needs a model that attends to a source."""
+    """Lowers the score for source tokens whose attention adds up to less than 1: the weight beta of
+    Wu et al. 2016, equation 14. Needs a model that attends to a source."""
     repetition_penalty: float = 1.0
-    """Multiplies the log-probability of a token that is there already (Keskar et al. 2019, section
-    4.1): above 1 it becomes less likely to come again."""
+    """Multiplies the log-probability of a token that is in the text already (Keskar et al. 2019,
+    section 4.1): above 1, repetition becomes less likely."""
     no_repeat_ngram: int = 0
-    """So many tokens in a row come only once (Paulus et al. 2018, section 2.5); 0 for no bound."""
+    """No sequence of this many tokens occurs twice (Paulus et al. 2018, section 2.5); 0 for no
+    limit."""
     do_sample: bool = False
-    """Whether to draw each token by its probability instead."""
+    """Whether to draw each token by its probability instead of searching."""
     temperature: float = 1.0
     """Divides the log-probabilities before drawing: below 1 is safer, above 1 more varied."""
     top_k: int = 0
@@ -84,9 +85,9 @@ class Search:
     top_p: float = 1.0
     """Draw among the fewest tokens that have this probability together (Holtzman et al. 2020)."""
     seed: int = 0
-    """Decides the draws, together with the item's number."""
+    """Determines the draws, together with the number of the item."""
     never: tuple[int, ...] = ()
-    """Tokens that are not generated, such as padding."""
+    """Tokens that are never generated, such as padding."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -117,7 +118,7 @@ class Search:
             value = self.coverage_penalty
             raise UserError(f"coverage_penalty is {value}; it must be a number of 0 or above")
         if self.do_sample and self.coverage_penalty:
-            raise UserError("coverage_penalty ranks texts that are searched for, not samples")
+            raise UserError("coverage_penalty does not apply to samples: leave out one of them")
         if self.do_sample and self.num_beams > 1:
             raise UserError(f"num_beams is {self.num_beams}; with do_sample it must be 1")
         if not self.do_sample and self.num_return_sequences > self.num_beams:
@@ -131,17 +132,22 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hypothesis:
-    """A text that was found."""
+    """A generated text."""
 
     tokens: tuple[int, ...]
-    """Its tokens, without the start and without the ending token."""
+    """Its tokens, without the start and end tokens."""
     ended: bool
-    """Whether the ending token came, rather than ``max_new_tokens``."""
+    """Whether it ended with the end token, rather than at ``max_new_tokens``."""
     log_probability: float
-    """Of its tokens, and of the ending one if it came."""
+    """Of its tokens, and of the end token if there is one."""
     score: float
-    """What the hypotheses of an item are ranked by: the same after all penalties."""
+    """Its log-probability after all penalties, by which the hypotheses of an item are ranked."""
     margin: float = field(default=math.inf, compare=False)
-    """How clear the search for its item was: the smallest difference of log-probabilities by which
-    one hypothesis was kept and another was not. Of a sample: by which one of its tokens was drawn
-    and not another."""
+    """How close the search for its item was: the smallest difference of log-probabilities by which
+    one hypothesis was kept and another dropped. For a sample: by which one of its tokens was drawn
+    rather than another."""
+
+
+def length_divisor(length: int, ended: bool, options: Search) -> float:
+    """Return what a text's log-probability is divided by; the end token counts in its length."""
+    return math.pow(max(length + ended, 1), options.length_penalty)

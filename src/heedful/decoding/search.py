@@ -1,7 +1,7 @@
-"""Token by token from a start to an end, with any function that scores what comes next.
+"""Generate texts token by token, with any function that scores the next token.
 
-A hypothesis that ends leaves the batch, and so does an item that is settled. What is found for an
-item depends on its own scores alone, never on the items beside it.
+A hypothesis leaves the batch when it ends, and an item when its result is final. The result of an
+item depends on its own scores alone, not on the other items of the batch.
 """
 
 from collections.abc import Sequence
@@ -10,42 +10,42 @@ import torch
 from torch import Tensor
 
 from heedful.decoding.beam import beam_search
-from heedful.decoding.candidates import forced_words
-from heedful.decoding.options import Covering, Hypothesis, Search, Selectable, State, Step
+from heedful.decoding.candidates import forced_tokens
+from heedful.decoding.options import Covering, Hypothesis, NextScores, Search, Selectable, State
 from heedful.decoding.sampling import sample
 
-__all__ = ["Covering", "Hypothesis", "Search", "Selectable", "State", "Step", "search"]
+__all__ = ["Covering", "Hypothesis", "NextScores", "Search", "Selectable", "State", "search"]
 
 
 @torch.inference_mode()
 def search(
-    step: Step[State],
+    step: NextScores[State],
     state: State,
     first: Tensor,
     options: Search,
     numbers: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find continuations of each item.
+    """Generate texts for each item.
 
     Args:
         step: scores the next tokens.
-        state: what is kept of each item before its first token.
+        state: the model's state for each item before its first token.
         first: the token that each item starts with. Shape (B,).
-        options: how to look.
-        numbers: of each item among all of the user's, for the draws; 0 to B - 1 if None.
-        prefixes: for each item the tokens that it must begin with after the first. They are part
-            of what is found, of its length and of its probability, and no rule forbids them.
+        options: how to search.
+        numbers: the number of each item in the user's data, for the draws; 0 to B - 1 if None.
+        prefixes: the tokens that each item must begin with after the first. They are part of the
+            text, its length and its probability, and no option forbids them.
 
     Returns:
-        For each item ``num_return_sequences`` hypotheses: of a beam, best first, and fewer where
-        the vocabulary has no more; or samples in the order in which they were drawn.
+        For each item ``num_return_sequences`` hypotheses: of a beam, best first, and fewer if the
+        vocabulary has no more; or samples in the order in which they were drawn.
 
     Raises:
-        UserError: the prefixes do not fit, or the model has no coverage to penalise.
+        UserError: the prefixes do not fit, or the coverage penalty needs a model with a source.
     """
-    forced = forced_words(prefixes, len(first), options)
+    forced = forced_tokens(prefixes, len(first), options)
     if options.do_sample:
-        drawn = range(len(first)) if numbers is None else numbers
-        return sample(step, state, first, options, forced, drawn)
+        numbers = range(len(first)) if numbers is None else numbers
+        return sample(step, state, first, options, forced, numbers)
     return beam_search(step, state, first, options, forced)

@@ -1,7 +1,7 @@
-"""Spans of a text, from scores of each token to be the first and the last of one.
+"""The best spans of a text, from the scores of each token as the first and as the last of one.
 
-A long text is scored in windows that overlap. A span counts only in the window where its first
-token has the most context (Devlin et al. 2019, the published SQuAD code), so none is seen twice.
+A long text is scored in overlapping windows. A span counts only in the window where its first token
+has the most context (Devlin et al. 2019, the published SQuAD code), so no span counts twice.
 
 Shapes: N tokens of the text, T tokens of a window, L tokens of the longest span.
 """
@@ -18,13 +18,13 @@ class ScoredWindow:
     """The tokens of one window, with their scores."""
 
     first: int
-    """Place of its first token among the text's."""
+    """Index of its first token in the text."""
     offsets: NDArray[np.int32]
-    """(T, 2) start and end, in characters of the text, of each token."""
+    """(T, 2) start and end of each token, in characters of the text."""
     start: NDArray[np.float32]
-    """(T,) how well a span starts with each token."""
+    """(T,) scores of spans to start with each token."""
     end: NDArray[np.float32]
-    """(T,) how well a span ends with it."""
+    """(T,) scores of spans to end with it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +34,15 @@ class Span:
     start: int
     end: int
     score: float
-    """Sum of the scores of its first and its last token."""
+    """The sum of the scores of its first and its last token."""
 
 
 def most_context(windows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    """Tell for each token in which window it has the most tokens on both sides; the first of those.
+    """Return for each token the window where the fewer of the tokens on its two sides are the most.
 
     Args:
-        windows: the place of the first token, and the number of tokens, of each. They hold every
-            token of the text.
+        windows: for each window the index of its first token and its number of tokens. Together
+            they cover the text. In a tie the first window counts.
 
     Shape:
         (N,) index of a window.
@@ -51,8 +51,8 @@ def most_context(windows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     most = np.full(total, -1)
     owner = np.zeros(total, dtype=np.int64)
     for number, (first, size) in enumerate(windows):
-        places = np.arange(size)
-        context = np.minimum(places, size - 1 - places)
+        positions = np.arange(size)
+        context = np.minimum(positions, size - 1 - positions)
         more = context > most[first : first + size]
         most[first : first + size][more] = context[more]
         owner[first : first + size][more] = number
@@ -62,8 +62,8 @@ def most_context(windows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
 def best_spans(windows: Sequence[ScoredWindow], *, count: int, max_tokens: int) -> list[Span]:
     """Return the spans of a text with the highest scores, best first.
 
-    Every span is looked at, so that these are the best there are. Of spans that are equal in
-    characters the better counts; of equally good ones, the one that starts first, then the shorter.
+    All spans are compared. Of spans with the same characters the better one counts; of equal scores
+    the span that starts first, then the shorter one.
 
     Args:
         windows: all windows of the text.
@@ -71,21 +71,21 @@ def best_spans(windows: Sequence[ScoredWindow], *, count: int, max_tokens: int) 
         max_tokens: the most tokens of a span.
     """
     owner = most_context([(window.first, len(window.start)) for window in windows])
-    found: dict[tuple[int, int], float] = {}
+    best: dict[tuple[int, int], float] = {}
     for number, window in enumerate(windows):
         scores = _scores(window, max_tokens)  # (T, L)
         scores[owner[window.first :][: len(scores)] != number] = -np.inf
         for first, more in np.argwhere(scores >= _least(scores, count)):
             tokens = window.offsets[first : first + more + 1]
-            # Of letters whose marks were put in order, the first token need not start first.
-            place = int(tokens[:, 0].min()), int(tokens[:, 1].max())
-            found[place] = max(found.get(place, -np.inf), float(scores[first, more]))
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:count]
+            # Where marks of a letter were reordered, the first token may not start first.
+            span = int(tokens[:, 0].min()), int(tokens[:, 1].max())
+            best[span] = max(best.get(span, -np.inf), float(scores[first, more]))
+    ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [Span(start=start, end=end, score=score) for (start, end), score in ranked]
 
 
 def _scores(window: ScoredWindow, max_tokens: int) -> NDArray[np.float64]:
-    """Score each span by its first token and its length less one; what leaves the window, -inf.
+    """Score each span, by its first token and its length less one; -inf beyond the window.
 
     Shape:
         (T, L).
@@ -100,7 +100,7 @@ def _scores(window: ScoredWindow, max_tokens: int) -> NDArray[np.float64]:
 
 
 def _least(scores: NDArray[np.float64], count: int) -> float:
-    """Return the score of the last of the best; of any span, where there are no more of them."""
+    """Return the score of the last of the best spans; the lowest there is if all are wanted."""
     lowest = float(np.finfo(scores.dtype).min)
     if scores.size <= count:
         return lowest

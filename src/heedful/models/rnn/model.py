@@ -241,7 +241,7 @@ class RnnSearch(Model):
         return weights
 
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        """Score what follows the newest tokens; see ``decoding.search.Step``."""
+        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         words = self._embed_target(tokens)
         decoded = self.decoder(words[:, None], state.carry, state.memory)
         logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], words))

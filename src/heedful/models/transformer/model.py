@@ -341,7 +341,7 @@ class Transformer(Model):
         return output
 
     def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Score what follows the newest tokens; see ``decoding.search.Step``."""
+        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
         hidden = self._embed(self._target_table, tokens, position)  # (N, D)
