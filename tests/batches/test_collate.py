@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.batches.collate import class_labels, collate, multi_hot, values
+from heedful.batches.collate import class_labels, collate, multi_hot, numbers
 from heedful.batches.examples import Example
 
 
@@ -34,9 +34,9 @@ def test_padding_and_pairs() -> None:
 
 def test_labels() -> None:
     one = [example([1], labels=(2,)), example([1], labels=(0,))]
-    classes, numbers = class_labels(one), values(one)
+    classes, estimates = class_labels(one), numbers(one)
     assert (classes.tolist(), classes.dtype) == ([2, 0], torch.int64)
-    assert (numbers.tolist(), numbers.dtype) == ([2.0, 0.0], torch.float32)
+    assert (estimates.tolist(), estimates.dtype) == ([2.0, 0.0], torch.float32)
     several = [example([1], labels=(2, 0)), example([1]), example([1], labels=(1,))]
     hot = multi_hot(several, 3)
     assert (hot.tolist(), hot.dtype) == ([[1, 0, 1], [0, 0, 0], [0, 1, 0]], torch.float32)

@@ -96,7 +96,7 @@ def test_a_pair_is_counted_exactly(
     kept = {"first": two, "second": one, "longer": min(one, two)}[cut]
     whole = cut != "longer" or rule == "window"
     if one + two > limit and whole and kept >= limit:
-        with pytest.raises(UserError, match="would be kept whole"):
+        with pytest.raises(UserError, match="but a pair has room"):
             fit_pair(first, second, limit=limit, rule=rule, stride=stride, cut=cut)  # type: ignore[arg-type]
         return
     fitted = fit_pair(first, second, limit=limit, rule=rule, stride=stride, cut=cut)  # type: ignore[arg-type]
@@ -139,10 +139,10 @@ def test_the_head_of_a_pair_is_that_of_the_reference(one: int, two: int, limit: 
 @pytest.mark.parametrize(
     ("limit", "stride", "message"),
     [
-        (0, 0, "maximum length leaves room for 0 tokens of text; at least 1 needed"),
-        (-2, 0, "maximum length leaves room for -2 tokens of text; at least 1 needed"),
-        (5, 5, "stride 5: neighbouring windows of 5 tokens share 0 to 4"),
-        (5, -1, "stride -1: neighbouring windows of 5 tokens share 0 to 4"),
+        (0, 0, "maximum length leaves room for 0 tokens of text, not at least 1"),
+        (-2, 0, "maximum length leaves room for -2 tokens of text, not at least 1"),
+        (5, 5, "stride 5: neighbouring windows of 5 tokens can share 0 to 4"),
+        (5, -1, "stride -1: neighbouring windows of 5 tokens can share 0 to 4"),
     ],
 )
 def test_limits_that_cannot_be(limit: int, stride: int, message: str) -> None:
@@ -165,6 +165,5 @@ def test_a_pair_without_room_says_so() -> None:
         with pytest.raises(UserError) as caught:
             fit_pair(*pair, limit=8, rule="window", cut=cut)  # type: ignore[arg-type]
         assert str(caught.value) == (
-            f"the {name} tokens and would be kept whole, but a pair has room for 8: shorten both "
-            "(head, head-tail)"
+            f"the {name} tokens, but a pair has room for 8: shorten both texts (head, head-tail)"
         )

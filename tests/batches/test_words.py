@@ -12,7 +12,7 @@ from heedful.batches.words import (
     piece_words,
     spaced_words,
     word_breaks,
-    word_values,
+    word_probabilities,
 )
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText
@@ -26,8 +26,8 @@ cased = BertTokenizer(Vocabulary(TOKENS, source="here"), do_lower_case=False)
 
 
 def words_in(text: str, of: Tokenizer = tokenizer) -> list[str]:
-    _, places = piece_words(text, of)
-    return [text[start:end] for start, end in places[first_pieces(places)].tolist()]
+    _, spans = piece_words(text, of)
+    return [text[start:end] for start, end in spans[first_pieces(spans)].tolist()]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_words(text: str, words: list[str]) -> None:
 def test_white_space_is_no_word_where_it_has_pieces(text: str, words: list[str]) -> None:
     byte_level = byte_level_tokenizer()
     assert words_in(text, byte_level) == words
-    ids, places = piece_words(text, byte_level)
+    ids, spans = piece_words(text, byte_level)
     if words:
         assert ids == byte_level.encode_batch([text])[0]
-        assert {text[start:end] for start, end in places.tolist()} == set(words)
-        spaced = spaced_words(text, places)
+        assert {text[start:end] for start, end in spans.tolist()} == set(words)
+        spaced = spaced_words(text, spans)
         assert {text[start:end] for start, end in spaced.tolist()} == set(words)
 
 
@@ -73,14 +73,14 @@ def test_accents_that_are_kept() -> None:
 
 @given(st.text(st.sampled_from("abZ .'é中\u0301\u200b\n\t"), max_size=20))
 def test_places_of_pieces(text: str) -> None:
-    ids, places = piece_words(text, tokenizer)
+    ids, spans = piece_words(text, tokenizer)
     assert ids == tokenizer.encode_batch([text])[0]
-    assert places.shape == (len(ids), 2)
-    words = places[first_pieces(places)]
+    assert spans.shape == (len(ids), 2)
+    words = spans[first_pieces(spans)]
     assert (words[:, 0] < words[:, 1]).all()
     assert (words[1:, 0] >= words[:-1, 1]).all()
     for (start, end), (first, last) in zip(
-        places.tolist(), tokenizer.pieces(text).offsets, strict=True
+        spans.tolist(), tokenizer.pieces(text).offsets, strict=True
     ):
         assert start <= first < last <= end
         assert text[start:end].split() == [text[start:end]]
@@ -120,9 +120,9 @@ def test_words_that_spaces_part_are_made_of_whole_words(text: str) -> None:
 
 
 def test_first_pieces() -> None:
-    places = np.array([[0, 2], [0, 2], [3, 4], [4, 6], [4, 6]], dtype=np.int32)
-    assert first_pieces(places).tolist() == [0, 2, 3]
-    assert first_pieces(places[:0]).tolist() == []
+    spans = np.array([[0, 2], [0, 2], [3, 4], [4, 6], [4, 6]], dtype=np.int32)
+    assert first_pieces(spans).tolist() == [0, 2, 3]
+    assert first_pieces(spans[:0]).tolist() == []
 
 
 WORDS = np.array([[0, 3], [4, 8], [8, 9], [10, 12]], dtype=np.int32)
@@ -170,7 +170,7 @@ ENDS = np.full((1, 2), -1, dtype=np.int32)
 
 
 def test_what_pieces_give_their_word() -> None:
-    places = np.concatenate([ENDS, [[0, 3]] * 3, [[4, 5]], ENDS]).astype(np.int32)
+    spans = np.concatenate([ENDS, [[0, 3]] * 3, [[4, 5]], ENDS]).astype(np.int32)
     values = np.array(
         [[9, 9], [0.5, 0.5], [0.2, 0.8], [0.7, 0.3], [1, 0], [9, 9], [9, 9]], dtype=np.float32
     )
@@ -179,12 +179,12 @@ def test_what_pieces_give_their_word() -> None:
         ("average", [1.4 / 3, 1.6 / 3]),
         ("max", [0.2, 0.8]),
     ):
-        found = word_values([places], [values], aggregation)  # type: ignore[arg-type]
+        found = word_probabilities([spans], [values], aggregation)  # type: ignore[arg-type]
         assert list(found) == [(0, 3), (4, 5)]
         np.testing.assert_allclose(found[0, 3], expected, rtol=1e-6)
         assert found[4, 5].tolist() == [1, 0]
     nothing = np.concatenate([ENDS, ENDS])
-    assert word_values([nothing], [values[:2]], "first") == {}
+    assert word_probabilities([nothing], [values[:2]], "first") == {}
 
 
 @given(
@@ -196,15 +196,15 @@ def test_a_word_is_taken_from_where_it_has_most_context(
     sizes: list[int], limit: int, stride: int
 ) -> None:
     ends = np.cumsum(sizes)
-    spans = [(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
-    pieces = [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
-    places, values = [], []
+    words = [(int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True)]
+    pieces = [span for span, size in zip(words, sizes, strict=True) for _ in range(size)]
+    spans, values = [], []
     for number, window in enumerate(windows(range(len(pieces)), limit, stride)):
         chosen = np.array([pieces[place] for place in window], dtype=np.int32)
-        places.append(np.concatenate([ENDS, chosen, ENDS]))
+        spans.append(np.concatenate([ENDS, chosen, ENDS]))
         values.append(np.array([[number, place] for place in [-1, *window, -1]], dtype=float))
-    found = word_values(places, values, "first")
-    assert list(found) == spans
+    found = word_probabilities(spans, values, "first")
+    assert list(found) == words
     for span, (number, place) in found.items():
         first = pieces.index(span)
         contexts = [_context(row, first, first + span[1] - span[0]) for row in values]

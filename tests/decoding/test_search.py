@@ -153,7 +153,7 @@ def test_stopping_early_changes_nothing(penalty: float, monkeypatch: pytest.Monk
     options = {"num_beams": 4, "num_return_sequences": 2, "length_penalty": penalty}
     quick = Language()
     found = run(list(range(5, 25)), quick, **options)
-    monkeypatch.setattr("heedful.decoding.beam._lead_of_found", lambda *given: -math.inf)
+    monkeypatch.setattr("heedful.decoding.beam._lead_of_finished", lambda *given: -math.inf)
     slow = Language()
     assert_same_texts(run(list(range(5, 25)), slow, **options), found)
     assert sum(quick.computed) < sum(slow.computed)

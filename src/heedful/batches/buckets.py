@@ -1,9 +1,9 @@
-"""Which examples go together: pure functions from lengths to batches of positions.
+"""Which examples go into one batch: pure functions from lengths to batches of positions.
 
-A batch is padded to its longest item, so items of like length are put together; where an item has
-two sides, a text and its translation, each side is padded to the longest of its own. Training must
-stay close to independent draws all the same: only items of one large random pool are sorted, and
-the batches of all pools are shuffled.
+A batch is padded to its longest item, so a batch has items of similar length; if an item has two
+sides, a text and its translation, each side is padded to the longest of its own. Training should
+still be close to independent draws: only items of one large random pool are sorted, and the batches
+of all pools are shuffled.
 """
 
 import math
@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
-"""Positions of items, in the order in which they stand in a batch."""
+"""Positions of items in the data, in the order of a batch."""
 
 Step = list[Positions]
 """The micro-batches of one optimizer step, longest first."""
 
 _LEAST_POOLS = {1: 4, 2: 2}
-"""By the number of sides: items that must be alike on both sides need a larger pool."""
+"""By the number of sides: items that must be similar on both sides need a larger pool."""
 
 PASS_PADDING = 512
-"""Tokens of padding that a batch of a pass may hold: about what one batch more costs to start,
-whose shape is mostly one that nothing was computed in before."""
+"""The most tokens of padding in a batch of a pass: they cost about as much as one more batch, which
+often has a new shape."""
 
 
 def plan_epoch(
@@ -36,20 +36,20 @@ def plan_epoch(
     shuffle: bool = True,
     pool: int = 128,
 ) -> list[Step]:
-    """Plan the optimizer steps of one epoch; every item stands in exactly one.
+    """Plan the optimizer steps of one epoch; every item is in exactly one.
 
     The plan depends on the arguments alone, not on the platform, numpy's version or earlier epochs.
 
     Args:
         lengths: tokens of each item, or of both its sides. Shape (N,) or (N, 2).
         batch_size: items per step; only the last step may have fewer.
-        batch_tokens: the most a micro-batch may hold, all sides and padding included. An item
-            longer than that stands alone.
-        seed: with ``epoch``, all that decides the order. Not negative.
+        batch_tokens: the most tokens of a micro-batch, all sides and padding included. An item
+            longer than that has a micro-batch of its own.
+        seed: determines the order together with ``epoch``. Not negative.
         epoch: number of the epoch.
-        shuffle: false leaves the items in their order.
-        pool: about how many batches are sorted by length together; fewer where that would leave
-            less than four pools, or two of items with two sides.
+        shuffle: false keeps the order of the items.
+        pool: about how many batches are sorted by length together; fewer if that would leave less
+            than four pools, or two of items with two sides.
     """
     assert batch_size > 0
     assert batch_tokens > 0
@@ -73,14 +73,14 @@ def plan_pass(
 ) -> list[Positions]:
     """Plan one pass over all items for prediction: the longest first, with the least padding.
 
-    The first batch needs the most memory, so what does not fit fails at once. The caller puts
-    results back in order by their positions. A batch ends where its padding would cost more than
-    another batch.
+    The first batch needs the most memory, so if memory is too small, that shows at once. The caller
+    puts results back in order by their positions. A batch ends where more padding would cost more
+    than another batch.
 
     Args:
         lengths: tokens of each item, or of both its sides. Shape (N,) or (N, 2).
-        batch_tokens: the most a batch may hold, all sides and padding included. An item longer than
-            that stands alone.
+        batch_tokens: the most tokens of a batch, all sides and padding included. An item longer
+            than that has a batch of its own.
         max_items: the most items of a batch.
         most_padding: the most tokens of padding in a batch.
     """
@@ -100,28 +100,26 @@ def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
 def _bucketed(
     sizes: NDArray[np.int64], batch_size: int, pool: int, seed: np.random.SeedSequence
 ) -> list[Positions]:
-    # numpy keeps the raw output of a bit generator for ever, `Generator.permutation` it may change.
+    # numpy promises the raw output of a bit generator, but not that of `Generator.permutation`.
     bits = np.random.PCG64(seed)
     order = np.argsort(bits.random_raw(len(sizes)), kind="stable")
     num_batches = len(sizes) // batch_size
     whole = num_batches * batch_size
-    # Several pools even of few items: one would put the same items together in every epoch.
+    # Several pools even for few items: with one, every epoch would have the same batches.
     num_pools = max(round(num_batches / pool), min(_LEAST_POOLS[sizes.shape[1]], num_batches))
     ends = [num_batches * (number + 1) // num_pools * batch_size for number in range(num_pools)]
     batches: list[Positions] = []
     for items in np.split(order[:whole], ends[:-1]):
         batches += _alike(items, sizes, batch_size)
-    shuffled = [
-        batches[place] for place in np.argsort(bits.random_raw(len(batches)), kind="stable")
-    ]
-    return [*shuffled, *_cut(order[whole:], batch_size)]  # a random rest, not the longest items
+    shuffled = [batches[i] for i in np.argsort(bits.random_raw(len(batches)), kind="stable")]
+    return [*shuffled, *_cut(order[whole:], batch_size)]  # the rest is random, not the longest
 
 
 def _alike(items: Positions, sizes: NDArray[np.int64], batch_size: int) -> list[Positions]:
-    """Cut items into batches by halving them again and again, the longer ones apart each time.
+    """Cut items into batches by halving them repeatedly into longer and shorter ones.
 
-    What makes an item long, one side or the other or the longer of both, is what leaves the least
-    padding in the two halves.
+    Each time, items are sorted by one side, the other, or the longer of both, whichever leaves the
+    least padding in the two halves.
     """
     if len(items) <= batch_size:
         return [items] if len(items) else []
@@ -132,7 +130,7 @@ def _alike(items: Positions, sizes: NDArray[np.int64], batch_size: int) -> list[
     best: list[Positions] = []
     least = np.inf
     for key in keys:
-        # The rest of an item decides between those that are equally long.
+        # Of equally long items, the one with more tokens in all comes first.
         order = items[np.lexsort((-total, -key))]
         halves = [order[:half], order[half:]]
         padded = sum(len(part) * int(sizes[part].max(0).sum()) for part in halves)
@@ -142,7 +140,7 @@ def _alike(items: Positions, sizes: NDArray[np.int64], batch_size: int) -> list[
 
 
 def _longest_first(items: Positions, sizes: NDArray[np.int64]) -> Positions:
-    """Sort items by length; those of equal length keep their order, so ties stay random."""
+    """Sort items by length; items of equal length keep their random order."""
     return items[np.argsort(-sizes[items].sum(1), kind="stable")]
 
 
@@ -158,14 +156,14 @@ def _split(
     *,
     most_padding: float = math.inf,
 ) -> list[Positions]:
-    """Cut items, longest first, into few batches that keep within all bounds."""
+    """Cut items, longest first, into few batches within all limits."""
     batches = []
     start = 0
     while start < len(items):
-        some = sizes[items[start : start + max_items]]
-        padded = np.maximum.accumulate(some).sum(1) * np.arange(1, len(some) + 1)  # (n,) growing
+        next_ = sizes[items[start : start + max_items]]
+        padded = np.maximum.accumulate(next_).sum(1) * np.arange(1, len(next_) + 1)  # (n,) ascends
         fits = int(np.searchsorted(padded, batch_tokens, side="right"))
-        padding = padded - some.sum(1).cumsum()  # growing, too
+        padding = padded - next_.sum(1).cumsum()  # ascends, too
         worth = int(np.searchsorted(padding, most_padding, side="right"))
         batch = items[start : start + max(min(fits, worth), 1)]
         batches.append(batch)

@@ -1,7 +1,6 @@
 """Examples to padded tensors.
 
-Shapes: B examples of the batch, T the longest length of what is read, S that of what is written,
-C classes.
+Shapes: B examples of the batch, T the longest input, S the longest text to write, C classes.
 """
 
 from collections.abc import Sequence
@@ -13,23 +12,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.batches.examples import Example
-
-_IGNORED = -100
-"""The label of padding, which no loss counts."""
+from heedful.batches.masking import IGNORED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """Examples as tensors: ``model(**batch.inputs)`` computes them."""
+    """Examples as tensors, for ``model(**batch.inputs)``."""
 
     inputs: dict[str, Tensor]
-    """By the names of the model's arguments. ``input_ids`` (B, T) int64; ``attention_mask``
-    (B, T) bool, True = a token, where something is padded; ``token_type_ids`` (B, T) int64, 1 from
-    the second text on, where there is one."""
+    """By the names of the model's arguments: ``input_ids`` (B, T) int64; ``attention_mask`` (B, T)
+    bool, True = a token, if there is padding; ``token_type_ids`` (B, T) int64, 1 from the second
+    text on, if there is one."""
     targets: dict[str, Tensor] = field(default_factory=dict)
-    """What is to be learnt or scored, by names of the task's choice; empty where nothing is."""
+    """What to learn or score, under names that the task chooses; may be empty."""
     num_tokens: int
-    """Tokens, padding not counted; with those of a text to write."""
+    """Tokens without padding, those of a text to write included."""
     num_positions: int
     """Tokens and padding."""
 
@@ -56,19 +53,19 @@ def collate(
     Args:
         examples: at least one.
         pad_id: token id of the padding.
-        targets: what is to be learnt from them.
+        targets: what to learn from them.
     """
-    ids, real = _padded([example.ids for example in examples], pad_id)  # (B, T)
+    ids, mask = _padded([example.ids for example in examples], pad_id)  # (B, T)
     inputs = {"input_ids": torch.from_numpy(ids)}
-    if not real.all():
-        inputs["attention_mask"] = torch.from_numpy(real)
+    if not mask.all():
+        inputs["attention_mask"] = torch.from_numpy(mask)
     if any(example.split is not None for example in examples):
-        inputs["token_type_ids"] = _token_types(examples, real)
+        inputs["token_type_ids"] = _token_types(examples, mask)
     return Batch(
         inputs=inputs,
         targets=targets or {},
-        num_tokens=int(real.sum()),
-        num_positions=real.size,
+        num_tokens=int(mask.sum()),
+        num_positions=mask.size,
     )
 
 
@@ -77,7 +74,7 @@ def class_labels(examples: Sequence[Example]) -> Tensor:
     return torch.tensor([int(label) for (label,) in _labels(examples)])
 
 
-def values(examples: Sequence[Example]) -> Tensor:
+def numbers(examples: Sequence[Example]) -> Tensor:
     """Return the one number of each example. Shape (B,), float32."""
     return torch.tensor([label for (label,) in _labels(examples)], dtype=torch.float32)
 
@@ -86,17 +83,17 @@ def multi_hot(examples: Sequence[Example], num_classes: int) -> Tensor:
     """Return 1 where an example has a class, else 0. Shape (B, C), float32."""
     rows = _labels(examples)
     hot = torch.zeros(len(rows), num_classes)
-    owners = [number for number, row in enumerate(rows) for _ in row]
+    owners = [index for index, row in enumerate(rows) for _ in row]
     hot[owners, [int(label) for row in rows for label in row]] = 1.0
     return hot
 
 
 def token_labels(examples: Sequence[Example]) -> Tensor:
-    """Return a class for each token, or the tokens to write, -100 after them. (B, T or S).
+    """Return the class of each token, or the tokens to write, then -100. Shape (B, T or S).
 
-    Where no example has any, there is one column.
+    If no example has any, there is one column.
     """
-    return torch.from_numpy(_padded(_labels(examples), _IGNORED)[0])
+    return torch.from_numpy(_padded(_labels(examples), IGNORED)[0])
 
 
 def spans(examples: Sequence[Example]) -> Tensor:
@@ -111,16 +108,16 @@ def _labels(examples: Sequence[Example]) -> list[tuple[float, ...]]:
 def _padded(
     rows: Sequence[NDArray[np.int32] | tuple[float, ...]], filler: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Fill rows up to the longest; give them and what of them is real. Shape (B, T) each."""
+    """Pad rows to the longest, and return a mask, True = not padding. Shapes: (B, T)."""
     lengths = np.array([len(row) for row in rows])
-    real = np.arange(max(lengths.max(), 1)) < lengths[:, None]
-    padded = np.full(real.shape, filler, dtype=np.int64)
-    padded[real] = np.concatenate(rows)
-    return padded, real
+    mask = np.arange(max(lengths.max(), 1)) < lengths[:, None]
+    padded = np.full(mask.shape, filler, dtype=np.int64)
+    padded[mask] = np.concatenate(rows)
+    return padded, mask
 
 
-def _token_types(examples: Sequence[Example], real: NDArray[np.bool_]) -> Tensor:
-    width = real.shape[1]
+def _token_types(examples: Sequence[Example], mask: NDArray[np.bool_]) -> Tensor:
+    width = mask.shape[1]
     splits = [width if example.split is None else example.split for example in examples]
-    second = real & (np.arange(width) >= np.array(splits)[:, None])  # (B, T)
+    second = mask & (np.arange(width) >= np.array(splits)[:, None])  # (B, T)
     return torch.from_numpy(second.astype(np.int64))

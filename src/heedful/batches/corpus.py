@@ -1,7 +1,7 @@
 """A corpus in a file on disk, tokenized once, in parallel, and read through the page cache.
 
-Documents keep their sentences' ends, so sequences of any length can be cut from them. What a run
-holds in memory does not grow with its corpus but for a few views a megabyte of text.
+Documents keep the ends of their sentences, so sequences of any length can be cut from them. The
+memory of a run does not grow with its corpus, except for a few views for each megabyte of text.
 
 Shapes: T tokens of a document, S its sentences.
 """
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,10 +25,10 @@ from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
 
 _CHUNK_CHARACTERS = 2**20
-"""Text that is tokenized, and stored, together."""
+"""How much text is tokenized and stored at once."""
 
 _AHEAD = 2
-"""Chunks that wait for each worker, so that none is idle and memory stays flat."""
+"""Chunks that wait for each worker: enough to keep it busy, few enough to keep memory flat."""
 
 _SCHEMA = pa.schema(
     [
@@ -45,29 +45,29 @@ class Tokenized:
     ids: NDArray[np.int32]
     """(T,), T at least 1."""
     ends: NDArray[np.int32]
-    """(S,) Where each sentence ends among them; the last is T."""
+    """(S,) The end of each sentence in ``ids``; the last is T."""
 
 
 def tokenize_documents(
     documents: Iterable[Document], tokenizer: Tokenizer, rule: SentenceRule, *, workers: int
 ) -> Iterator[list[Tokenized]]:
-    """Tokenize documents in order, some at a time; those without a token are left out.
+    """Tokenize documents in order, a chunk at a time; documents without a token are left out.
 
-    Special tokens in a text, such as a ``[SEP]`` in one about BERT, become unknown ones: they would
-    be taken for what they mean.
+    Special tokens in a text, such as a ``[SEP]`` in one about BERT, become unknown tokens: to the
+    model they would be real ones.
 
     Args:
         documents: the documents, streamed.
         tokenizer: the model's tokenizer.
-        rule: how sentences are told.
-        workers: processes; with 1 there are none besides this one. They change no result.
+        rule: how to split a document into sentences.
+        workers: how many processes; 1 uses this one alone. They do not change the result.
     """
     chunks = _chunks(documents)
     if workers == 1:
         for chunk in chunks:
             yield _tokenize(chunk, tokenizer, rule)
         return
-    # New processes, not forks: those of a process with threads may hang.
+    # New processes, not forks: a fork of a process with threads may hang.
     with ProcessPoolExecutor(
         workers, get_context("spawn"), initializer=_start_worker, initargs=(tokenizer, rule)
     ) as pool:
@@ -94,7 +94,7 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
 
 
 _worker: tuple[Tokenizer, SentenceRule] | None = None
-"""What a worker process tokenizes with: sent once, not with each chunk."""
+"""What a worker process tokenizes with; it is sent once, not with each chunk."""
 
 
 def _start_worker(tokenizer: Tokenizer, rule: SentenceRule) -> None:
@@ -109,16 +109,16 @@ def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
 
 def _tokenize(texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule) -> list[Tokenized]:
     special = np.array(tokenizer.all_special_ids)
-    found = []
+    documents = []
     for text in texts:
         sentences = [row for row in tokenizer.encode_batch(running_sentences(text, rule)) if row]
         if not sentences:
             continue
-        ids = np.fromiter((at for row in sentences for at in row), np.int32)
+        ids = np.fromiter(chain.from_iterable(sentences), np.int32)
         ids[np.isin(ids, special)] = tokenizer.unk_token_id
         ends = np.cumsum([len(row) for row in sentences], dtype=np.int32)
-        found.append(Tokenized(ids=ids, ends=ends))
-    return found
+        documents.append(Tokenized(ids=ids, ends=ends))
+    return documents
 
 
 def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
@@ -142,7 +142,7 @@ class Corpus:
     """A file of tokenized documents, opened for reading.
 
     Attributes:
-        tokens: how many there are in all documents.
+        tokens: the number of tokens in all documents.
 
     Raises:
         UserError: the file is missing, damaged, or not one that `write_corpus` wrote.

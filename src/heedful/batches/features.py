@@ -1,4 +1,4 @@
-"""Texts to examples: encoded, fitted to what a model takes, special tokens in their places."""
+"""Texts to examples: encoded, fitted to the model's length, with special tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,22 +13,22 @@ from heedful.reading import Text
 from heedful.settings import LongText
 from heedful.tokens import PairLayout, Tokenizer
 
-# Texts tokenized at once: enough to make the cost of a call vanish, few enough to stay small.
+# Texts tokenized at once: enough to make the cost of a call negligible, few enough for memory.
 _TOGETHER = 1024
 _WINDOW_SHARE = 4
-"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
+"""Neighbouring windows share a quarter of their tokens, so each word has context in one."""
 
 
 def features(
     texts: Iterable[Text], tokenizer: Tokenizer, *, max_length: int, rule: LongText
 ) -> Iterator[Fitted[Example]]:
-    """Encode each text, or pair, into one example, or several where it is read in windows.
+    """Encode each text, or pair, as one example, or as several if it is read in windows.
 
     Args:
         texts: single texts or pairs, all of one kind.
         tokenizer: the model's tokenizer.
         max_length: the most tokens of an example, special tokens included.
-        rule: what is done with a text that is too long.
+        rule: what to do with a text that is too long.
 
     Raises:
         UserError: single texts and pairs are mixed, or a pair leaves no room for a window.
@@ -63,12 +63,12 @@ def features(
 def row_offsets(
     offsets: NDArray[np.int32], layout: PairLayout, first: int | None = None
 ) -> NDArray[np.int32]:
-    """Return the offsets of a row's tokens: (-1, -1) for all that are not of the text in question.
+    """Return the offsets of a row's tokens in one of its texts: (-1, -1) for all other tokens.
 
     Args:
-        offsets: where in that text each of its tokens starts and ends. Shape (N, 2).
+        offsets: start and end of each token of that text. Shape (N, 2).
         layout: the special tokens around texts.
-        first: with that many tokens of another text before it; None where it stands alone.
+        first: the number of tokens of the text before it; None if there is none.
 
     Shape:
         (T, 2).

@@ -1,8 +1,8 @@
 """Hiding tokens for masked language modelling (Devlin et al. 2019, section 3.1, task 1).
 
-Of a sequence's tokens 15 % are to be predicted; of those the model sees 80 % as ``[MASK]``, 10 % as
-a random token and 10 % as they are. What is drawn depends on (seed, epoch, index) alone, so each
-epoch hides other tokens and no number of workers changes them.
+The model predicts 15 % of a sequence's tokens; it sees 80 % of them as ``[MASK]``, 10 % as a random
+token and 10 % unchanged. The draws depend on (seed, epoch, index) alone, so each epoch hides other
+tokens, and the number of workers does not change them.
 
 Shapes: T length of a sequence, V vocabulary.
 """
@@ -16,25 +16,24 @@ from heedful.errors import UserError
 from heedful.tokens import Tokenizer
 
 IGNORED = -100
-"""The label of a token that is not to be predicted."""
+"""The label of padding and of tokens that are not predicted; no loss counts it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MaskRule:
-    """Which tokens may be hidden, how many, and what takes their place."""
+    """Which tokens may be hidden, how many, and what replaces them."""
 
     mask_id: int
     special: NDArray[np.bool_]
     """(V,) True = a special token, which is never hidden."""
     replacements: NDArray[np.int64]
-    """Ids of all others: what a random token is drawn from."""
+    """Ids of all other tokens, from which random ones are drawn."""
     continues: NDArray[np.bool_] | None
-    """(V,) True = a token that goes on with the word before it, to hide words whole; None hides
-    single tokens."""
+    """(V,) True = a token that continues a word, to hide whole words; None hides single tokens."""
     share: float
-    """Share of the ordinary tokens that are to be predicted, at least one of them."""
+    """Share of the ordinary tokens to predict; at least one is."""
     most: int | None
-    """The most tokens of a sequence that are to be predicted; None sets no bound."""
+    """The most tokens to predict in a sequence; None for no limit."""
 
 
 def mask_rule(
@@ -43,7 +42,7 @@ def mask_rule(
     """Build the rule for a vocabulary.
 
     Raises:
-        UserError: the vocabulary has no mask token, or none but special ones.
+        UserError: the vocabulary has no mask token, or only special tokens.
     """
     assert 0 < share <= 1
     if tokenizer.mask_token_id is None:
@@ -75,24 +74,24 @@ def hide_tokens(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hide tokens of a sequence.
 
-    As in the original, how many are to be predicted is not drawn but the share of the tokens,
-    rounded. With whole words, words are taken in random order as long as they fit into that number.
+    As in the original, the number of tokens to predict is not drawn: it is the share of the tokens,
+    rounded. With whole words, words are taken in random order while they fit into that number.
 
     Args:
         ids: the sequence, special tokens included. Shape (T,).
         rule: what to hide.
-        seed: with ``epoch`` and ``index``, all that decides what is drawn. Not negative.
+        seed: determines the draws together with ``epoch`` and ``index``. Not negative.
         epoch: number of the epoch.
         index: number of the sequence.
 
     Returns:
-        What the model sees, and the labels: the true ids where a token is to be predicted, else
+        The ids that the model sees, and the labels: the true id of each token to predict, else
         -100. Each of shape (T,).
     """
     seen = ids.astype(np.int64)
     labels = np.full(len(ids), IGNORED, np.int64)
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, index]))
-    # Raw output, which numpy keeps for ever; its modulus by small numbers is even enough.
+    # numpy promises its raw output; the modulus by a small number is close enough to uniform.
     order, fate, other = bits.random_raw(3 * len(ids)).reshape(3, -1)  # each (T,)
     ordinary = np.flatnonzero(~rule.special[ids])
     wanted = max(1, round(rule.share * len(ordinary)))
@@ -110,13 +109,16 @@ def hide_tokens(
 
 
 def _whole_words(
-    places: NDArray[np.int64], continues: NDArray[np.bool_], order: NDArray[np.uint64], wanted: int
+    positions: NDArray[np.int64],
+    continues: NDArray[np.bool_],
+    order: NDArray[np.uint64],
+    wanted: int,
 ) -> NDArray[np.int64]:
-    """Choose about ``wanted`` of the places, whole words only; one word where all are longer."""
-    # What stands behind a special token begins a word, even if its first piece was cut off.
-    begins = ~continues | (np.diff(places, prepend=-2) > 1)
-    words = np.split(places, np.flatnonzero(begins)[1:])
-    shuffled = [words[at] for at in np.argsort(order[places[begins]], kind="stable")]
+    """Choose about ``wanted`` positions, whole words only; one word if all are longer."""
+    # The token after a special token begins a word, even if the word's first piece was cut off.
+    begins = ~continues | (np.diff(positions, prepend=-2) > 1)
+    words = np.split(positions, np.flatnonzero(begins)[1:])
+    shuffled = [words[i] for i in np.argsort(order[positions[begins]], kind="stable")]
     chosen: list[NDArray[np.int64]] = []
     room = wanted
     for word in shuffled:
@@ -125,4 +127,4 @@ def _whole_words(
             room -= len(word)
         if not room:
             break
-    return np.concatenate(chosen or shuffled[:1] or [places])
+    return np.concatenate(chosen or shuffled[:1] or [positions])

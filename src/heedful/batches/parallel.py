@@ -1,4 +1,4 @@
-"""Texts with their translations as examples, a text that is too long in parts."""
+"""Texts and their translations as examples; a text that is too long is cut into parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -17,13 +17,13 @@ from heedful.tokens.text import BYTES, SPACE
 _TOGETHER = 1024
 """Texts tokenized at once."""
 _INSIDE = frozenset(BYTES[0x80:0xC0])
-"""What a character goes on with in UTF-8, three times at most; any room is larger."""
+"""Bytes that continue a character in UTF-8: at most three in a row, fewer than any limit."""
 
 
 def token_ids(
     records: Iterable[Record], tokenizer: TranslationTokenizer
 ) -> Iterator[tuple[Record, list[int], list[int]]]:
-    """Yield each record with the ids of its text, and of its second text if it has one."""
+    """Yield each record with the ids of its text and of its translation, if it has one."""
     stream = iter(records)
     while chunk := list(islice(stream, _TOGETHER)):
         sources = tokenizer.source.encode_batch([record.text for record in chunk])
@@ -34,7 +34,7 @@ def token_ids(
 def to_example(
     source: Sequence[int], target: Sequence[int], tokenizer: TranslationTokenizer
 ) -> Example:
-    """Make an example of a text, to which the ending piece is added, and what is to be written."""
+    """Make an example of a text, whose end token is added, and of the tokens to write."""
     ids = np.array([*source, tokenizer.eos_token_id], dtype=np.int32)
     return Example(ids=ids, labels=tuple(target))
 
@@ -42,7 +42,7 @@ def to_example(
 def encode_pairs(
     records: Iterable[Record], tokenizer: TranslationTokenizer
 ) -> Iterator[tuple[Record, Example]]:
-    """Encode pairs to learn from, whatever their length."""
+    """Encode pairs to learn from, of any length."""
     for record, source, target in token_ids(records, tokenizer):
         yield record, to_example(source, [*target, tokenizer.eos_token_id], tokenizer)
 
@@ -55,14 +55,14 @@ def cut_source(
     limit: int,
     rule: LongText,
 ) -> list[Sequence[int]]:
-    """Cut a text that is too long: as the rule says, or at the ends of sentences.
+    """Cut a text that is too long by the rule; ``window`` cuts it at the ends of sentences.
 
     Args:
         record: the text.
-        ids: its ids, without the ending one.
-        tokenizer: what gave them.
+        ids: its ids, without the end token.
+        tokenizer: the tokenizer that encoded it.
         limit: the most ids of a part.
-        rule: what is done with a longer text.
+        rule: what to do with a longer text.
 
     Raises:
         UserError: it is too long, and the rule is ``refuse``; with file and line.
@@ -94,7 +94,7 @@ def cut_source(
 def _cut_at_words(
     ids: Sequence[int], tokenizer: TranslationTokenizer, limit: int
 ) -> list[Sequence[int]]:
-    """Cut ids that are too long before a piece that starts a word, or a character if none does."""
+    """Cut ids before pieces that start a word, or if there is none, a character."""
     parts: list[Sequence[int]] = []
     pieces = tokenizer.source.pieces(ids)
     start = 0

@@ -1,8 +1,8 @@
 """Documents to the sequences that BERT is pre-trained on.
 
 Pairs for next sentence prediction (Devlin et al. 2019, section 3.1, task 2, and appendix A.2), or
-full sequences for masked language modelling alone. What is drawn depends on the seed, the epoch and
-the document, so each epoch has other pairs, and the same epoch the same ones again.
+full sequences for masked language modelling alone. The draws depend on the seed, the epoch and the
+document, so each epoch has other pairs, and the same epoch always the same.
 """
 
 from bisect import bisect_left
@@ -19,17 +19,17 @@ from heedful.errors import UserError
 from heedful.tokens import PairLayout
 
 NEXT, RANDOM = 0.0, 1.0
-"""The label of a pair whose second part follows the first, and of one where it does not."""
+"""The labels of pairs: the second part follows the first, or it does not."""
 
 SHORT_SHARE = 0.1
-"""Share of the pairs that are made shorter, so that the model meets short inputs, too."""
+"""Share of the pairs that are made shorter, so that the model sees short inputs, too."""
 
 Ids = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """What stands around the tokens of a sequence, and how long it may be."""
+    """The special tokens around the tokens of a sequence, and the greatest length."""
 
     layout: PairLayout
     max_length: int
@@ -39,27 +39,27 @@ class Frame:
 def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's pairs from a corpus: ``[CLS] first [SEP] second [SEP]``.
 
-    As in the original, sentences of a document are gathered until they fill a sequence, or in 10 %
-    of the pairs a shorter one of random length, and cut in two at random. In half of the pairs the
-    second part is then replaced by sentences from a random place of another document, and what it
-    replaced is gathered again. A document's last sentence, if nothing is left to follow it, gets a
-    random second part. A pair that is too long loses tokens of its longer part, at either end.
+    As in the original, sentences of a document are collected until they fill a sequence (in 10 % of
+    the pairs a shorter one of random length), and divided in two at random. In half of the pairs,
+    sentences from a random position of another document then replace the second part, which is used
+    again for the next pair. A document's last sentence, which no other follows, gets a random
+    second part. A pair that is too long loses tokens at either end of its longer part.
 
-    Otherwise than there, the other document is never the same one, a length is drawn for each pair
+    Unlike the original, the other document is never the same one, a length is drawn for each pair
     instead of each document, and a sentence of more than half a sequence counts as several, so that
-    text without punctuation is not cut away.
+    text without punctuation is not cut off.
 
     Args:
         corpus: at least two documents.
-        frame: what a sequence looks like.
-        seed: with ``epoch``, all that decides what is drawn.
+        frame: the form of a sequence.
+        seed: determines the draws together with ``epoch``.
         epoch: number of the epoch.
 
     Yields:
         Examples in the order of the documents, with the label `NEXT` or `RANDOM`.
 
     Raises:
-        UserError: there is only one document, so that there is no other to draw from.
+        UserError: there is only one document.
     """
     if len(corpus) < 2:
         raise UserError(
@@ -93,7 +93,7 @@ def _pairs(
             other = _below(len(corpus) - 1, draw)
             other += other >= number  # every document but this one
             wanted = max(target - len(first), 1)
-            second, label = _elsewhere(corpus[other], wanted, room // 2, draw), RANDOM
+            second, label = _random_part(corpus[other], wanted, room // 2, draw), RANDOM
             start = split
         else:
             second, label = document.ids[bounds[split] : bounds[stop]], NEXT
@@ -102,7 +102,7 @@ def _pairs(
 
 
 def _bounds(ends: Ids, longest: int) -> list[int]:
-    """Return where a document's sentences begin and end, those that are too long cut up."""
+    """Return where a document's sentences begin and end; long ones are cut into several."""
     bounds = [0]
     for end in ends.tolist():
         bounds += range(bounds[-1] + longest, end, longest)
@@ -110,8 +110,8 @@ def _bounds(ends: Ids, longest: int) -> list[int]:
     return bounds
 
 
-def _elsewhere(document: Tokenized, wanted: int, longest: int, draw: Random) -> Ids:
-    """Return sentences from a random one on, until there are ``wanted`` tokens or no more."""
+def _random_part(document: Tokenized, wanted: int, longest: int, draw: Random) -> Ids:
+    """Return sentences from a random one on, up to ``wanted`` tokens if there are that many."""
     sentence = _below(len(document.ends), draw)
     start = int(document.ends[sentence - 1]) if sentence else 0
     last = min(int(np.searchsorted(document.ends, start + wanted)), len(document.ends) - 1)
@@ -119,7 +119,7 @@ def _elsewhere(document: Tokenized, wanted: int, longest: int, draw: Random) -> 
 
 
 def _shortened(first: Ids, second: Ids, room: int, draw: Random) -> tuple[Ids, Ids]:
-    """Take tokens off the longer part until both fit, each off a random end."""
+    """Remove tokens from the longer part until both fit, each from a random end."""
     if len(first) + len(second) <= room:
         return first, second
     kept = min(len(first), max(-(-room // 2), room - len(second)))
@@ -137,17 +137,17 @@ def _below(bound: int, draw: Random) -> int:
 
 
 def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
-    """Cut an epoch's full sequences from a corpus: ``[CLS] tokens [SEP]``, several where they fit.
+    """Cut an epoch's full sequences from a corpus: one or several ``[CLS] tokens [SEP]``.
 
-    Documents stand one after another; where a sequence is full, the rest of a document goes on in
-    the next. Each ``[CLS]`` begins a text of its own, and `heedful.batches.packing` keeps those of
-    a sequence from attending to each other. The first sequence has a random length, so that each
-    epoch cuts elsewhere; all others but the last are full.
+    Documents follow one another; when a sequence is full, the rest of a document continues in the
+    next. Each ``[CLS]`` begins a text, and `heedful.batches.packing` keeps the texts of a sequence
+    from attending to each other. The first sequence has a random length, so that each
+    epoch cuts at other positions; all others but the last are full.
 
     Args:
         corpus: the documents.
-        frame: what a sequence looks like.
-        seed: with ``epoch``, all that decides what is drawn.
+        frame: the form of a sequence.
+        seed: determines the draws together with ``epoch``.
         epoch: number of the epoch.
     """
     begin, end = _ids(frame.layout.begin), _ids(frame.layout.end)

@@ -1,15 +1,15 @@
 r"""Documents to sentences by a simple rule that knows no language.
 
-Pre-training needs places where a text can be cut so that what follows is another thought; a missed
-or a surplus one does no harm. So there are no lists of abbreviations and no model, but this rule:
+Pre-training cuts a text where one thought ends and another begins; a missed or surplus cut does no
+harm. So there is no list of abbreviations and no model, but this rule:
 
 - A blank line ends a sentence; a line break inside a paragraph is a space.
-- ``. ! ? …`` and their kin of other scripts, with the quotes and brackets that close after them,
-  end a sentence where a space follows, and then something other than a small letter.
-- ``。！？`` and their kin, which no space follows, end one wherever they stand.
-- One full stop after a capitalised word of up to three letters (``Mr.``, ``J.``) ends none.
+- ``. ! ? …`` and similar marks of other scripts, with the closing quotes and brackets after them,
+  end a sentence if a space follows, and then anything but a small letter.
+- ``。！？`` and similar marks, which no space follows, always end one.
+- One full stop after a capitalised word of up to three letters (``Mr.``, ``J.``) does not.
 
-Where each line of a text is a sentence already, the rule ``line`` takes it so.
+The rule ``line`` is for texts with one sentence on each line.
 """
 
 import re
@@ -20,7 +20,7 @@ SentenceRule = Literal["punctuation", "line"]
 _MARKS = "[.!?…‽؟۔।॥။។៕]"
 _CLOSING = r"""["'”’»›)\]}_*]"""
 _END = re.compile(
-    # Followed by a space. Each run of marks is tried from its start alone: however long, but once.
+    # Followed by a space. Possessive, so that a long run of marks is tried only once.
     rf"(?<!{_MARKS}){_MARKS}++{_CLOSING}*+(?=\s)"
     r"|[。｡！？．]+[」』”’）】》〉]*"  # not followed by one
 )
@@ -32,16 +32,16 @@ def split_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
     """Split a document into its sentences, none of them empty.
 
     Args:
-        text: a document, its lines ended by line breaks.
-        rule: how sentences are told; see the module.
+        text: a document, with its line breaks.
+        rule: how to tell sentences apart; see the module.
     """
     return [sentence.strip() for sentence in running_sentences(text, rule)]
 
 
 def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
-    """Split a document into its sentences, each with the space before it if there is any.
+    """Split a document into its sentences, each with the space before it.
 
-    There is one before the first of a line or a paragraph, too, but not of the document.
+    The first sentence of a line or paragraph has one, too; the first of the document has none.
     """
     if rule == "line":
         parts = [[line] for line in map(str.strip, text.split("\n")) if line]
@@ -49,9 +49,9 @@ def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str
         paragraphs = [" ".join(paragraph.split()) for paragraph in _PARAGRAPHS.split(text)]
         parts = [_of_paragraph(paragraph) for paragraph in paragraphs if paragraph]
     return [
-        f" {sentence}" if number and not place else sentence
-        for number, sentences in enumerate(parts)
-        for place, sentence in enumerate(sentences)
+        f" {sentence}" if part and not index else sentence
+        for part, sentences in enumerate(parts)
+        for index, sentence in enumerate(sentences)
     ]
 
 
@@ -68,7 +68,7 @@ def _of_paragraph(text: str) -> list[str]:
     return [*sentences, text[start:]] if start < len(text) else sentences
 
 
-def _is_abbreviation(text: str, place: int, mark: str) -> bool:
+def _is_abbreviation(text: str, start: int, mark: str) -> bool:
     """Tell whether a mark is the full stop of a short capitalised word."""
-    word = _SHORT_WORD.search(text, max(place - 4, 0), place + 1) if mark == "." else None
+    word = _SHORT_WORD.search(text, max(start - 4, 0), start + 1) if mark == "." else None
     return word is not None and word[1][0].isupper()

@@ -1,7 +1,7 @@
 """Examples in a file on disk, encoded once and read through the page cache.
 
-The file is Arrow's IPC format, memory-mapped: an example is a view into the file, found in constant
-time, and what a run holds in memory does not grow with its data but for eight bytes an example.
+The file is Arrow's IPC format, memory-mapped: an example is a view into the file, at a known
+offset. The memory of a run does not grow with its data, except for 8 bytes for each example.
 """
 
 import os
@@ -76,7 +76,7 @@ def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> pa
 
 
 def open_blocks(path: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """Map an Arrow file into memory and give its blocks, of which nothing is read yet.
+    """Map an Arrow file into memory and return its blocks; nothing is read yet.
 
     Raises:
         UserError: the file is missing, damaged, or has another schema.
@@ -110,7 +110,7 @@ class Store:
     Attributes:
         lengths: (N,) the number of tokens of each example.
         parts: (N,) which part of its item each example is; 0 begins an item.
-        label_lengths: (N,) the number of its labels.
+        label_lengths: (N,) the number of labels of each example.
 
     Raises:
         UserError: the file is missing, damaged, or not one that `write_store` wrote.
@@ -150,7 +150,7 @@ class Store:
 
 
 def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
-    """Return how long the lists of all blocks are."""
+    """Return the lengths of the lists of all blocks."""
     return np.concatenate([np.empty(0, np.int32), *map(np.diff, offsets)]).astype(np.int32)
 
 

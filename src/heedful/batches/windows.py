@@ -1,7 +1,7 @@
-"""Texts longer than a model takes: windows that cover them, their head, or their head and tail.
+"""Texts that are too long for a model: windows that cover them, their head, or their head and tail.
 
-Pure functions on token ids without special tokens. Nothing is cut in silence: each result says how
-many tokens there were and how many are used.
+Pure functions on token ids without special tokens. Nothing is cut silently: each result has the
+number of tokens and how many of them are used.
 """
 
 from collections.abc import Sequence
@@ -24,30 +24,30 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 class NoRoomError(UserError):
-    """A text may not be cut, and is too long or leaves no room for the other of its pair."""
+    """A text may not be cut, and is too long or leaves no room for the other text of its pair."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted(Generic[Piece_co]):
-    """A text, or a pair, as pieces that each fit."""
+    """A text, or a pair, as pieces that fit."""
 
     pieces: Sequence[Piece_co]
     tokens_total: int
-    """Tokens there were."""
+    """All tokens of the text."""
     tokens_used: int
-    """Tokens that stand in at least one piece."""
+    """Tokens that are in at least one piece."""
     offsets: Sequence[NDArray[np.int32]] = ()
-    """For tasks that point into the user's text: for each piece, shape (T, 2), where in the text
-    each of its tokens starts and ends; (-1, -1) for one that is not of that text."""
+    """For tasks that point into the user's text: for each piece, shape (T, 2), the start and end of
+    each token in the text; (-1, -1) for other tokens."""
 
 
 def window_starts(total: int, limit: int, stride: int) -> list[int]:
-    """Return where windows start that together hold every token; the last one ends at the end.
+    """Return the starts of windows that together cover all tokens; the last window ends at the end.
 
     Args:
-        total: how many tokens there are.
+        total: the number of tokens.
         limit: the most tokens of a window.
-        stride: tokens that neighbouring windows share, except that the last may share more.
+        stride: tokens that neighbouring windows share; the last one may share more.
 
     Raises:
         UserError: ``stride`` is not from 0 to ``limit - 1``, or ``limit`` is below 1.
@@ -63,7 +63,7 @@ def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
 
 
 def apart(ids: Ids, limit: int) -> Fitted[Ids]:
-    """Cut ids into pieces that share nothing, about equally long and of at most ``limit`` tokens.
+    """Cut ids into pieces of about equal length, at most ``limit`` tokens, without overlap.
 
     Raises:
         UserError: ``limit`` is below 1.
@@ -107,16 +107,15 @@ def fit_pair(
         first: tokens of the first text.
         second: tokens of the second text.
         limit: the most tokens of a piece.
-        rule: what is done with a pair that is too long. ``window`` keeps one text whole beside
-            every window of the other.
-        stride: tokens that neighbouring windows share; where little room is left for windows, at
-            most half of one.
+        rule: what to do with a pair that is too long. ``window`` puts one text, uncut, beside every
+            window of the other.
+        stride: tokens that neighbouring windows share, at most half of a short window.
         cut: the text that is cut. With ``longer``, ``head`` and ``head-tail`` shorten both texts
             once they are equally long, as the reference tokenizers do.
 
     Raises:
-        NoRoomError: the text that is kept whole leaves no room for the other; or the pair does not
-            fit, and the rule is ``refuse``.
+        NoRoomError: the uncut text leaves no room for the other; or the pair does not fit, and the
+            rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
@@ -133,8 +132,8 @@ def fit_pair(
     room = limit - len(kept)
     if room < 1:
         raise NoRoomError(
-            f"the {'second' if cut_first else 'first'} text of a pair has {len(kept)} tokens and "
-            f"would be kept whole, but a pair has room for {limit}: shorten both (head, head-tail)"
+            f"the {'second' if cut_first else 'first'} text of a pair has {len(kept)} tokens, but "
+            f"a pair has room for {limit}: shorten both texts (head, head-tail)"
         )
     fitted = fit_text(text, limit=room, rule=rule, stride=min(stride, room // 2))
     return Fitted(
@@ -146,19 +145,16 @@ def fit_pair(
 
 def _check(limit: int, stride: int) -> None:
     if limit < 1:
-        raise UserError(f"maximum length leaves room for {limit} tokens of text; at least 1 needed")
+        raise UserError(f"maximum length leaves room for {limit} tokens of text, not at least 1")
     if not 0 <= stride < limit:
         raise UserError(
-            f"stride {stride}: neighbouring windows of {limit} tokens share 0 to {limit - 1}"
+            f"stride {stride}: neighbouring windows of {limit} tokens can share 0 to {limit - 1}"
         )
 
 
 def _refuse(total: int, limit: int, rule: LongText) -> None:
     if rule == "refuse" and total > limit:
-        raise NoRoomError(
-            f"the text has {total:,} tokens, where {limit} fit; --long-text says what else can be "
-            "done with it"
-        )
+        raise NoRoomError(f"the text has {total:,} tokens, but only {limit} fit; see --long-text")
 
 
 def _shorten(ids: Ids, limit: int, rule: LongText) -> Ids:
@@ -169,6 +165,6 @@ def _shorten(ids: Ids, limit: int, rule: LongText) -> Ids:
 
 
 def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:
-    """Share ``limit`` tokens between two lengths that exceed it, taking from the longer first."""
+    """Divide ``limit`` tokens between two texts that exceed it, cutting the longer one first."""
     shorter = min(first, second, limit // 2)  # an odd token stays with the longer, else the second
     return (limit - shorter, shorter) if first > second else (shorter, limit - shorter)

@@ -199,8 +199,8 @@ def _continued(
     ranked: _Ranked,
     active: _Partial,
     coverage: NDArray[np.float64],
-    row: int,
-    rank: int,
+    row: int | np.integer,
+    rank: int | np.integer,
     options: Search,
 ) -> Hypothesis:
     """Build the hypothesis of a candidate."""

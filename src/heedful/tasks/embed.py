@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, features
-from heedful.batches.collate import collate, values
+from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout
@@ -193,7 +193,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Pad examples; the targets are ``cosines``, (B,): of each one's pair, if it is learnt."""
         targets = {}
         if draw is not None and all(example.labels for example in examples):
-            targets["cosines"] = values(examples)
+            targets["cosines"] = numbers(examples)
         return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.batches.collate import collate, values
+from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError, listed
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
@@ -157,7 +157,7 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``values``, (B,)."""
-        targets = {} if draw is None else {"values": values(examples)}
+        targets = {} if draw is None else {"values": numbers(examples)}
         return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:

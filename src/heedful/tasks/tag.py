@@ -27,7 +27,7 @@ from heedful.batches.words import (
     piece_words,
     spaced_words,
     word_breaks,
-    word_values,
+    word_probabilities,
 )
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.models.loading import read_config
@@ -261,7 +261,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         tokenizer: Tokenizer,
     ) -> Tagging:
         """Tag the words with the likeliest sequence that may be, and gather entities."""
-        probabilities = word_values(
+        probabilities = word_probabilities(
             fitted.offsets, [output.numpy() for output in outputs], settings.aggregation
         )
         words = list(probabilities)
