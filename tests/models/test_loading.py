@@ -25,6 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "heedful-rnn": {**PIECES, "embedding_width": 8, "hidden_width": 8},
     "marian": {**PIECES, **ENDS, **DEPTHS},
     "pegasus": {**PIECES, **ENDS, **DEPTHS, "normalize_before": True},
+    "roberta": BERT,
 }
 EVERY = [(kind, head) for kind, family in FAMILIES.items() for head in family.models]
 
@@ -117,10 +118,10 @@ HEADS = {
     "sequence": ("bert.pooler", "classifier"),
     "token": ("classifier",),
     "span": ("qa_outputs",),
-    "choice": ("bert.pooler", "classifier"),
+    "choice": ("bert.pooler", "roberta.pooler", "classifier"),
     "next_sentence": ("bert.pooler", "cls.seq_relationship"),
-    "masked_lm": ("cls.predictions",),
-    "causal_lm": ("cls.predictions",),
+    "masked_lm": ("cls.predictions", "lm_head"),
+    "causal_lm": ("cls.predictions", "lm_head"),
     "pretraining": ("bert.pooler", "cls"),
 }
 
@@ -130,7 +131,7 @@ def test_what_stands_on_the_body_is_the_head(model_type: str, head: Head) -> Non
     model = _model(model_type, head)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     expected: tuple[str, ...] = ()
-    if model_type == "bert":
+    if model_type in ("bert", "roberta"):
         expected = HEADS[head]
     if model_type == "encoder-decoder":
         layers = [f"decoder.bert.encoder.layer.{number}.crossattention" for number in range(2)]

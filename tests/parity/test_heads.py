@@ -15,19 +15,20 @@ from torch import Tensor, nn
 
 from heedful import models
 from heedful.files import read_json, read_tensors
-from heedful.models import BertConfig
+from heedful.models import FAMILIES
+from heedful.models.weights import renamed
 
 B, C, S, D, V = 3, 2, 7, 24, 50
 SIZES = {**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3, "hidden_act": "gelu_new"}
-WORDS = ("BertForMaskedLM", "BertLMHeadModel", "BertForPreTraining")
-HEADS = (
-    *WORDS,
-    "BertForNextSentencePrediction",
-    "BertForSequenceClassification",
-    "BertForMultipleChoice",
-    "BertForTokenClassification",
-    "BertForQuestionAnswering",
-)
+HEADS = {
+    name: head
+    for family in (FAMILIES["bert"], FAMILIES["roberta"])
+    for head, name in family.models.items()
+    if head != "body"
+}
+"""Every class with a head, and what kind of head that is."""
+WORDS = [name for name, head in HEADS.items() if head in ("masked_lm", "causal_lm", "pretraining")]
+CAUSAL = [name for name, head in HEADS.items() if head == "causal_lm"]
 GIVEN = ("nothing", "labels", "everything")
 
 
@@ -39,28 +40,35 @@ def _causal_loss(logits: Tensor, labels: Tensor, vocab_size: int) -> Tensor:
 def _models(
     reference: ModuleType, head: str, training: bool = False, **changes: Any
 ) -> tuple[Any, Any]:
-    values = SIZES | {"num_labels": 2 if head == "BertForQuestionAnswering" else 4} | changes
-    theirs = getattr(reference, head)(reference.BertConfig(**values, attn_implementation="eager"))
-    if head == "BertLMHeadModel":
+    values = SIZES | {"num_labels": 2 if HEADS[head] == "span" else 4} | changes
+    config = "BertConfig" if head.startswith("Bert") else "RobertaConfig"
+    theirs = getattr(reference, head)(
+        getattr(reference, config)(**values, attn_implementation="eager")
+    )
+    if head in CAUSAL:
         theirs.loss_function = _causal_loss
     torch.manual_seed(0)
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)  # zeros and ones would hide mistakes
-    ours: Any = getattr(models, head)(BertConfig(**values))
-    ours.load_state_dict(_without_ties(theirs, ours))  # strict: the names are the same
+    ours: Any = getattr(models, head)(getattr(models, config)(**values))
+    report = ours.set_file_weights(dict(theirs.named_parameters()), Path())
+    assert report.fresh == report.unused == []
     return ours.double().train(training), theirs.double().train(training)
 
 
-def _without_ties(theirs: nn.Module, ours: nn.Module) -> dict[str, Tensor]:
-    """Return the weights without those that the reference has under two names."""
-    names = {name for name, _ in theirs.named_parameters()}
-    assert names == {name for name, _ in ours.named_parameters()}
-    return {name: tensor for name, tensor in theirs.state_dict().items() if name in names}
+def _check_gradients(ours: Any, theirs: nn.Module) -> None:
+    gradients = {
+        renamed(name, ours.body.in_files): parameter.grad
+        for name, parameter in ours.named_parameters()
+    }
+    for name, parameter in theirs.named_parameters():  # one that is tied is there once
+        assert_equal(gradients.pop(name), parameter.grad, name)
+    assert gradients == {}
 
 
 def _batch(head: str, given: str) -> dict[str, Any]:
     torch.manual_seed(1)
-    shape = (B, C, S) if head == "BertForMultipleChoice" else (B, S)
+    shape = (B, C, S) if HEADS[head] == "choice" else (B, S)
     batch: dict[str, Any] = {"input_ids": torch.randint(V, shape)}
     if given == "everything":
         kept = torch.tensor([7, 4, 2, 5, 1, 3])[: B * C if len(shape) == 3 else B]
@@ -77,17 +85,17 @@ def _batch(head: str, given: str) -> dict[str, Any]:
 def _labels(head: str) -> dict[str, Tensor]:
     words = torch.randint(V, (B, S)).masked_fill(torch.rand(B, S) < 0.6, -100)
     every = {
-        "BertForPreTraining": {"labels": words, "next_sentence_label": torch.tensor([0, 1, 1])},
-        "BertForNextSentencePrediction": {"labels": torch.tensor([0, -100, 1])},
-        "BertForSequenceClassification": {"labels": torch.tensor([3, -100, 0])},
-        "BertForMultipleChoice": {"labels": torch.tensor([1, 0, -100])},
-        "BertForTokenClassification": {"labels": words.clamp(max=3)},
-        "BertForQuestionAnswering": {
+        "pretraining": {"labels": words, "next_sentence_label": torch.tensor([0, 1, 1])},
+        "next_sentence": {"labels": torch.tensor([0, -100, 1])},
+        "sequence": {"labels": torch.tensor([3, -100, 0])},
+        "choice": {"labels": torch.tensor([1, 0, -100])},
+        "token": {"labels": words.clamp(max=3)},
+        "span": {
             "start_positions": torch.tensor([[2], [S], [-3]]),
             "end_positions": torch.tensor([[S + 5], [4], [6]]),
         },
     }
-    return every.get(head, {"labels": words})
+    return every.get(HEADS[head], {"labels": words})
 
 
 def _flat(value: Any) -> tuple[Tensor, ...]:
@@ -96,7 +104,7 @@ def _flat(value: Any) -> tuple[Tensor, ...]:
 
 def _at_labels(head: str, batch: dict[str, Any], logits: Tensor) -> Tensor:
     labels = batch["labels"]
-    if head == "BertLMHeadModel":
+    if head in CAUSAL:
         labels = torch.cat([labels[:, 1:], torch.full((B, 1), -100)], 1)
     return logits[labels != -100]
 
@@ -111,7 +119,7 @@ def _loss(output: Any) -> Tensor:
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("head", HEADS)
 def test_values_and_gradients(reference: ModuleType, head: str, given: str, training: bool) -> None:
-    changes = {"is_decoder": True} if head == "BertLMHeadModel" else {}
+    changes = {"is_decoder": True} if head in CAUSAL else {}
     ours, theirs = _models(reference, head, training, **changes)
     batch = _batch(head, given)
     plain = {"use_cache": False} if changes else {}
@@ -125,26 +133,22 @@ def test_values_and_gradients(reference: ModuleType, head: str, given: str, trai
 
     _loss(output).backward()
     _loss(expected).backward()
-    found = dict(ours.named_parameters())
-    for name, parameter in theirs.named_parameters():
-        assert_equal(found[name].grad, parameter.grad, name)
+    _check_gradients(ours, theirs)
 
 
 @pytest.mark.parametrize("head", WORDS)
 def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     ours, theirs = _models(reference, head, tie_word_embeddings=False)
-    assert "cls.predictions.decoder.weight" in dict(ours.named_parameters())
+    assert ours.get_output_embeddings() is not ours.get_input_embeddings().weight
     batch = _batch(head, "labels")
     output, expected = ours(**batch), theirs(**batch)
     assert_equal(output.loss, expected.loss, "loss")
     output.loss.backward()
     expected.loss.backward()
-    found = dict(ours.named_parameters())
-    for name, parameter in theirs.named_parameters():
-        assert_equal(found[name].grad, parameter.grad, name)
+    _check_gradients(ours, theirs)
 
 
-@pytest.mark.parametrize("head", ["BertForMaskedLM", "BertLMHeadModel"])
+@pytest.mark.parametrize("head", [name for name in WORDS if HEADS[name] != "pretraining"])
 def test_cross_attention(reference: ModuleType, head: str) -> None:
     changes = {"is_decoder": True, "add_cross_attention": True}
     ours, theirs = _models(reference, head, **changes)
@@ -153,14 +157,15 @@ def test_cross_attention(reference: ModuleType, head: str) -> None:
     batch["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1] * 4 + [0], [1] + [0] * 4])
     output, expected = ours(**batch), theirs(**batch)
     assert_equal(output.loss, expected.loss, "loss")
-    if head == "BertLMHeadModel":
+    if head in CAUSAL:
         for one, right in zip(output.cross_attentions, expected.cross_attentions, strict=True):
             assert_equal(one, right, "cross attentions")
 
 
-def test_a_decoder_goes_on_from_its_cache(reference: ModuleType) -> None:
-    ours, theirs = _models(reference, "BertLMHeadModel", is_decoder=True)
-    ids = _batch("BertLMHeadModel", "nothing")["input_ids"]
+@pytest.mark.parametrize("head", CAUSAL)
+def test_a_decoder_goes_on_from_its_cache(reference: ModuleType, head: str) -> None:
+    ours, theirs = _models(reference, head, is_decoder=True)
+    ids = _batch(head, "nothing")["input_ids"]
     expected = theirs(ids).logits
     start = ours(ids[:, :4], use_cache=True)
     assert_equal(start.logits, expected[:, :4], "start")

@@ -1,4 +1,4 @@
-"""Every pair of the encoder's options, in training and evaluation, in values and gradients.
+"""Every pair of an encoder's options, in training and evaluation, in values and gradients.
 
 The reference has most pairs. Where it lacks one, or is wrong in it, ``_expected`` says what it is
 asked for instead; all else is at its default, so a failure names the pair that is broken.
@@ -14,8 +14,9 @@ import torch
 from tests.parity.equal import assert_equal
 from torch import Tensor, nn
 
+from heedful import models
 from heedful.layers.cache import Cache
-from heedful.models import BertConfig, BertModel
+from heedful.models import BertModel
 from heedful.models.outputs import BertModelOutput
 
 B, S, E, PAST, D, H, L = 3, 6, 5, 3, 16, 4, 2
@@ -25,7 +26,7 @@ SIZES: dict[str, Any] = {
     "num_hidden_layers": L,
     "num_attention_heads": H,
     "intermediate_size": 24,
-    "max_position_embeddings": 10,
+    "max_position_embeddings": 12,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
@@ -95,7 +96,7 @@ PAIRS = {
 }
 
 
-def _models(reference: ModuleType, options: Options) -> tuple[BertModel, nn.Module]:
+def _models(reference: ModuleType, family: str, options: Options) -> tuple[BertModel, nn.Module]:
     values = {
         **SIZES,
         "position_embedding_type": options.positions,
@@ -103,16 +104,16 @@ def _models(reference: ModuleType, options: Options) -> tuple[BertModel, nn.Modu
         "add_cross_attention": options.encoder != "none",
     }
     divides = options.chunk and S % options.chunk == 0  # others the reference does not take
-    theirs = reference.BertModel(
-        reference.BertConfig(
+    theirs = getattr(reference, f"{family}Model")(
+        getattr(reference, f"{family}Config")(
             **values,
             chunk_size_feed_forward=options.chunk if divides else 0,
             attn_implementation="eager",
         ),
         add_pooling_layer=options.pooler,
     )
-    ours = BertModel(
-        BertConfig(**values, chunk_size_feed_forward=options.chunk),
+    ours: BertModel = getattr(models, f"{family}Model")(
+        getattr(models, f"{family}Config")(**values, chunk_size_feed_forward=options.chunk),
         add_pooling_layer=options.pooler,
     )
     if options.resized_vocabulary:
@@ -219,7 +220,12 @@ def _expected(theirs: nn.Module, batch: dict[str, Any], options: Options) -> dic
     if options.relative_and_cached:
         expected = _whole(theirs, batch, options)
     else:
-        output = theirs(**_with_past(theirs, batch, options))
+        given = _with_past(theirs, batch, options)
+        if theirs.config.model_type == "roberta" and options.words == "inputs_embeds":
+            # The reference counts the positions of vectors from the first, whatever is cached.
+            first = theirs.config.pad_token_id + 1 + PAST * (options.cache == "continued")
+            given.setdefault("position_ids", torch.arange(first, first + S)[None])
+        output = theirs(**given)
         expected = _named(output)
         if options.cache != "none":
             caches = output.past_key_values
@@ -276,13 +282,15 @@ def _gradients(
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("family", "training"), [("Bert", False), ("Bert", True), ("Roberta", True)]
+)
 @pytest.mark.parametrize("values", PAIRS.values(), ids=list(PAIRS))
 def test_every_pair_of_options_equals_the_reference(
-    reference: ModuleType, values: dict[str, Any], training: bool
+    reference: ModuleType, family: str, values: dict[str, Any], training: bool
 ) -> None:
     options = Options(**values)
-    ours, theirs = _models(reference, options)
+    ours, theirs = _models(reference, family, options)
     ours.train(training)
     theirs.train(training)
     batch = _batch(options)

@@ -71,6 +71,19 @@ FAMILIES: dict[str, Family] = {
     "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),
     "marian": _TRANSFORMER,
     "pegasus": _TRANSFORMER,
+    "roberta": Family(
+        package="roberta",
+        config="RobertaConfig",
+        models={
+            "body": "RobertaModel",
+            "sequence": "RobertaForSequenceClassification",
+            "token": "RobertaForTokenClassification",
+            "span": "RobertaForQuestionAnswering",
+            "choice": "RobertaForMultipleChoice",
+            "masked_lm": "RobertaForMaskedLM",
+            "causal_lm": "RobertaForCausalLM",
+        },
+    ),
 }
 """Every family, by the ``model_type`` of its ``config.json``."""
 
@@ -96,6 +109,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.pretrained import num_parameters as num_parameters
     from heedful.models.rnn.config import RnnConfig as RnnConfig
     from heedful.models.rnn.model import RnnSearch as RnnSearch
+    from heedful.models.roberta.config import RobertaConfig as RobertaConfig
+    from heedful.models.roberta.model import *  # noqa: F403
     from heedful.models.transformer.config import TransformerConfig as TransformerConfig
     from heedful.models.transformer.model import Transformer as Transformer
 

@@ -18,7 +18,7 @@ from heedful.models.bert.config import BertConfig
 
 
 def check_words(
-    ids: Tensor | None, vectors: Tensor | None, start: int, config: BertConfig
+    ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: BertConfig
 ) -> Tensor:
     """Return ids, shape (B, S), or vectors, shape (B, S, D), whichever was given.
 
@@ -26,6 +26,7 @@ def check_words(
         ids: shape (B, S).
         vectors: shape (B, S, D).
         start: how many tokens are cached before them.
+        most: how many tokens the model takes at once.
         config: of the model.
     """
     if ids is not None and vectors is None:
@@ -41,7 +42,7 @@ def check_words(
     if not right:
         name = "input_ids" if vectors is None else "inputs_embeds"
         raise UserError(f"{name} has shape {tuple(words.shape)}; it must be {shape}")
-    length, most = words.shape[1], config.max_position_embeddings
+    length = words.shape[1]
     if not 1 <= length <= most - start:
         more = f" and past_key_values {start}" if start else ""
         raise UserError(f"the sequence has {length} tokens{more}; the model takes 1 to {most}")

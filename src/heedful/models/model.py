@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from heedful.errors import UserError
 from heedful.models import loading, pretrained
 from heedful.models.pretrained import LoadReport
+from heedful.models.weights import renamed
 
 
 class Model(nn.Module):
@@ -29,6 +30,8 @@ class Model(nn.Module):
     """Whether ``gradient_checkpointing`` may be set."""
     prefix: ClassVar[str] = ""
     """The attribute that it is, as the body of a model with a head."""
+    in_files: ClassVar[Mapping[str, str]] = {}
+    """Parts of it, or of its head, that have another name in a file, and that name."""
 
     @property
     def body(self) -> "Model":
@@ -175,7 +178,8 @@ class Model(nn.Module):
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names that they have in a folder."""
-        return self.state_dict()
+        in_files = self.body.in_files
+        return {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
 
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False

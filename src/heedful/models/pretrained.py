@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedful import files
 from heedful.errors import UserError, listed
-from heedful.models.weights import WEIGHTS
+from heedful.models.weights import WEIGHTS, renamed
 
 if TYPE_CHECKING:
     from heedful.models.model import Model
@@ -112,8 +112,8 @@ def set_weights(
 
     Args:
         model: its parameters may be on the device "meta"; they are on the CPU thereafter.
-        tensors: the weights, under the names of the model. They may lack the body's prefix or have
-            it, and may have the old ``gamma`` and ``beta``.
+        tensors: the weights, under the names of a file. They may lack the body's prefix or have it,
+            and may have the old ``gamma`` and ``beta``.
         folder: what an error calls the place that they come from.
         fresh_head: see ``Model.from_pretrained``.
 
@@ -122,9 +122,10 @@ def set_weights(
             that the model has not, or a shape or a type is wrong.
     """
     prefix = model.body.prefix
+    from_files = {theirs: ours for ours, theirs in model.body.in_files.items()}
     weights: dict[str, Tensor] = {}
     for file_name, tensor in tensors.items():
-        name = _plain_name(file_name, prefix)
+        name = renamed(_plain_name(file_name, prefix), from_files)
         if name in weights:
             raise UserError(f"{folder}: {name} is there twice, under two names")
         if name not in BUFFERS and (not fresh_head or _part(name) in BODY):

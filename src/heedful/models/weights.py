@@ -98,3 +98,14 @@ def check_weights(
             )
         if not tensor.is_floating_point():
             raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
+
+
+def renamed(name: str, table: Mapping[str, str]) -> str:
+    """Return the name of a weight with the part that it belongs to called otherwise.
+
+    Args:
+        name: such as ``lm_head.dense.weight``.
+        table: parts, such as ``lm_head.dense``, and what they are called otherwise.
+    """
+    part, _, weight = name.rpartition(".")
+    return f"{table[part]}.{weight}" if part in table else name

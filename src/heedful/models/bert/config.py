@@ -21,12 +21,8 @@ from heedful.models.values import (
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
-FIXED: dict[str, Any] = {
-    "model_type": "bert",
-    "is_encoder_decoder": False,
-    "cross_attention_hidden_size": None,
-}
-"""Keys of a ``config.json`` for which only one value is supported."""
+_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
+"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
 
 _SIZES = (
     "vocab_size",
@@ -47,6 +43,8 @@ class BertConfig:
         UserError: a value is of the wrong type or out of range.
     """
 
+    MODEL_TYPE: ClassVar[str] = "bert"
+    """What a ``config.json`` calls the family."""
     DROPOUTS: ClassVar[tuple[str, ...]] = (
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
@@ -152,6 +150,11 @@ class BertConfig:
         object.__setattr__(self, "num_labels", len(labels))
 
     @property
+    def padding_position(self) -> int | None:
+        """The position of padding, which is not trained; None if it stands where it stands."""
+        return None
+
+    @property
     def head_dropout(self) -> float:
         """Dropout before a classifier."""
         rate = self.classifier_dropout
@@ -183,7 +186,7 @@ class BertConfig:
         """Build from the keys and values of a ``config.json``.
 
         Args:
-            values: keys of this class, of ``FIXED``, or of ``values.IGNORED``.
+            values: keys of this class, of ``_FIXED``, or of ``values.IGNORED``.
             where: what an error calls the place that the values come from.
         """
         read = {
@@ -191,7 +194,8 @@ class BertConfig:
             "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
         }
         ignored = {*IGNORED, "label2id"}
-        return from_keys(cls, {**values, **read}, where, fixed=FIXED, ignored=ignored)
+        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
+        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""
@@ -199,7 +203,7 @@ class BertConfig:
         del values["num_labels"]  # the reference counts id2label
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
         values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
-        return {"model_type": "bert", **values, "label2id": self.label2id}
+        return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
 
 
 def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:

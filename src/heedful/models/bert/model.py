@@ -60,7 +60,9 @@ class BertModel(Model):
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
-            position_embeddings=nn.Embedding(config.max_position_embeddings, config.hidden_size),
+            position_embeddings=nn.Embedding(
+                config.max_position_embeddings, config.hidden_size, config.padding_position
+            ),
             width=config.hidden_size,
             pad_id=config.pad_token_id,
             eps=config.layer_norm_eps,
@@ -121,6 +123,15 @@ class BertModel(Model):
         pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
         self.config = replace(self.config, pruned_heads=pruned)
 
+    def default_positions(self, words: Tensor, start: int) -> Tensor | None:
+        """Return the positions of tokens, or of vectors in their place; None counts from ``start``.
+
+        Args:
+            words: shape (B, S), or (B, S, D).
+            start: how many tokens are cached before them.
+        """
+        return None
+
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -148,8 +159,8 @@ class BertModel(Model):
                 what comes after a token besides, except where there is one row a query: that is
                 all there is, as in the reference.
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
-            position_ids: shape (B, S) or (1, S); 0 to S - 1 if None, after what is cached.
-                Relative positions do not read it: they count places.
+            position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
+                do not read it: they count tokens.
             inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
             head_mask: what each head's output is multiplied by, in cross-attention, too; heads
                 that were pruned count. Shape (H,) or (L, H).
@@ -170,10 +181,11 @@ class BertModel(Model):
         """
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
-        words = inputs.check_words(input_ids, inputs_embeds, start, config)
-        limit, most = config.type_vocab_size, config.max_position_embeddings
-        inputs.check_rows("token_type_ids", token_type_ids, words, limit)
-        inputs.check_rows("position_ids", position_ids, words, most)
+        words = inputs.check_words(input_ids, inputs_embeds, start, self.max_positions, config)
+        inputs.check_rows("token_type_ids", token_type_ids, words, config.type_vocab_size)
+        inputs.check_rows("position_ids", position_ids, words, config.max_position_embeddings)
+        if position_ids is None:
+            position_ids = self.default_positions(words, start)
         context = inputs.context(
             config,
             words,
@@ -232,12 +244,12 @@ def _encoder(config: BertConfig) -> Stack:
     )
 
 
-def language_head(config: BertConfig) -> LanguageHead:
-    """Make what scores the pieces of the vocabulary."""
+def language_head(config: BertConfig, activation: str | None = None) -> LanguageHead:
+    """Make what scores the pieces of the vocabulary; None takes the body's activation."""
     return LanguageHead(
         width=config.hidden_size,
         vocab_size=config.vocab_size,
-        activation=config.hidden_act,
+        activation=activation or config.hidden_act,
         eps=config.layer_norm_eps,
         tied=config.tie_word_embeddings,
     )

@@ -1,0 +1,46 @@
+"""What a RoBERTa is made of, under the reference's key names."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heedful.errors import UserError
+from heedful.models.bert.config import BertConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RobertaConfig(BertConfig):
+    """The sizes and options of a RoBERTa: those of BERT, with other defaults for its tokens.
+
+    The first token stands at the position after ``pad_token_id``, so ``max_position_embeddings`` is
+    larger than the longest sequence by ``pad_token_id`` + 1.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "roberta"
+
+    vocab_size: int = 50265
+    """Number of tokens in the vocabulary."""
+    pad_token_id: int | None = 1
+    """Id of the padding token, whose vector is not trained, and the position of padding."""
+    bos_token_id: int | None = 0
+    """Id of the token that begins a text."""
+    eos_token_id: int | None = 2
+    """Id of the token that ends one."""
+
+    def __post_init__(self) -> None:
+        BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
+        if self.pad_token_id is None:
+            raise UserError("pad_token_id is None; positions are counted from it")
+        if self.max_position_embeddings < self.pad_token_id + 2:
+            raise UserError(
+                f"max_position_embeddings is {self.max_position_embeddings}; "
+                f"with pad_token_id {self.pad_token_id} it must be at least {self.pad_token_id + 2}"
+            )
+
+    @property
+    def padding_position(self) -> int:
+        """The position of padding, which is not trained."""
+        assert self.pad_token_id is not None
+        return self.pad_token_id

@@ -1,0 +1,132 @@
+"""RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding.
+
+Shapes: B batch, S length, D model width.
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.models import forwards
+from heedful.models.bert.model import BertModel, language_head
+from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.roberta.config import RobertaConfig
+from heedful.models.roberta.names import IN_FILES, PREFIX
+from heedful.models.with_head import WithHead
+
+
+class RobertaModel(BertModel):
+    """RoBERTa without a head.
+
+    Padding stands at position ``pad_token_id``, and the first token at the position after that.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+    """
+
+    config: RobertaConfig
+    prefix = PREFIX
+    in_files = IN_FILES
+
+    def __init__(self, config: RobertaConfig, add_pooling_layer: bool = True) -> None:
+        super().__init__(config, add_pooling_layer)
+
+    @property
+    def max_positions(self) -> int:
+        """The most tokens that it takes at once."""
+        return self.config.max_position_embeddings - self.config.padding_position - 1
+
+    def default_positions(self, words: Tensor, start: int) -> Tensor:
+        """Return the positions of tokens, shape (B, S), or of vectors, shape (1, S)."""
+        padding = self.config.padding_position
+        if words.ndim == 3:
+            numbers = torch.arange(start, start + words.shape[1], device=words.device)[None]
+            return padding + 1 + numbers
+        real = words.ne(padding).long()
+        return padding + real * (start + real.cumsum(1))
+
+
+class RobertaForSequenceClassification(WithHead):
+    """RoBERTa with a classifier, or regression, of two layers on the first token."""
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config, add_pooling_layer=False)
+        head = DenseSequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            problem_type=config.problem_type,
+        )
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class RobertaForMultipleChoice(WithHead):
+    """RoBERTa that gives each choice one score; the choices of an item share a softmax."""
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config)
+        head = SequenceHead(config.hidden_size, 1, dropout=config.hidden_dropout_prob)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.choose
+
+
+class RobertaForTokenClassification(WithHead):
+    """RoBERTa with a linear classifier of every token."""
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config, add_pooling_layer=False)
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class RobertaForQuestionAnswering(WithHead):
+    """RoBERTa that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config, add_pooling_layer=False)
+        head = SpanHead(config.hidden_size, config.num_labels)
+        super().__init__(body, head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class RobertaForMaskedLM(WithHead):
+    """RoBERTa that says which tokens stand at masked positions."""
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
+
+    forward = forwards.predict_masked
+
+
+class RobertaForCausalLM(WithHead):
+    """RoBERTa that says which token comes next, for a configuration with ``is_decoder``."""
+
+    roberta: RobertaModel
+
+    def __init__(self, config: RobertaConfig) -> None:
+        body = RobertaModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
+
+    forward = forwards.predict_next
+    generate = forwards.generate
