@@ -32,10 +32,10 @@ def _records() -> list[Any]:
 def _score(found: list[str]) -> dict[str, Any]:
     from heedful.metrics import AnswerScores
 
-    scores = AnswerScores(may_be_silent=False)
+    scores = AnswerScores(no_answer=False)
     for text, record in zip(found, _records(), strict=True):
         right = [answer.text for answer in record.answers]
-        scores.update(text, right, given=True, margin=0.0)
+        scores.update(text, right, answered=True, margin=0.0)
     return scores.compute()
 
 

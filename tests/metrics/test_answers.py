@@ -12,7 +12,7 @@ from heedful.metrics import AnswerScores
 
 def compared(answer: str, *right: str) -> tuple[float, float]:
     scores = AnswerScores()
-    scores.update(answer, right, given=True, margin=0.0)
+    scores.update(answer, right, answered=True, margin=0.0)
     found = scores.compute()
     assert found["items"] == 1
     return found["exact_match"], found["f1"]
@@ -46,14 +46,14 @@ def test_the_official_comparison(
 def test_means() -> None:
     scores = AnswerScores()
     for answer in ("blue", "blue sky", "red"):
-        scores.update(answer, ["blue"], given=True, margin=0.0)
+        scores.update(answer, ["blue"], answered=True, margin=0.0)
     assert scores.compute() == {"items": 3, "exact_match": 0.333333, "f1": 0.555556}
 
 
 def test_no_answer_is_right_where_there_is_none() -> None:
-    scores = AnswerScores(may_be_silent=True)
-    for right, given_ in (([], False), ([], True), (["blue"], False), (["blue sky"], True)):
-        scores.update("blue", right, given=given_, margin=0.0)
+    scores = AnswerScores(no_answer=True)
+    for right, answered in (([], False), ([], True), (["blue"], False), (["blue sky"], True)):
+        scores.update("blue", right, answered=answered, margin=0.0)
     found = scores.compute()
     assert (found["exact_match"], found["f1"]) == (0.25, 0.416667)
     assert found["answerable"] == {"items": 2, "exact_match": 0.0, "f1": 0.333333}
@@ -62,7 +62,7 @@ def test_no_answer_is_right_where_there_is_none() -> None:
 
 def test_who_always_answers_has_no_threshold() -> None:
     scores = AnswerScores()
-    scores.update("blue", [], given=True, margin=0.0)
+    scores.update("blue", [], answered=True, margin=0.0)
     found = scores.compute()
     assert "best_threshold" not in found
     assert found["unanswerable"] == {"items": 1, "exact_match": 0.0, "f1": 0.0}
@@ -70,9 +70,9 @@ def test_who_always_answers_has_no_threshold() -> None:
 
 
 def test_the_best_threshold() -> None:
-    scores = AnswerScores(may_be_silent=True)
+    scores = AnswerScores(no_answer=True)
     for margin, right in ((-3, ["blue"]), (-1, []), (0.5, ["blue"]), (2, [])):
-        scores.update("blue", right, given=margin <= 0, margin=margin)
+        scores.update("blue", right, answered=margin <= 0, margin=margin)
     # Answering the first, or the first three, is right three times.
     assert scores.compute()["best_threshold"] == {
         "threshold": -3.0,
@@ -82,8 +82,8 @@ def test_the_best_threshold() -> None:
 
 
 def test_never_answering_may_be_best() -> None:
-    scores = AnswerScores(may_be_silent=True)
-    scores.update("blue", [], given=True, margin=-5.0)
+    scores = AnswerScores(no_answer=True)
+    scores.update("blue", [], answered=True, margin=-5.0)
     assert scores.compute()["best_threshold"]["threshold"] < -5
     assert scores.compute()["best_threshold"]["f1"] == 1
 
@@ -96,18 +96,18 @@ QUESTIONS = st.lists(
 
 
 def f1_at(threshold: float, questions: Sequence[tuple[int, list[str]]]) -> float:
-    scores = AnswerScores(may_be_silent=True)
+    scores = AnswerScores(no_answer=True)
     for margin, right in questions:
-        scores.update("blue", right, given=margin <= threshold, margin=margin)
+        scores.update("blue", right, answered=margin <= threshold, margin=margin)
     f1: float = scores.compute()["f1"]
     return f1
 
 
 @given(QUESTIONS)
 def test_no_threshold_is_better_than_the_best(questions: list[tuple[int, list[str]]]) -> None:
-    scores = AnswerScores(may_be_silent=True)
+    scores = AnswerScores(no_answer=True)
     for margin, right in questions:
-        scores.update("blue", right, given=True, margin=margin)
+        scores.update("blue", right, answered=True, margin=margin)
     best = scores.compute()["best_threshold"]
     assert f1_at(best["threshold"], questions) == pytest.approx(best["f1"], abs=2e-6)
     assert best["f1"] >= max(f1_at(each - 2.5, questions) for each in range(6)) - 2e-6

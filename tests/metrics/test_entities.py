@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from seqeval.metrics import classification_report
 
 from heedful.errors import UserError
-from heedful.metrics.entities import EntityScores, Span
+from heedful.metrics.entities import EntityScores, LabelledSpan
 from heedful.reading.tagging import Entity, entities_of, parse_tag, tags_of
 
 
-def scored(texts: list[tuple[list[Span], list[Span]]]) -> dict[str, Any]:
+def scored(texts: list[tuple[list[LabelledSpan], list[LabelledSpan]]]) -> dict[str, Any]:
     scores = EntityScores()
     for true, predicted in texts:
         scores.update(true, predicted)
@@ -55,7 +55,7 @@ def test_a_few_texts_by_hand() -> None:
 
 
 def test_neighbours_of_one_type_are_not_one_entity() -> None:
-    apart: list[Span] = [(0, 3, "X"), (3, 6, "X")]
+    apart: list[LabelledSpan] = [(0, 3, "X"), (3, 6, "X")]
     assert scored([(apart, apart)])["f1"] == 1.0
     assert scored([(apart, [(0, 6, "X")])])["f1"] == 0.0
 
@@ -66,7 +66,7 @@ def test_an_entity_inside_a_word_is_not_the_word() -> None:
 
 
 def test_labels_may_hold_what_tags_are_made_of() -> None:
-    odd: list[Span] = [(0, 1, "B-X"), (2, 3, "-"), (4, 5, "O"), (6, 7, "a b"), (8, 9, "_")]
+    odd: list[LabelledSpan] = [(0, 1, "B-X"), (2, 3, "-"), (4, 5, "O"), (6, 7, "a b"), (8, 9, "_")]
     found = scored([(odd, odd)])
     assert found["f1"] == 1.0
     assert [row["label"] for row in found["per_class"]] == ["-", "B-X", "O", "_", "a b"]
@@ -99,7 +99,7 @@ def tags(draw: st.DrawFn, count: int = 8) -> list[str]:
     return tags_of(entities, count, "BIO")
 
 
-def places(written: list[str]) -> list[Span]:
+def places(written: list[str]) -> list[LabelledSpan]:
     return [tuple(entity) for entity in entities_of([parse_tag(tag) for tag in written])]
 
 

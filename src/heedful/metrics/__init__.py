@@ -1,4 +1,4 @@
-"""Predictions and truth to scores, and scores to tables and pictures."""
+"""From predictions and truth to scores, and from scores to tables and pictures."""
 
 from heedful.metrics.answers import AnswerScores
 from heedful.metrics.choices import ChoiceScores

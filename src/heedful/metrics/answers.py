@@ -1,7 +1,7 @@
 """Scores of answers to questions: torchmetrics compares texts, this file counts.
 
-A question may have no answer (SQuAD 2.0, Rajpurkar et al. 2018). Then a model gives none where its
-margin, how far giving none outscores its best answer, is above a threshold.
+A question may have no answer (SQuAD 2.0, Rajpurkar et al. 2018). A model gives no answer if its
+margin, by which "no answer" outscores its best answer, is above a threshold.
 """
 
 from collections.abc import Sequence
@@ -18,65 +18,67 @@ KEYS = ("exact_match", "f1")
 
 
 class AnswerScores:
-    """Collects answers and gives their scores; of each question some numbers are kept.
+    """Collects answers and scores them; it keeps some numbers for each question.
 
     Args:
-        may_be_silent: whether the model may give no answer, so that a threshold decides.
+        no_answer: whether the model may give no answer, so that a threshold decides.
     """
 
-    def __init__(self, may_be_silent: bool = False) -> None:
-        self._may_be_silent = may_be_silent
+    def __init__(self, no_answer: bool = False) -> None:
+        self._no_answer = no_answer
         self._answerable: list[bool] = []
-        self._given: list[bool] = []
+        self._answered: list[bool] = []
         self._margins: list[float] = []
-        self._answered: list[tuple[float, ...]] = []
-        self._silent: list[tuple[float, ...]] = []
+        self._with_answer: list[tuple[float, ...]] = []
+        self._without_answer: list[tuple[float, ...]] = []
 
-    def update(self, best: str, right: Sequence[str], *, given: bool, margin: float) -> None:
+    def update(self, best: str, right: Sequence[str], *, answered: bool, margin: float) -> None:
         """Count one question.
 
         Args:
-            best: the model's best answer, whether it was given or not.
-            right: every right answer; none where the question has no answer.
-            given: whether it was given, instead of none.
-            margin: how far giving none outscored it.
+            best: the model's best answer, whether it gave it or not.
+            right: all right answers; none if the question has no answer.
+            answered: whether the model gave its best answer.
+            margin: by how much "no answer" outscored it.
         """
         self._answerable.append(bool(right))
-        self._given.append(given)
+        self._answered.append(answered)
         self._margins.append(margin)
-        self._answered.append(_compare(best, right))
-        self._silent.append(_compare("", right))
+        self._with_answer.append(_compare(best, right))
+        self._without_answer.append(_compare("", right))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
 
-        ``exact_match`` and ``f1`` are means from 0 to 1 of the official SQuAD scores: answers
+        ``exact_match`` and ``f1`` are means from 0 to 1 of the official SQuAD scores: answers are
         compared without case, punctuation and articles, as a whole or as bags of words, each with
-        the right answer that is nearest. ``items`` counts the questions.
+        the nearest right answer. ``items`` counts the questions.
 
-        Where some question has no answer, ``answerable`` and ``unanswerable`` hold the same three
-        for either kind. Where the model may give none, ``best_threshold`` holds the threshold at
-        which ``f1`` is highest on these questions, and the scores with it.
+        If some questions have no answer, ``answerable`` and ``unanswerable`` hold the same three
+        for either kind. If the model may give no answer, ``best_threshold`` holds the threshold
+        with the highest ``f1`` on these questions, and its scores.
 
         Raises:
             UserError: nothing was counted.
         """
-        if not self._given:
+        if not self._answered:
             raise UserError("no questions to score: the data is empty")
-        answerable, given = np.array(self._answerable), np.array(self._given)
-        answered, silent = np.array(self._answered), np.array(self._silent)  # (N, 2)
-        scores = np.where(given[:, None], answered, silent)
+        answerable, answered = np.array(self._answerable), np.array(self._answered)
+        with_answer, without = np.array(self._with_answer), np.array(self._without_answer)  # (N, 2)
+        scores = np.where(answered[:, None], with_answer, without)
         result: dict[str, Any] = _means(scores)
         if not answerable.all():
             result["answerable"] = _means(scores[answerable])
             result["unanswerable"] = _means(scores[~answerable])
-        if self._may_be_silent:
-            result["best_threshold"] = _best_threshold(np.array(self._margins), answered, silent)
+        if self._no_answer:
+            result["best_threshold"] = _best_threshold(
+                np.array(self._margins), with_answer, without
+            )
         return result
 
 
 def _compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
-    """Return the exact match and the F1 of one answer; the empty one is right where none is."""
+    """Return the exact match and the F1 of one answer; an empty one is right if there is none."""
     from torchmetrics.functional.text import squad
 
     scores = squad(
@@ -88,23 +90,23 @@ def _compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
 
 def _means(scores: NDArray[np.float64]) -> dict[str, float]:
     means = scores.mean(axis=0) if len(scores) else np.zeros(len(KEYS))
-    # The library computes in single precision: digits beyond its own would be noise.
+    # The library computes in single precision, so further digits are noise.
     return {"items": len(scores)} | dict(zip(KEYS, means.round(6).tolist(), strict=True))
 
 
 def _best_threshold(
-    margins: NDArray[np.float64], answered: NDArray[np.float64], silent: NDArray[np.float64]
+    margins: NDArray[np.float64], with_answer: NDArray[np.float64], without: NDArray[np.float64]
 ) -> dict[str, float]:
     """Try every margin as the threshold, and one below all of them.
 
     Shape:
-        margins (N,); answered and silent (N, 2), the scores with and without giving the answer.
+        margins (N,); the scores with and without the answer (N, 2).
     """
     order = np.argsort(margins, kind="stable")
     ordered = margins[order]
-    gains = (answered - silent)[order].cumsum(axis=0)
-    totals = silent.sum(axis=0) + np.vstack([np.zeros(len(KEYS)), gains])  # (N + 1, 2)
-    # Row k answers the first k questions: possible only where the next has another margin.
+    gains = (with_answer - without)[order].cumsum(axis=0)
+    totals = without.sum(axis=0) + np.vstack([np.zeros(len(KEYS)), gains])  # (N + 1, 2)
+    # Row k answers the first k questions, which is possible only if the next margin differs.
     possible = np.append(np.append(True, ordered[1:] != ordered[:-1]), True)
     best = int(np.where(possible, totals[:, KEYS.index("f1")], -1).argmax())
     threshold = ordered[best - 1] if best else ordered[0] - 1

@@ -1,4 +1,4 @@
-"""Scores of choices, batch by batch: torchmetrics counts, this file guards its edges."""
+"""Scores of choices, batch by batch: torchmetrics counts, this file handles empty data."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from heedful.errors import UserError
 
 
 class ChoiceScores:
-    """Counts choices and what is right.
+    """Counts choices and how many are right.
 
     Args:
-        choices: how many there are to choose from.
+        choices: how many choices a question has at most.
     """
 
     def __init__(self, choices: int) -> None:
@@ -21,7 +21,7 @@ class ChoiceScores:
         self._items = 0
 
     def update(self, chosen: list[int], right: list[int]) -> None:
-        """Count a batch: the numbers of choices, from 0."""
+        """Count a batch; choices are numbered from 0."""
         if chosen:
             self._accuracy.update(torch.tensor(chosen), torch.tensor(right))
             self._items += len(chosen)

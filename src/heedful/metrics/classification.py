@@ -1,4 +1,4 @@
-"""Scores of a classifier, batch by batch: torchmetrics counts, this file guards its edges."""
+"""Scores of a classifier, batch by batch: torchmetrics counts, this file handles its edge cases."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,15 @@ CALIBRATION_BINS = 15
 
 
 class ClassificationScores:
-    """Collects predictions and gives their scores.
+    """Collects predictions and scores them.
 
-    What is kept does not grow with the data, except for the calibration error of single-label
-    data: 8 bytes an item, its confidence and whether it was right.
+    Its memory does not grow with the data, except for the calibration error of single-label data: 8
+    bytes for each item, its confidence and whether it was right.
 
     Args:
         labels: names of the classes, in the order of the model's outputs.
         multi_label: whether an item may have any number of labels instead of exactly one.
-        threshold: probability from which a label counts as predicted; for multi-label only.
+        threshold: the least probability of a predicted label; for multi-label only.
     """
 
     def __init__(
@@ -59,35 +59,34 @@ class ClassificationScores:
         assert targets.shape == (probabilities.shape if self.multi_label else (len(targets),))
         if not probabilities.isfinite().all():
             raise UserError("a predicted probability is not a number; the model is damaged")
-        # The library would take anything else for logits, and bend it without a word.
+        # The library would silently take anything else for logits.
         assert bool(((probabilities >= 0) & (probabilities <= 1)).all()), "no probability"
-        if len(targets) == 0:  # the library cannot reshape nothing
+        if len(targets) == 0:  # the library cannot reshape empty tensors
             return
         self._items += len(targets)
         probabilities, targets = probabilities.cpu(), targets.cpu()
         if self.multi_label:
-            # The library's own threshold leaves out a probability that equals it.
+            # The library does not count a probability that equals its threshold.
             self._rates.update((probabilities >= self.threshold).long(), targets.long())
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
         self._rates.update(probabilities, targets)
         self._matthews.update(probabilities, targets)
-        # The library puts a confidence of exactly 1 into a bin of its own, above the last.
+        # The library puts a confidence of exactly 1 into a bin above the last.
         self._calibration.update(probabilities.float().clamp(max=1 - 2**-24), targets)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
 
-        For single-label data: ``items``, ``accuracy``, ``macro_f1``, ``matthews`` (Gorodkin 2004,
-        0 where it is undefined because all items are of one class or were taken for one), ``ece``
-        (expected calibration error of the likeliest class), ``per_class`` and ``confusion`` (rows
-        are the true classes). For multi-label data: ``items``, ``accuracy`` (all labels of an item
-        right), ``macro_f1``, ``micro_f1`` and ``per_class``.
+        For single-label data: ``items``, ``accuracy``, ``macro_f1``, ``matthews`` (Gorodkin 2004;
+        0 if it is undefined because all items have, or are predicted to have, the same class),
+        ``ece`` (expected calibration error of the likeliest class), ``per_class`` and ``confusion``
+        (rows are the true classes). For multi-label data: ``items``, ``accuracy`` (all labels of an
+        item are right), ``macro_f1``, ``micro_f1`` and ``per_class``.
 
         ``per_class`` has ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true items)
-        in label order; a ratio of nothing to nothing is 0. ``macro_f1`` is the mean of the F1 of
-        all labels, but in single-label data of those classes that occur, in the truth or in the
-        predictions.
+        in label order; 0 divided by 0 is 0. ``macro_f1`` is the mean F1 of all labels; in
+        single-label data only of classes that occur in the truth or in the predictions.
 
         Raises:
             UserError: nothing was counted.
@@ -95,7 +94,7 @@ class ClassificationScores:
         if self._items == 0:
             raise UserError("no items to score: the data is empty")
         rates = self._rates.compute()
-        # The library drops the dimension of the labels where there is one label.
+        # With one label, the library drops the dimension of the labels.
         columns = [
             rates[name].reshape(len(self.labels), -1)
             for name in ("precision", "recall", "f1", "counts")
@@ -127,20 +126,20 @@ class ClassificationScores:
         }
 
     def _correlation(self, confusion: Tensor) -> float:
-        # Of a single class in the truth or the predictions the library gives an arbitrary number.
+        # With a single class in the truth or the predictions, the library's result is arbitrary.
         if any(int(confusion.any(side).sum()) < 2 for side in (0, 1)):
             return 0.0
-        # The library casts its counts to single precision, whose squares lose a rare class.
+        # The library casts its counts to single precision; their squares then lose a rare class.
         confusion.float = confusion.double  # type: ignore[method-assign]
         return float(self._matthews.compute())
 
     def _calibration_error(self) -> float:
-        # The library keeps and sums confidences in single precision: too coarse for long sums.
+        # The library sums confidences in single precision, which is too coarse for long sums.
         self._calibration.set_dtype(torch.float64)
         return float(self._calibration.compute())
 
 
-# torchmetrics takes seconds to import, so that waits until something is scored. Its checks of
+# torchmetrics takes seconds to import, so it is imported when something is scored. Its checks of
 # arguments are off: they refuse multi-label data with one label, and sort the targets of a batch.
 
 

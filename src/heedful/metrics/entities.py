@@ -1,46 +1,45 @@
-"""Scores of entities, exact to the character: seqeval counts, this file hands texts to it."""
+"""Scores of entities, exact to the character: seqeval counts, this file converts spans for it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from heedful.errors import UserError
 
-Span = tuple[int, int, str]
+LabelledSpan = tuple[int, int, str]
 """Start, end and label of an entity, in characters of its text."""
 
 
 class EntityScores:
-    """Collects the entities of texts, true and predicted, and gives their scores.
+    """Collects true and predicted entities of texts and scores them.
 
-    An entity counts as found if its start, its end and its label are right, as in the CoNLL-2003
-    shared task (Tjong Kim Sang and De Meulder 2003, section 2.4). What is kept grows with the
-    number of texts and entities.
+    An entity is right if its start, end and label are, as in the CoNLL-2003 shared task (Tjong Kim
+    Sang and De Meulder 2003, section 2.4). Its memory grows with the number of texts and entities.
     """
 
     def __init__(self) -> None:
         self._true: list[list[str]] = []
         self._predicted: list[list[str]] = []
 
-    def update(self, true: Sequence[Span], predicted: Sequence[Span]) -> None:
-        """Count one text; the entities of either do not overlap each other."""
-        spans = [*true, *predicted]
-        # Two sets of places are the same in characters exactly if they are in segments, which are
-        # what lies between one end of any of them and the next.
-        segment = {place: at for at, place in enumerate(sorted({p for s in spans for p in s[:2]}))}
-        self._true.append(_tags(true, segment))
-        self._predicted.append(_tags(predicted, segment))
+    def update(self, true: Sequence[LabelledSpan], predicted: Sequence[LabelledSpan]) -> None:
+        """Count one text; neither the true nor the predicted entities may overlap."""
+        # seqeval scores tags of words. The text between one start or end and the next is a word
+        # here: entities agree in these words exactly if they agree in characters.
+        offsets = sorted({offset for span in (*true, *predicted) for offset in span[:2]})
+        words = {offset: index for index, offset in enumerate(offsets)}
+        self._true.append(_tags(true, words))
+        self._predicted.append(_tags(predicted, words))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
 
         ``items`` (texts), ``precision``, ``recall`` and ``f1`` over all entities, and
         ``per_class``: ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true entities)
-        of each label that occurs, sorted. A ratio of nothing to nothing is 0.
+        of each label that occurs, sorted. 0 divided by 0 is 0.
 
         Raises:
             UserError: nothing was counted.
         """
-        # Takes a second to import, so that waits until something is scored.
+        # Takes a second to import, so it is imported when something is scored.
         from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
         if not self._true:
@@ -63,11 +62,11 @@ class EntityScores:
         return scores
 
 
-def _tags(spans: Iterable[Span], segment: dict[int, int]) -> list[str]:
-    """Write entities as BIO tags of segments, the form that seqeval reads."""
-    tags = ["O"] * max(len(segment) - 1, 1)  # of no entities the library still wants a tag
+def _tags(spans: Iterable[LabelledSpan], words: dict[int, int]) -> list[str]:
+    """Return the BIO tags of entities; ``words`` has the index of the word at each offset."""
+    tags = ["O"] * max(len(words) - 1, 1)  # the library needs a tag even without entities
     for start, end, label in spans:
-        first, last = segment[start], segment[end]
+        first, last = words[start], words[end]
         tags[first:last] = [f"B-{label}", *[f"I-{label}"] * (last - first - 1)]
     return tags
 

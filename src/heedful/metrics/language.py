@@ -1,4 +1,4 @@
-"""Scores of masked words and next sentences, batch by batch: torchmetrics adds up."""
+"""Scores of masked tokens and next sentences, batch by batch, with the means of torchmetrics."""
 
 import math
 from typing import Any
@@ -9,9 +9,9 @@ from heedful.errors import UserError
 
 
 class LanguageScores:
-    """Collects how well hidden tokens, and whether sentences follow, were predicted.
+    """Scores the prediction of masked tokens, and of whether sentences follow each other.
 
-    What is kept does not grow with the data.
+    Its memory does not grow with the data.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class LanguageScores:
         """Count some sequences.
 
         Args:
-            losses: sum of the losses of each one's hidden tokens, in nats. Shape (N,).
-            right: how many of them were predicted. Shape (N,).
-            hidden: how many there were. Shape (N,).
-            next_right: 1 where it was told whether the second text follows the first, 0 where it
-                was not; None for sequences of one text. Shape (N,).
+            losses: sum of the losses of each sequence's masked tokens, in nats. Shape (N,).
+            right: how many of these tokens were predicted right. Shape (N,).
+            hidden: how many there are. Shape (N,).
+            next_right: 1 if the prediction whether the second text follows the first is right, else
+                0; None for sequences of one text. Shape (N,).
 
         Raises:
             UserError: a loss is not a number.
@@ -54,7 +54,7 @@ class LanguageScores:
         """Return the scores of everything counted, ready for JSON.
 
         ``items``, ``masked_tokens``, ``masked_accuracy``, ``perplexity`` (the exponential of the
-        mean loss of a hidden token) and, for pairs, ``nsp_accuracy``.
+        mean loss of a masked token) and, for pairs, ``nsp_accuracy``.
 
         Raises:
             UserError: nothing was counted.

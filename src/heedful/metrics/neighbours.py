@@ -1,4 +1,4 @@
-"""How often the right neighbour is among the nearest: torchmetrics counts.
+"""How often the right text is among the nearest ones: torchmetrics counts.
 
 Shapes: N pairs, M different second texts, D width of a vector.
 """
@@ -15,20 +15,20 @@ DEPTHS = (1, 5, 10)
 """The k of recall@k."""
 
 _TOGETHER = 256
-"""Queries compared with everything at once."""
+"""Queries that are compared with all candidates at once."""
 
 
 class NeighbourScores:
-    """Collects the vectors of pairs, and finds each second text among all of them by the first.
+    """Collects the vectors of pairs, and scores how well the first texts find the second ones.
 
-    A second text that stands in several pairs is one candidate.
+    A second text of several pairs is one candidate.
     """
 
     def __init__(self) -> None:
         self._queries: list[Tensor] = []
         self._candidates: dict[str, Tensor] = {}
         self._right: list[int] = []
-        self._places: dict[str, int] = {}
+        self._indices: dict[str, int] = {}
 
     def update(self, queries: Tensor, candidates: Tensor, texts: Sequence[str]) -> None:
         """Count pairs.
@@ -40,14 +40,14 @@ class NeighbourScores:
         """
         self._queries.append(queries)
         for text, vector in zip(texts, candidates, strict=True):
-            self._right.append(self._places.setdefault(text, len(self._places)))
+            self._right.append(self._indices.setdefault(text, len(self._indices)))
             self._candidates.setdefault(text, vector)
 
     def compute(self) -> dict[str, Any]:
         """Return ``items``, ``candidates`` and ``recall_at_k`` for each depth, ready for JSON.
 
         Raises:
-            UserError: nothing was counted, or there is but one candidate.
+            UserError: nothing was counted, or there is only one candidate.
         """
         from torchmetrics.classification import MulticlassAccuracy
 
@@ -56,7 +56,7 @@ class NeighbourScores:
         total = len(self._candidates)
         if total < 2:
             raise UserError("every pair has the same second text: there is nothing to find")
-        # With one right candidate a query, the accuracy among the k best is the recall@k.
+        # Each query has one right candidate, so the accuracy among the k best is the recall@k.
         meters = {
             f"recall_at_{depth}": MulticlassAccuracy(
                 num_classes=total, top_k=min(depth, total), average="micro"

@@ -16,11 +16,11 @@ _CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
-    """Draw the confusion matrix: rows are the true classes, shaded by their shares.
+    """Draw the confusion matrix: rows are the true classes, shaded by share.
 
-    A row adds up to 100 %, so a rare class is as legible as a frequent one. Shades of one hue from
-    light to dark are told apart by every eye and on a grey printer. An SVG shows labels in every
-    script that its viewer has fonts for; a PNG those of matplotlib's own font.
+    A row adds up to 100 %, so a rare class is as legible as a frequent one. Every eye, and a grey
+    printer, can tell the shades of one hue apart. An SVG shows labels in any script that its viewer
+    has fonts for; a PNG only those of matplotlib's own font.
 
     Args:
         scores: what :meth:`ClassificationScores.compute` returned for single-label data.
@@ -44,13 +44,13 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
     size = len(scores["confusion"])
     cell = 0.95 if size <= 4 else 0.75 if size <= 12 else 0.4  # inches
-    # The axes fill the figure, and names of any length widen the saved picture around them.
+    # The axes fill the figure; the saved picture is wider, to hold names of any length.
     figure = Figure(figsize=(cell * size, cell * size))
     axes = figure.add_axes((0, 0, 1, 1))
     _draw_matrix(axes, scores["confusion"], with_counts=size <= 12)
     _name_axes(axes, scores, room=round(cell / 0.09))
     options: dict[str, Any] = {"dpi": 150, "bbox_inches": "tight", "pad_inches": 0.15}
-    # The same scores give the same file; text stays text, to be searched and read aloud.
+    # The same scores give the same file; text stays text, which can be searched and read aloud.
     with (
         mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
@@ -63,7 +63,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
 
 def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:
-    """Shade the cells and write in each its share and, where there is room, its count."""
+    """Shade each cell and write its share and, if there is room, its count in it."""
     shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     for true, row in enumerate(confusion):
@@ -82,30 +82,30 @@ def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool)
 
 
 def _percent(share: float) -> str:
-    """Round to whole per cent, but never something to nothing or a part to all."""
+    """Round to whole per cent, but never to 0 or 100 what is not."""
     if share < 0.005:
         return "<1"
     return ">99" if 0.995 <= share < 1 else f"{100 * share:.0f}"
 
 
 def _ink(share: float) -> str:
-    """Return a colour that stands out from the cell's shade, and is quiet in a small share."""
+    """Return a text colour that stands out from the cell's shade; grey for a small share."""
     if share < 0.05:
         return "#606060"
     return "#1a1a1a" if share < 0.69 else "#ffffff"
 
 
 def _name_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
-    """Write the labels, slanted where they are longer than a cell has room for, and the title."""
+    """Write the labels, slanted if one is too long for a cell, and the title."""
     names = [shorten(row["label"], 32) for row in scores["per_class"]]
-    places = range(len(names))
-    axes.set_xticks(places, names)
+    positions = range(len(names))
+    axes.set_xticks(positions, names)
     if max(map(len, names)) > room:
         axes.tick_params("x", labelrotation=45)
         for text in axes.get_xticklabels():
             text.set(horizontalalignment="right", rotation_mode="anchor")
     axes.set_yticks(
-        places,
+        positions,
         [
             f"{name}  ({row['support']:,})"
             for name, row in zip(names, scores["per_class"], strict=True)
@@ -113,7 +113,7 @@ def _name_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
     )
     for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         text.set_parse_math(False)  # a label may hold dollar signs
-    between = [place - 0.5 for place in places[1:]]
+    between = [position - 0.5 for position in positions[1:]]
     axes.set_xticks(between, minor=True)
     axes.set_yticks(between, minor=True)
     axes.grid(which="minor", color="#d0d0d0", linewidth=0.5)

@@ -1,4 +1,4 @@
-"""Scores of estimated numbers, batch by batch: torchmetrics counts, this file guards its edges."""
+"""Scores of predicted numbers: torchmetrics computes, this file handles its edge cases."""
 
 import math
 from typing import Any
@@ -10,9 +10,9 @@ from heedful.errors import UserError
 
 
 class RegressionScores:
-    """Collects estimates and true numbers, and gives their correlations and squared error.
+    """Collects predicted and true numbers, and returns their correlations and squared error.
 
-    Spearman's correlation is one of ranks, so all numbers are kept: 16 bytes an item.
+    Spearman's correlation needs their ranks, so all numbers are kept: 16 bytes for each item.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class RegressionScores:
     def compute(self) -> dict[str, Any]:
         """Return ``items``, ``pearson``, ``spearman`` and ``mse``, ready for JSON.
 
-        A correlation is 0 where it is undefined, because all estimates or all targets are equal.
+        A correlation is 0 if it is undefined, because all estimates or all targets are equal.
 
         Raises:
             UserError: nothing was counted.

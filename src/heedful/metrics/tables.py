@@ -10,24 +10,24 @@ from rich.text import Text
 from heedful.errors import shorten
 
 LARGEST_MATRIX = 10
-"""Labels up to which the matrix fits a terminal; beyond, its commonest mistakes are listed."""
+"""The most labels of a matrix that fits a terminal; beyond, the most frequent mistakes are listed."""
 MOST_MISTAKES = 15
 _LONGEST_NAME = 28
 _BY_LABEL = ("per_class", "confusion")
 
 
 def summary(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores over all items, without those of each label and the confusion matrix."""
-    return {key: value for key, value in scores.items() if key not in _BY_LABEL}
+    """Return the scores of all items, without those of each label and the confusion matrix."""
+    return {key: score for key, score in scores.items() if key not in _BY_LABEL}
 
 
 def scores_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out precision, recall, F1 and support of each class, if any, and all scores below.
+    """Lay out precision, recall, F1 and support of each class, if any, above the overall scores.
 
     Args:
         scores: what the ``compute`` of this folder's classes returned.
     """
-    overall = [f"{key} {value:.4f}" for key, value in scores.items() if isinstance(value, float)]
+    overall = [f"{key} {score:.4f}" for key, score in scores.items() if isinstance(score, float)]
     items = "1 item" if scores["items"] == 1 else f"{scores['items']:,} items"
     line = Text(f"{items}: {', '.join(overall)}")
     if "per_class" not in scores:
@@ -43,7 +43,7 @@ def scores_table(scores: Mapping[str, Any]) -> Group:
 
 
 def confusion_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out the confusion matrix, or for many labels its largest cells off the diagonal.
+    """Lay out the confusion matrix, or for many labels its most frequent mistakes.
 
     Args:
         scores: what :meth:`ClassificationScores.compute` returned for single-label data.
@@ -52,7 +52,7 @@ def confusion_table(scores: Mapping[str, Any]) -> Group:
     if len(names) > LARGEST_MATRIX:
         return _mistakes_table(names, scores["confusion"])
     table = Table(box=None, pad_edge=False)
-    # Numbers head the columns: names of any length stay legible in front of the rows.
+    # Columns are headed by numbers, as long names have room only in front of the rows.
     table.add_column("true \\ predicted as")
     for number in range(1, len(names) + 1):
         table.add_column(str(number), justify="right")
@@ -88,5 +88,5 @@ def _mistakes_table(names: list[str], confusion: list[list[int]]) -> Group:
 
 
 def _name(label: str) -> Text:
-    """Return a label as text that is never taken for markup."""
+    """Return a label as text, so that it is never parsed as markup."""
     return Text(shorten(label, _LONGEST_NAME))

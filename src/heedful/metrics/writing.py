@@ -1,4 +1,4 @@
-"""Scores of written texts against the right ones: sacreBLEU does the work (Post 2018)."""
+"""Scores of generated texts against references, by sacreBLEU (Post 2018)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ def text_scores(texts: Sequence[str], references: Sequence[str], *, cased: bool)
     """Return ``bleu`` and ``chrf``, from 0 to 100, and their signatures.
 
     Args:
-        texts: the texts that were written.
-        references: the right text for each.
-        cased: whether capital letters count; if so there is a ``bleu_lowercase`` too.
+        texts: the generated texts.
+        references: the reference for each.
+        cased: whether capital letters matter; if so, there is a ``bleu_lowercase``, too.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -22,4 +22,4 @@ def text_scores(texts: Sequence[str], references: Sequence[str], *, cased: bool)
         name: metric.corpus_score(list(texts), [list(references)]).score
         for name, metric in sorted(metrics.items())
     }
-    return scores | {"signatures": {n: str(metrics[n].get_signature()) for n in scores}}
+    return scores | {"signatures": {name: str(metrics[name].get_signature()) for name in scores}}

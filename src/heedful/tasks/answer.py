@@ -320,7 +320,7 @@ class SpanAnswerScores:
     def __init__(self, task: Answer) -> None:
         from heedful.metrics import AnswerScores
 
-        self._scores = AnswerScores(may_be_silent=task.no_answer)
+        self._scores = AnswerScores(no_answer=task.no_answer)
 
     def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:
         """Count answers to questions whose right answers are known."""
@@ -328,7 +328,7 @@ class SpanAnswerScores:
             self._scores.update(
                 answer.best,
                 [right.text for right in record.answers or ()],
-                given=answer.answer is not None,
+                answered=answer.answer is not None,
                 margin=answer.margin or 0.0,
             )
 
