@@ -53,7 +53,7 @@ def test_smoothing_out_of_range_is_refused(smoothing: float) -> None:
 
 
 def test_smoothing_does_not_go_with_weights() -> None:
-    with pytest.raises(UserError, match="label_smoothing does not go with class_weights"):
+    with pytest.raises(UserError, match="label_smoothing cannot be combined with class_weights"):
         losses.cross_entropy(*_classes(), class_weights=torch.ones(3), label_smoothing=0.1)
 
 

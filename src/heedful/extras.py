@@ -30,11 +30,11 @@ EXTRAS = {
         ),
     ),
 }
-"""Those of ``pyproject.toml`` that name packages, each package once."""
+"""The extras of ``pyproject.toml``; each package is in one of them."""
 
 
 def missing(name: str) -> UserError:
-    """Build the error for what needs an extra that is not installed."""
+    """Build the error for an extra that is needed but not installed."""
     extra = EXTRAS[name]
     packages = " and ".join(extra.packages)
     return UserError(f"{extra.needed_by} need {packages}: pip install 'heedful[{name}]'")

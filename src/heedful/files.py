@@ -1,4 +1,4 @@
-"""Reading what may be broken or hostile, and writing so that nothing is ever half there.
+"""Reading files that may be damaged or hostile, and writing files completely or not at all.
 
 Only JSON, text and safetensors are read; never a pickle.
 """
@@ -10,6 +10,7 @@ import shutil
 import struct
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
 MANIFEST = "manifest.json"
 
-# A pickle of protocol 2 to 5 starts so, and what `torch.save` writes is a zip file of pickles. Read
-# as the length of a header, either is far too large for any file.
+# Pickles of protocol 2 to 5 begin like this, and so do the zip files of pickles that `torch.save`
+# writes. Read as the length of a header, each of these is far too large for any file.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
 
@@ -46,6 +47,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
+
+
+def read_fields(path: Path, kind: type) -> dict[str, Any]:
+    """Read a JSON object whose keys are the fields of a dataclass.
+
+    Raises:
+        UserError: a key is missing or unknown; or see `read_json`.
+    """
+    contents = read_json(path)
+    odd = sorted(contents.keys() ^ {field.name for field in fields(kind)})
+    if odd:
+        raise UserError(f"{path}: key {odd[0]!r} is missing or unknown")
+    return contents
 
 
 def parse_json(
@@ -73,13 +87,13 @@ def parse_json(
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object, readable by a person, non-finite numbers refused."""
+    """Write a JSON object with indents; non-finite numbers are refused."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """Read a safetensors file after checking its frame against its size.
+    """Read a safetensors file after checking its header against its size.
 
     Raises:
         UserError: the file is missing, truncated, or not a safetensors file.
@@ -95,7 +109,7 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
 
 
 def _check_safetensors(path: Path) -> None:
-    """Refuse a header that does not fit the file before any memory is taken for it."""
+    """Refuse a header that does not fit the file, before any memory is allocated for it."""
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
@@ -115,7 +129,7 @@ def _check_safetensors(path: Path) -> None:
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
-    """Write tensors as a safetensors file that the reference libraries read too."""
+    """Write tensors as a safetensors file that the reference libraries can read."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -128,10 +142,10 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
 
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary folder that takes the place of ``path`` whole, or not at all.
+    """Yield a temporary folder that replaces ``path`` at the end; an error deletes it instead.
 
-    Everything written in it is synced to the disk before the rename, so that a killed process or
-    a lost machine leaves either the old state or the new one. An error removes it.
+    All that is written in it is synced to the disk before the rename, so a killed process or a
+    crash leaves either the old folder or the new one.
 
     Raises:
         UserError: ``path`` exists and ``overwrite`` is false, or the disk is full.
@@ -157,7 +171,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def sync_tree(folder: Path, *, deep: bool = True) -> None:
-    """Make the disk hold a folder's names, and with ``deep`` all that is in it."""
+    """Sync the names in a folder to the disk, and with ``deep`` all its files and folders."""
     for path in sorted(folder.rglob("*"), reverse=True) if deep else []:
         _sync(path)
     _sync(folder)
@@ -178,7 +192,7 @@ def sha256(path: Path) -> str:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the sizes and hashes of a folder's files, last, as the mark that it is complete."""
+    """Write the sizes and hashes of a folder's files; written last, it marks a complete folder."""
     files = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for path in sorted(folder.rglob("*"))
@@ -192,7 +206,7 @@ def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
 
     Args:
         folder: the folder.
-        only: names of those to check; all if None.
+        only: the names of the files to check; all if None.
 
     Raises:
         UserError: the manifest or a file is missing, or a size or a hash differs.

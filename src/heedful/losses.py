@@ -1,4 +1,4 @@
-"""Losses as (sum, count), so that accumulating over batches, steps and ranks stays exact.
+"""Losses as (sum, count), so that sums over batches, steps and ranks are exact.
 
 The mean is ``sum / count``; it equals the mean reduction of torch's function of the same name.
 Half-precision scores are summed in float32.
@@ -17,13 +17,13 @@ from torch.autograd.function import once_differentiable
 from heedful.errors import UserError, unknown_name
 
 IGNORED = -100
-"""The label that counts for nothing, as in torch."""
+"""The label that does not count, as in torch."""
 
 Reduction = Literal["mean", "sum"]
-"""What becomes of the losses of all labels."""
+"""How to combine the losses of all labels."""
 
 _CACHED = 2**18
-"""Logits that are worked on at once: what a core's own cache holds."""
+"""Logits that are worked on at once: they fit into a core's own cache."""
 
 
 def cross_entropy(
@@ -37,21 +37,21 @@ def cross_entropy(
 
     Args:
         logits: shape (..., C).
-        labels: classes 0 to C - 1, or -100 to leave one out. Shape (...).
-        class_weights: how much each class counts. Shape (C,).
-        label_smoothing: the share of the truth that all classes have alike, the right one among
-            them (Szegedy et al. 2016, section 7). From 0 to 1, and 0 with weights.
+        labels: classes 0 to C - 1, or -100 for a label that does not count. Shape (...).
+        class_weights: the weight of each class. Shape (C,).
+        label_smoothing: the probability that is divided equally among all classes, the right one
+            included (Szegedy et al. 2016, section 7). From 0 to 1; 0 with weights.
 
     Returns:
-        The sum over the labels, and how many there are; with weights, the sum of theirs.
+        The sum over the labels, and their number; with weights, the sum of their weights.
 
     Raises:
-        UserError: the smoothing is out of range, or goes with weights.
+        UserError: the smoothing is out of range, or combined with weights.
     """
     if not 0 <= label_smoothing <= 1:
         raise UserError(f"label_smoothing is {label_smoothing}; it must be from 0 to 1")
     if label_smoothing and class_weights is not None:
-        raise UserError("label_smoothing does not go with class_weights; give one of them")
+        raise UserError("label_smoothing cannot be combined with class_weights; give one of them")
     scores, labels = logits.flatten(0, -2), labels.flatten().long()  # (N, C), (N,)
     counted = labels != IGNORED
     if class_weights is None:
@@ -64,11 +64,11 @@ def cross_entropy(
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Cross entropy whose gradient is made with it, some rows at a time that stay in the cache.
+    """Cross entropy that computes its gradient too, a few rows at a time that stay in the cache.
 
     With p the softmax, y the right class and e the smoothing, the loss of a row is
-    -(1 - e) log p_y - e/C sum(log p), and its gradient p - e/C, less 1 - e at y. So nothing as
-    large as the logits is kept but a gradient of their type.
+    -(1 - e) log p_y - e/C sum(log p), and its gradient p - e/C, minus 1 - e at y. The gradient is
+    the only tensor as large as the logits that is kept.
     """
 
     @staticmethod
@@ -81,15 +81,15 @@ class _CrossEntropy(torch.autograd.Function):
             part = slice(start, start + max(rows, 1))
             counted = (labels[part] != IGNORED)[:, None]
             right = labels[part, None].clamp(min=0)
-            values = _wide(logits[part]).log_softmax(-1)
-            losses = (smoothing - 1) * values.gather(1, right)
+            log_probabilities = _wide(logits[part]).log_softmax(-1)
+            losses = (smoothing - 1) * log_probabilities.gather(1, right)
             if smoothing:
-                losses -= smoothing / classes * values.sum(1, keepdim=True)
+                losses -= smoothing / classes * log_probabilities.sum(1, keepdim=True)
             total += losses.masked_fill(~counted, 0.0).sum()
             if gradient is not None:
-                values.exp_().sub_(smoothing / classes)
-                values.scatter_add_(1, right, values.new_full(right.shape, smoothing - 1))
-                gradient[part] = values.masked_fill_(~counted, 0.0)
+                slopes = log_probabilities.exp_().sub_(smoothing / classes)
+                slopes.scatter_add_(1, right, slopes.new_full(right.shape, smoothing - 1))
+                gradient[part] = slopes.masked_fill_(~counted, 0.0)
         ctx.save_for_backward(gradient)
         return total
 
@@ -127,11 +127,11 @@ def binary_cross_entropy(
     Args:
         logits: shape (..., C).
         labels: 0, 1, or a probability between. Shape (..., C).
-        class_weights: how much each output counts. Shape (C,).
-        positive_weights: how much more a yes counts than a no. Shape (C,).
+        class_weights: the weight of each output. Shape (C,).
+        positive_weights: the weight of a yes; that of a no is 1. Shape (C,).
 
     Returns:
-        The sum over the outputs, and how many there are (weights do not change that, as in torch).
+        The sum over the outputs, and how many there are (without weights, as in torch).
     """
     logits = _wide(logits)
     total = F.binary_cross_entropy_with_logits(
@@ -149,14 +149,14 @@ def partners(
 ) -> tuple[Tensor, Tensor]:
     """Cross entropy of each text's partner among the partners of its batch (Henderson et al. 2017).
 
-    Both directions count half.
+    The mean of both directions.
 
     Args:
-        first: vectors of length 1, one a pair. Shape (B, D).
+        first: vectors of length 1, one for each pair. Shape (B, D).
         second: those of their partners. Shape (B, D).
-        shared: whether two pairs share a text and so are no wrong answers to each other; not read
-            for a pair and itself. Shape (B, B), bool.
-        scale: what cosines are multiplied by.
+        shared: whether two pairs share a text, so that neither is a wrong answer to the other; the
+            diagonal is ignored. Shape (B, B), bool.
+        scale: factor of the cosines.
 
     Returns:
         The sum over the pairs, and how many there are.
@@ -164,9 +164,9 @@ def partners(
     right = torch.arange(len(first), device=first.device)
     others = right[:, None] != right
     scores = (scale * _wide(first) @ _wide(second).T).masked_fill(shared & others, -math.inf)
-    there, count = cross_entropy(scores, right)
+    forth, count = cross_entropy(scores, right)
     back, _ = cross_entropy(scores.T, right)
-    return (there + back) / 2, count
+    return (forth + back) / 2, count
 
 
 def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
@@ -175,19 +175,19 @@ def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
     Args:
         total: their sum.
         count: how many there are.
-        reduction: which of the two.
+        reduction: ``mean`` or ``sum``.
 
     Raises:
-        UserError: it is neither.
+        UserError: the reduction is neither.
     """
     if reduction not in get_args(Reduction):
         raise unknown_name("reduction", reduction, get_args(Reduction))
     return total / count if reduction == "mean" else total
 
 
-def _wide(values: Tensor) -> Tensor:
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
-def _number_of(values: Tensor) -> Tensor:
-    return torch.tensor(values.numel(), device=values.device)
+def _number_of(targets: Tensor) -> Tensor:
+    return torch.tensor(targets.numel(), device=targets.device)

@@ -1,4 +1,4 @@
-"""Where a model's files are: a folder, a run, an installed model package, or a hub name."""
+"""Finding a model's files: in a folder, a run, an installed model package, or on the hub."""
 
 import importlib.metadata
 import os
@@ -13,22 +13,21 @@ from heedful.files import sha256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPackage:
-    """A model in a package from the registry, known by the hashes its authors publish."""
+    """A model in a package of the registry, with the hashes that its authors publish."""
 
     distribution: str
     """Name of the distribution on the registry."""
     version: str
-    """Its version."""
     megabytes: int
-    """What is fetched to install it."""
+    """Size of the download."""
     folder: str
-    """Folder of the model's files inside the installed distribution."""
+    """Folder of the model's files in the installed distribution."""
     sha256: dict[str, str]
-    """SHA-256 of each file that decides a result."""
+    """SHA-256 of each file that results depend on."""
 
     @property
     def requirement(self) -> str:
-        """The exact version, as pip takes it."""
+        """The name and exact version for pip."""
         return f"{self.distribution}=={self.version}"
 
 
@@ -47,16 +46,16 @@ PACKAGES = {
 
 
 def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
-    """Find the folder that holds a model's configuration, weights and vocabulary.
+    """Find the folder of a model's configuration, weights and vocabulary.
 
     Args:
         name: a folder (a reference folder or a heedful run), the name of an installed model
-            package (``minilm``), or a hub name (``owner/model``). A folder wins over a name.
-        revision: commit, tag or branch of a hub name.
+            package (``minilm``), or a hub name (``owner/model``). A folder comes first.
+        revision: commit, tag or branch on the hub.
 
     Raises:
-        UserError: there is no such folder or package, a package's files are not those that were
-            published, or a hub name cannot be fetched.
+        UserError: there is no such folder or package, a package's files differ from the published
+            ones, or the model cannot be downloaded from the hub.
     """
     folder = Path(name)
     if folder.is_dir():
@@ -74,7 +73,7 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     )
 
 
-@cache  # hashing 90 MB once in a process is enough
+@cache  # once in a process is enough to hash 90 MB
 def _package_folder(name: str) -> Path:
     package = PACKAGES[name]
     folder = installed_folder(package)
@@ -89,7 +88,7 @@ def _package_folder(name: str) -> Path:
 
 
 def installed_folder(package: ModelPackage) -> Path | None:
-    """Return where the files of a model package are, or None if it is not installed."""
+    """Return the folder of a model package's files, or None if it is not installed."""
     try:
         distribution = importlib.metadata.distribution(package.distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -98,7 +97,7 @@ def installed_folder(package: ModelPackage) -> Path | None:
 
 
 def check_published(package: ModelPackage, folder: Path) -> None:
-    """Compare the files of an installed model package with those that were published.
+    """Compare the files of an installed model package with the published ones.
 
     Raises:
         UserError: one is missing or differs.
@@ -131,5 +130,5 @@ def _hub_folder(name: str, revision: str | None) -> Path:
         return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:
         # The library's errors are long; their first line says what happened.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"no folder {name!r}, and the hub did not give it: {reason}") from error
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UserError(f"no folder {name!r}, and no download from the hub: {reason}") from error

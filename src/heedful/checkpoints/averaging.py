@@ -11,10 +11,10 @@ from heedful.checkpoints import steps
 def averaged_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Return the mean of the weights of checkpoints, added up in float64.
 
-    What is no floating-point number, such as a counter, is the first one's.
+    Tensors of whole numbers, such as counters, are taken from the first checkpoint.
 
     Args:
-        folders: of checkpoints of one run, at least one.
+        folders: checkpoints of one run, at least one.
 
     Raises:
         UserError: a checkpoint is damaged.

@@ -1,4 +1,4 @@
-"""``MODEL_CARD.md``: what a run is, from its own record."""
+"""``MODEL_CARD.md``: a description of a run, from its record."""
 
 from pathlib import Path
 
@@ -9,13 +9,15 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     """Write the model card of a run.
 
     Args:
-        folder: where.
-        record: what the run folder says of the run.
+        folder: the folder to write it in.
+        record: the record of the run.
         purpose: what the model does, in a sentence or two.
-        example: what a user may ask it.
+        example: arguments of ``heedful predict`` that show it.
     """
     settings = "\n".join(
-        f"| {name} | {value} |" for name, value in record.settings.items() if value is not None
+        f"| {name} | {setting} |"
+        for name, setting in record.settings.items()
+        if setting is not None
     )
     data = "\n".join(
         f"- {item['file']}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"

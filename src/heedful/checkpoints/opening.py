@@ -1,4 +1,4 @@
-"""Opening a run folder: to start a run in, to go on with one, or not at all."""
+"""Opening a run folder, to start a run or to go on with one."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,22 +14,22 @@ from heedful.settings import RunSettings
 _FREE_SETTINGS = frozenset(
     {"max_minutes", "checkpoint_every", "keep_checkpoints", "tensorboard", "workers", "corpus"}
 )
-"""Settings that may differ when a run goes on: they do not change what is learnt."""
+"""Settings that may change when a run goes on: they do not affect what it learns."""
 
 
 def check_run(settings: RunSettings, record: RunRecord) -> bool:
-    """Check that a run may go into its folder, of which nothing is changed yet.
+    """Check that a run may be written to its folder; nothing is changed yet.
 
     Args:
-        settings: the folder, and what to do with a run that is there.
-        record: what the folder is to say of the run.
+        settings: the folder, and what to do with a run in it.
+        record: the record of the new run.
 
     Returns:
-        False where ``resume`` finds the run finished, so that there is nothing to do.
+        False if the run that ``resume`` goes on with is finished, so there is nothing to do.
 
     Raises:
-        UserError: something stands in the folder and neither flag says what to do with it, or the
-            run there was started with other settings or data.
+        UserError: the folder is not empty and no flag says what to do, or the run in it was started
+            with other settings or data.
     """
     run = settings.out
     if settings.resume and settings.overwrite:
@@ -54,22 +54,21 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
 
 
 def make_run(settings: RunSettings, record: RunRecord) -> None:
-    """Make a folder ready to train in, once `check_run` has found nothing against it."""
+    """Prepare a folder to train in, after `check_run` has accepted it."""
     run = settings.out
     if settings.overwrite and (run / runs.RECORD).is_file():
         shutil.rmtree(run)
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)
-    steps.clear_partial(run)
     if not (run / runs.RECORD).is_file():
         runs.write_record(run, record)
 
 
 @contextmanager
 def discarded_unless_prepared(run: Path) -> Iterator[None]:
-    """Delete a run folder again where its data turns out wrong before anything was learnt.
+    """Delete a run folder again if its data turns out to be wrong before training starts.
 
-    A mended file then trains with the same command. A run that has checkpoints is left alone.
+    So the same command works once the file is mended. A run with checkpoints is kept.
     """
     try:
         yield
@@ -81,7 +80,7 @@ def discarded_unless_prepared(run: Path) -> Iterator[None]:
 
 @contextmanager
 def data_folder(run: Path) -> Iterator[Path]:
-    """Give a folder for what a run reads while it learns; it is deleted at the end."""
+    """Yield a folder for the prepared data of a run; it is deleted at the end."""
     with TemporaryDirectory(
         prefix=".data.", suffix=".partial", dir=run, ignore_cleanup_errors=True
     ) as folder:
@@ -89,11 +88,11 @@ def data_folder(run: Path) -> Iterator[Path]:
 
 
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
-    """Refuse to go on with a run under other settings or data: the result would be neither's."""
+    """Refuse to go on with a run with other settings or data: the result would mix both."""
     if old.task != new.task:
         raise UserError(f"{run} is a run of train {old.task}, not of train {new.task}")
     free = _FREE_SETTINGS
-    if new.settings.get("average", 1) > 1:  # the last checkpoints then are what is learnt
+    if new.settings.get("average", 1) > 1:  # the last checkpoints make the model
         free -= {"checkpoint_every"}
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)

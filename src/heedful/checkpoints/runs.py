@@ -1,4 +1,4 @@
-"""Run folders: a model that can be used, with everything that decides its answers."""
+"""Run folders: a trained model with all that its answers depend on."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,9 @@ class RunRecord:
     task: str
     """Name of the task, such as ``classify``."""
     goal: dict[str, Any]
-    """What the task must know to answer, such as the labels in the order of the outputs."""
+    """What the task needs to answer, such as the labels in the order of the outputs."""
     max_length: int
-    """Tokens the model is given at once, special tokens included."""
+    """The most tokens that the model reads at once, special tokens included."""
     settings: dict[str, Any]
     """The settings of the command that trained it."""
     data: list[dict[str, Any]]
@@ -38,7 +38,7 @@ class RunRecord:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that decide a result."""
+    """Return the versions that a result depends on."""
     return {
         "heedful": __version__,
         "torch": torch.__version__,
@@ -47,7 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def outside_record(task: str, goal: dict[str, Any], max_length: int) -> RunRecord:
-    """Return what ``heedful.json`` would say of a folder of another program."""
+    """Return the record of a model from another program."""
     return RunRecord(task=task, goal=goal, max_length=max_length, settings={}, data=[], versions={})
 
 
@@ -60,18 +60,14 @@ def read_record(run: Path) -> RunRecord:
     """Read ``heedful.json``.
 
     Raises:
-        UserError: the folder is not a run, or its record is damaged or of another version.
+        UserError: the folder is not a run, or its record is damaged or from another version.
     """
     path = run / RECORD
     if not run.is_dir():
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():
         raise UserError(f"{run}: not a heedful run (no {RECORD} in it)")
-    raw = files.read_json(path)
-    names = {field.name for field in fields(RunRecord)}
-    if set(raw) != names:
-        odd = sorted(set(raw) ^ names)[0]
-        raise UserError(f"{path}: key {odd!r} is missing or unknown")
+    raw = files.read_fields(path, RunRecord)
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
     for key, kind in kinds.items():
         if not isinstance(raw[key], kind):
@@ -80,12 +76,12 @@ def read_record(run: Path) -> RunRecord:
 
 
 def is_finished(run: Path) -> bool:
-    """Tell whether a run holds a finished model: its manifest is written last."""
+    """Tell whether a run has a finished model: its manifest is written last."""
     return (run / files.MANIFEST).is_file()
 
 
 def read_finished(run: Path) -> RunRecord:
-    """Read ``heedful.json`` of a run that has been trained to its end.
+    """Read ``heedful.json`` of a finished run.
 
     Raises:
         UserError: see `read_record`; or the run is unfinished.
@@ -98,10 +94,10 @@ def read_finished(run: Path) -> RunRecord:
 
 @contextmanager
 def finished(run: Path) -> Iterator[Path]:
-    """Give a temporary folder whose files are moved into the run at the end, the manifest last.
+    """Yield a temporary folder whose files are moved into the run at the end, the manifest last.
 
-    The run keeps its checkpoints and its metrics; a process killed on the way leaves a run without
-    a manifest, which ``--resume`` finishes.
+    The run keeps its checkpoints and metrics. A process that is killed leaves a run without a
+    manifest, which ``--resume`` finishes.
     """
     partial = run / f".finished.{os.getpid()}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -113,7 +109,7 @@ def finished(run: Path) -> Iterator[Path]:
         names = sorted(path.name for path in partial.iterdir())
         names.remove(files.MANIFEST)
         for name in [*names, files.MANIFEST]:
-            if (run / name).is_dir():  # of a finish that was killed: a folder replaces none
+            if (run / name).is_dir():  # from a killed process; a folder cannot replace it
                 shutil.rmtree(run / name)
             (partial / name).replace(run / name)
         files.sync_tree(run, deep=False)
@@ -122,8 +118,8 @@ def finished(run: Path) -> Iterator[Path]:
 
 
 def clear_partial(run: Path) -> None:
-    """Delete what a killed process left half written in a run."""
-    for path in run.glob(".*.partial"):
+    """Delete what a killed process left incomplete in a run."""
+    for path in (*run.glob(".*.partial"), *run.glob("checkpoints/.step-*")):
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -134,7 +130,7 @@ def append_metrics(run: Path, row: Mapping[str, object]) -> None:
 
 
 def cut_metrics(run: Path, step: int) -> None:
-    """Drop the lines of steps after ``step``: a resumed run writes them again."""
+    """Delete the lines of steps after ``step``: a resumed run writes them again."""
     path = run / METRICS
     if not path.is_file():
         return

@@ -1,9 +1,9 @@
-"""Checkpoints of a run in training: ``checkpoints/step-N`` folders, whole and verified."""
+"""Checkpoints of a run in training: ``checkpoints/step-N`` folders, complete and verified."""
 
 import re
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -23,38 +23,38 @@ _STEP_FOLDER = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingState:
-    """Everything but tensors that decides how a run goes on; by itself that of a fresh run."""
+    """What a run needs to go on, except tensors; the defaults are those of a new run."""
 
     step: int = 0
-    """Optimizer steps done; with the plan of batches it is the position in the data."""
+    """Optimizer steps so far; with the plan of batches, the position in the data."""
     epoch: int = 0
     """Epoch of the next step, from 0."""
     index: int = 0
     """Index of the next step in its epoch."""
     best: tuple[tuple[float, int], ...] = ()
-    """The best values of the tracked metric so far, best first, and the steps that gave them."""
+    """The best results of the tracked metric so far, best first, each with its step."""
     evaluations_without_gain: int = 0
-    """Evaluations since then: the counter of early stopping."""
+    """Evaluations since the best one, for early stopping."""
     loss_scale: float | None = None
-    """Scale of fp16 losses, where there is one."""
+    """Scale of fp16 losses; None in other precisions."""
     loss_scale_streak: int = 0
     """Steps since that scale last changed."""
 
     @property
     def best_step(self) -> int | None:
-        """The step whose weights gave the best value of the tracked metric."""
+        """The step with the best result of the tracked metric."""
         return self.best[0][1] if self.best else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint as read from its folder."""
+    """A complete checkpoint, as read from its folder."""
 
     folder: Path
     state: TrainingState
     model: dict[str, Tensor]
     average: dict[str, Tensor] | None
-    """The moving average of the model's weights, where one is kept."""
+    """The moving average of the model's weights, if there is one."""
     optimizer: dict[str, Tensor]
     random: dict[str, Tensor]
 
@@ -73,7 +73,7 @@ def save(
     optimizer: Mapping[str, Tensor],
     random: Mapping[str, Tensor],
 ) -> Path:
-    """Write a checkpoint: to a folder beside it, hashed, synced, then renamed into place."""
+    """Write a checkpoint to a temporary folder, hash and sync it, then rename it."""
     target = folder_of(run, state.step)
     with files.new_folder(target, overwrite=True) as folder:
         files.write_tensors(folder / WEIGHTS, model)
@@ -90,15 +90,11 @@ def load(folder: Path) -> Checkpoint:
     """Read one checkpoint after checking it against its manifest.
 
     Raises:
-        UserError: a file is missing, truncated, damaged or of another form.
+        UserError: a file is missing, truncated, damaged or has other contents.
     """
     files.check_manifest(folder)
-    raw = files.read_json(folder / STATE)
-    names = {field.name for field in fields(TrainingState)}
-    if set(raw) != names:
-        odd = sorted(set(raw) ^ names)[0]
-        raise UserError(f"{folder / STATE}: key {odd!r} is missing or unknown")
-    raw["best"] = tuple((value, step) for value, step in raw["best"])
+    raw = files.read_fields(folder / STATE, TrainingState)
+    raw["best"] = tuple((score, step) for score, step in raw["best"])
     average = folder / AVERAGE
     return Checkpoint(
         folder=folder,
@@ -122,16 +118,16 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def steps(run: Path) -> list[int]:
-    """Return the steps that have a folder, oldest first, complete or not."""
-    found = (_STEP_FOLDER.fullmatch(path.name) for path in (run / "checkpoints").glob("step-*"))
-    return sorted(int(match[1]) for match in found if match)
+    """Return the steps that have a folder, complete or not, oldest first."""
+    matches = (_STEP_FOLDER.fullmatch(path.name) for path in (run / "checkpoints").glob("step-*"))
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def newest(run: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that is whole.
+    """Read the newest complete checkpoint.
 
     Returns:
-        The checkpoint, or None where no whole one is left, and a line for each one skipped.
+        The checkpoint, or None if there is none, and a message for each one that was skipped.
     """
     skipped: list[str] = []
     for step in reversed(steps(run)):
@@ -147,15 +143,15 @@ def prune(run: Path, *, keep: int, needed: Iterable[int] = ()) -> None:
 
     Args:
         run: the run folder.
-        keep: how many of the newest stay, and the best ones that these go back to.
-        needed: steps whose checkpoints stay, too.
+        keep: how many of the newest to keep, and the best ones that these refer to.
+        needed: other steps whose checkpoints to keep.
     """
-    done = steps(run)
-    kept = {*done[-keep:], *needed}
-    for step in done[-keep:]:
-        # If the newest turns out damaged, the one before it still needs its own best steps.
+    saved = steps(run)
+    kept = {*saved[-keep:], *needed}
+    for step in saved[-keep:]:
+        # If the newest turns out to be damaged, the one before it still needs its best steps.
         kept |= {best for _, best in files.read_json(folder_of(run, step) / STATE)["best"]}
-    for step in set(done) - kept:
+    for step in set(saved) - kept:
         shutil.rmtree(folder_of(run, step))
 
 
@@ -164,9 +160,3 @@ def drop_after(run: Path, step: int) -> None:
     for later in steps(run):
         if later > step:
             shutil.rmtree(folder_of(run, later))
-
-
-def clear_partial(run: Path) -> None:
-    """Delete what a killed process left half written."""
-    for path in (run / "checkpoints").glob(".step-*"):
-        shutil.rmtree(path, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Attention maps as pictures.
 
-Attention shows where a model looks, which is not the same as why it decides.
+Attention shows where a model looks, not why it decides.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.predictor import Predictor
 
-# More pieces than this cannot be read in one picture.
+# More pieces than this are not legible in one picture.
 MAX_PIECES = 64
 
 
@@ -24,7 +24,7 @@ def attention_maps(predictor: Predictor, text: str) -> tuple[list[str], Tensor]:
         (layers, heads, pieces, pieces), rows (queries) summing to 1.
 
     Raises:
-        UserError: the text is too long to be drawn.
+        UserError: the text is too long to draw.
     """
     encoding = predictor.tokenizer(text, return_tensors="pt")
     pieces = predictor.tokenizer.convert_ids_to_tokens(encoding["input_ids"][0].tolist())
@@ -38,7 +38,7 @@ def save_attention_picture(predictor: Predictor, text: str, path: Path) -> None:
     """Draw the attention of each layer, averaged over its heads, to a .png or .svg file.
 
     Raises:
-        UserError: matplotlib is not installed, or the text is too long to be drawn.
+        UserError: matplotlib is not installed, or the text is too long to draw.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

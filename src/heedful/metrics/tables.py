@@ -10,7 +10,7 @@ from rich.text import Text
 from heedful.errors import shorten
 
 LARGEST_MATRIX = 10
-"""The most labels of a matrix that fits a terminal; beyond, the most frequent mistakes are listed."""
+"""The most labels of a matrix that fits a terminal; else the most frequent mistakes are listed."""
 MOST_MISTAKES = 15
 _LONGEST_NAME = 28
 _BY_LABEL = ("per_class", "confusion")
