@@ -105,18 +105,17 @@ class Search:
         if self.min_new_tokens >= self.max_new_tokens:
             most = self.max_new_tokens - 1
             raise UserError(f"min_new_tokens is {self.min_new_tokens}; it can be at most {most}")
-        if not 0 < self.temperature < math.inf:
-            raise UserError(f"temperature is {self.temperature}; it must be a number above 0")
+        for name in ("temperature", "repetition_penalty"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be a number above 0")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if not math.isfinite(self.length_penalty):
             raise UserError(f"length_penalty is {self.length_penalty}; it must be a finite number")
-        if not 0 < self.repetition_penalty < math.inf:
-            value = self.repetition_penalty
-            raise UserError(f"repetition_penalty is {value}; it must be a number above 0")
         if not 0 <= self.coverage_penalty < math.inf:
-            value = self.coverage_penalty
-            raise UserError(f"coverage_penalty is {value}; it must be a number of 0 or above")
+            raise UserError(
+                f"coverage_penalty is {self.coverage_penalty}; it must be a number of 0 or above"
+            )
         if self.do_sample and self.coverage_penalty:
             raise UserError("coverage_penalty does not apply to samples: leave out one of them")
         if self.do_sample and self.num_beams > 1:
