@@ -470,7 +470,7 @@ WRONG = {"question": "?", "context": "the sky", "answers": [{"text": "sky", "sta
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it stands at"),
+        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it is at"),
         ([WRONG | {"answers": []}], [], "no question of the training data has an answer"),
         ([WRONG | {"context": ""}], [], "a.jsonl, line 1: empty context"),
         ([WRONG | {"question": ""}], [], "a.jsonl, line 1: empty question"),
