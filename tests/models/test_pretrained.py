@@ -114,14 +114,14 @@ QUERY = "bert.encoder.layer.1.attention.self.query"
         ({"bert.pooler.dense.bias": None}, "weights are missing: pooler.dense.bias"),
         (
             {"bert.encoder.layer.2.output.dense.bias": torch.zeros(24)},
-            r"weights that config.json does not speak of: encoder\.layer\.2\.output\.dense\.bias",
+            r"weights that config.json does not mention: encoder\.layer\.2\.output\.dense\.bias",
         ),
         (
             {f"{QUERY}.weight": torch.zeros(24, 20)},
             r"self\.query\.weight has shape \(24, 20\); the model expects \(24, 24\)",
         ),
         ({f"{QUERY}.bias": torch.zeros(24).long()}, "has type torch.int64; weights are floating"),
-        ({f"{QUERY[5:]}.bias": torch.zeros(24)}, "self.query.bias is there twice"),
+        ({f"{QUERY[5:]}.bias": torch.zeros(24)}, "self.query.bias appears twice"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(
@@ -222,7 +222,7 @@ def test_a_pickle_of_anything_else_is_refused(
 
 def test_a_folder_without_weights_says_so(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"no weights there; expected model\.safetensors"):
+    with pytest.raises(UserError, match=r"no weights; expected model\.safetensors"):
         BertForSequenceClassification.from_pretrained(folder)
 
 

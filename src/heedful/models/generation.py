@@ -39,7 +39,7 @@ class Encoded:
     hidden: Tensor
     """Shape (N, E, D)."""
     mask: Tensor | None
-    """Shape (N, E), or None where all of it is there."""
+    """Shape (N, E), or None where there is no padding."""
 
     def select(self, rows: Tensor) -> "Encoded":
         """Return some rows, shape (M,), in that order."""
@@ -49,7 +49,7 @@ class Encoded:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decoded:
-    """What is kept of each hypothesis."""
+    """What a search keeps of each hypothesis."""
 
     cache: Cache | None
     """Of the tokens so far; None before the first."""
@@ -83,7 +83,7 @@ def generate(
         prompt_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
         options: how to look.
         encoded: what the decoder attends to, besides; shapes (B, E, D) and (B, E).
-        numbers: what an item's draws depend on beside the seed; None takes its place in the batch.
+        numbers: what an item's draws depend on beside the seed; None takes its number in the batch.
 
     Returns:
         For each item its hypotheses; see ``decoding.search``.
@@ -107,22 +107,22 @@ def generate(
         return output.logits[:, -1], Decoded(cache=output.past_key_values, encoded=state.encoded)
 
     drawn = range(len(prompts)) if numbers is None else numbers
-    found: dict[int, list[Hypothesis]] = {}
+    hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
         state = Decoded(cache=None, encoded=None if encoded is None else encoded.select(rows))
         if length > 1:  # all but the last token, which the first step scores
             output = _call(decoder, prompts[rows, : length - 1], state)
             state = Decoded(cache=output.past_key_values, encoded=state.encoded)
-        places = rows.tolist()
-        draws = [drawn[place] for place in places]
+        items = rows.tolist()
+        draws = [drawn[item] for item in items]
         texts = search(step, state, prompts[rows, length - 1], options, draws)
-        found |= dict(zip(places, texts, strict=True))
-    return [found[number] for number in range(len(prompts))]
+        hypotheses |= dict(zip(items, texts, strict=True))
+    return [hypotheses[item] for item in range(len(prompts))]
 
 
 def settle_alone(
-    found: list[list[Hypothesis]],
+    hypotheses: list[list[Hypothesis]],
     model: Writer,
     input_ids: Tensor,
     attention_mask: Tensor | None,
@@ -135,27 +135,27 @@ def settle_alone(
 
     Beside others an item is computed in other shapes, which round differently. That changes its
     texts only where its search was decided by no more than rounding, and such items are written
-    again, alone. In half precision, which rounds so coarsely that this would be most of them, what
-    was found stays.
+    again, alone. In half precision, which rounds so coarsely that this would be most of them, the
+    texts stay.
 
     Args:
-        found: the texts of each item.
-        model: what found them.
-        input_ids: what was read. Shape (B, E).
+        hypotheses: the texts of each item.
+        model: wrote them.
+        input_ids: what it read. Shape (B, E).
         attention_mask: shape (B, E).
         options: how to look.
         numbers: see the model's method.
         prefixes: see the model's method, if it takes any.
         token_type_ids: the same. Shape (B, E).
     """
-    there = None if attention_mask is None else attention_mask.bool()
-    if len(found) == 1 and (there is None or bool(there.all())):
-        return found
+    real = None if attention_mask is None else attention_mask.bool()
+    if len(hypotheses) == 1 and (real is None or bool(real.all())):
+        return hypotheses
     if next(model.parameters()).dtype.itemsize < torch.float32.itemsize:
-        return found
+        return hypotheses
 
     def alone(item: int) -> list[Hypothesis]:
-        kept = slice(None) if there is None else there[item]
+        kept = slice(None) if real is None else real[item]
         more: dict[str, object] = {}
         if prefixes is not None:
             more["prefixes"] = [prefixes[item]]
@@ -170,7 +170,7 @@ def settle_alone(
 
     return [
         alone(item) if min(text.margin for text in texts) < ROUNDING else texts
-        for item, texts in enumerate(found)
+        for item, texts in enumerate(hypotheses)
     ]
 
 
@@ -197,8 +197,8 @@ def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
             f"attention_mask has shape {tuple(mask.shape)}; it must be {(batch, length)}"
         )
     lengths = mask.bool().sum(1)
-    places = torch.arange(length, device=prompts.device)
-    wrong = (mask.bool() != (places < lengths[:, None])).any(1) | (lengths == 0)
+    positions = torch.arange(length, device=prompts.device)
+    wrong = (mask.bool() != (positions < lengths[:, None])).any(1) | (lengths == 0)
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise UserError(f"attention_mask: row {row} must be ones, then zeros, with at least a one")

@@ -1,6 +1,6 @@
-"""What a BERT is given, checked before anything is computed: one line says what is wrong.
+"""The arguments of an encoder, checked before anything is computed: one line says what is wrong.
 
-Shapes: B batch, S length of what is given, T length with what is cached, E length of the encoder's
+Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
 output, H heads, L blocks, D model width.
 """
 
@@ -17,10 +17,10 @@ from heedful.layers.cache import Cache
 from heedful.models.bert.config import BertConfig
 
 
-def check_words(
+def check_tokens(
     ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: BertConfig
 ) -> Tensor:
-    """Return ids, shape (B, S), or vectors, shape (B, S, D), whichever was given.
+    """Return ids, shape (B, S), or vectors, shape (B, S, D), whichever there are.
 
     Args:
         ids: shape (B, S).
@@ -30,23 +30,23 @@ def check_words(
         config: of the model.
     """
     if ids is not None and vectors is None:
-        words, shape = ids, "(batch, length)"
-        right = ids.ndim == 2
-        if right:
+        tokens, shape = ids, "(batch, length)"
+        fits = ids.ndim == 2
+        if fits:
             check_ids("input_ids", ids, config.vocab_size)
     elif vectors is not None and ids is None:
-        words, shape = vectors, f"(batch, length, {config.hidden_size})"
-        right = vectors.ndim == 3 and vectors.shape[2] == config.hidden_size
+        tokens, shape = vectors, f"(batch, length, {config.hidden_size})"
+        fits = vectors.ndim == 3 and vectors.shape[2] == config.hidden_size
     else:
         raise UserError("give either input_ids or inputs_embeds, one and not both")
-    if not right:
+    if not fits:
         name = "input_ids" if vectors is None else "inputs_embeds"
-        raise UserError(f"{name} has shape {tuple(words.shape)}; it must be {shape}")
-    length = words.shape[1]
+        raise UserError(f"{name} has shape {tuple(tokens.shape)}; it must be {shape}")
+    length = tokens.shape[1]
     if not 1 <= length <= most - start:
         more = f" and past_key_values {start}" if start else ""
         raise UserError(f"the sequence has {length} tokens{more}; the model takes 1 to {most}")
-    return words
+    return tokens
 
 
 def check_ids(name: str, ids: Tensor, limit: int) -> None:
@@ -61,11 +61,11 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
             raise UserError(f"{name} holds {wrong}; the model knows 0 to {limit - 1}")
 
 
-def check_rows(name: str, ids: Tensor | None, words: Tensor, limit: int) -> None:
-    """Check ids beside the words: one row a sequence, or one for all."""
+def check_rows(name: str, ids: Tensor | None, tokens: Tensor, limit: int) -> None:
+    """Check ids that go with the tokens: one row a sequence, or one for all."""
     if ids is None:
         return
-    shape = tuple(words.shape[:2])
+    shape = tuple(tokens.shape[:2])
     if ids.shape not in (shape, (1, shape[1])):
         raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be {shape}")
     check_ids(name, ids, limit)
@@ -93,7 +93,7 @@ def check_head_mask(
 
 def context(
     config: BertConfig,
-    words: Tensor,
+    tokens: Tensor,
     *,
     attention_mask: Tensor | None,
     past: Cache | None,
@@ -105,14 +105,14 @@ def context(
 
     Args:
         config: of the model.
-        words: ids, shape (B, S), or vectors, shape (B, S, D).
+        tokens: ids, shape (B, S), or vectors, shape (B, S, D).
         attention_mask: shape (B, T) or (B, S, T).
         past: what an earlier call returned.
         encoded: ``encoder_hidden_states``, shape (B, E, D).
         encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
         need_cache: whether a cache is asked for.
     """
-    batch, length = words.shape[:2]
+    batch, length = tokens.shape[:2]
     if (past is not None or need_cache) and not config.is_decoder:
         name = "use_cache" if past is None else "past_key_values"
         raise UserError(f"{name} is for a decoder; is_decoder is false in this model's config")
@@ -125,7 +125,7 @@ def context(
         queries=length,
         keys=length if past is None else length + past.length,
         causal=config.is_decoder,
-        device=words.device,
+        device=tokens.device,
     )
     cross_mask = None
     if encoded_mask is not None:
@@ -200,7 +200,7 @@ def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
 
 
 def shift_right(labels: Tensor, *, start: int, pad: int) -> Tensor:
-    """Return the token before each label, padding in the place of what has none.
+    """Return the token before each label, padding where there is none.
 
     Args:
         labels: shape (B, S).

@@ -161,11 +161,11 @@ def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Fami
     # Google's original BERTs, and the reference's oldest, do not say what they are.
     model_type = read_json(path).get("model_type", "bert")
     names = {kind.__name__ for kind in cls.__mro__} if cls else set()
-    right = [
+    known = [
         kind for kind, family in FAMILIES.items() if not cls or names & {*family.models.values()}
     ]
-    if model_type not in right:
-        expected = " or ".join(map(repr, right)) if cls else f"one of {', '.join(right)}"
+    if model_type not in known:
+        expected = " or ".join(map(repr, known)) if cls else f"one of {', '.join(known)}"
         raise UserError(f"{path}: model_type is {model_type!r}; expected {expected}")
     return model_type, FAMILIES[model_type]
 

@@ -120,7 +120,7 @@ class Model(nn.Module):
         """Read a model in evaluation mode, with float32 weights; None stays as the folder says.
 
         A head that the folder has no weights for starts fresh, and a warning of the logger
-        ``heedful.models.loading`` names its weights. Weights that this model has no place for,
+        ``heedful.models.loading`` names its weights. Weights that this model does not have,
         such as another head's, are named at level INFO.
 
         Args:
@@ -191,7 +191,7 @@ class Model(nn.Module):
 
         Args:
             tensors: the weights of the file, under its names.
-            folder: what an error calls the place that they come from.
+            folder: what an error calls their source.
             fresh_head: see ``from_pretrained``.
 
         Raises:

@@ -21,12 +21,12 @@ class Output:
     """
 
     def keys(self) -> list[str]:
-        """Return the names of the values that are there, in order."""
+        """Return the names of the values that are not None, in order."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return [name for name in names if getattr(self, name) is not None]
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """Return the values that are there, in order."""
+        """Return the values that are not None, in order."""
         return tuple(getattr(self, name) for name in self.keys())
 
     def __getitem__(self, key: str | int | slice) -> Any:
@@ -69,7 +69,7 @@ class ClassifierOutput(Output):
     """What models return that decide about texts, tokens or choices."""
 
     loss: Tensor | None = None
-    """The mean over the labels, if labels were given. Shape ()."""
+    """The mean over the labels, if there are labels. Shape ()."""
     logits: Tensor
     """Of texts or choices, shape (B, C); of tokens, shape (B, S, C)."""
     hidden_states: tuple[Tensor, ...] | None = None
@@ -83,7 +83,7 @@ class QuestionAnsweringOutput(Output):
     """What ``BertForQuestionAnswering`` returns."""
 
     loss: Tensor | None = None
-    """The mean of the two ends' losses, if positions were given. Shape ()."""
+    """The mean of the two ends' losses, if there are positions. Shape ()."""
     start_logits: Tensor
     """How well each token starts the answer. Shape (B, S)."""
     end_logits: Tensor
@@ -98,14 +98,14 @@ class QuestionAnsweringOutput(Output):
 class LanguageModelOutput(Output):
     """What ``BertForMaskedLM`` and ``BertLMHeadModel`` return.
 
-    V is the size of the vocabulary, N the number of places that are scored.
+    V is the size of the vocabulary, N the number of positions that are scored.
     """
 
     loss: Tensor | None = None
-    """The mean over the labels, if labels were given. Shape ()."""
+    """The mean over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
-    shape (N, V)."""
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
+    alone, shape (N, V)."""
     past_key_values: Cache | None = None
     """What a later call of a decoder can go on from, if asked for."""
     hidden_states: tuple[Tensor, ...] | None = None
@@ -123,10 +123,10 @@ class PreTrainingOutput(Output):
     """What ``BertForPreTraining`` returns; V and N as in ``LanguageModelOutput``."""
 
     loss: Tensor | None = None
-    """The sum of the means over the labels of each kind that was given. Shape ()."""
+    """The sum of the means over the labels of each kind. Shape ()."""
     prediction_logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
-    shape (N, V)."""
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
+    alone, shape (N, V)."""
     seq_relationship_logits: Tensor
     """Whether the second text follows the first (0) or not (1). Shape (B, 2)."""
     hidden_states: tuple[Tensor, ...] | None = None
@@ -143,10 +143,10 @@ class EncoderDecoderOutput(Output):
     """What ``BertEncoderDecoder`` returns; S is the decoder's length, V and N as above."""
 
     loss: Tensor | None = None
-    """The mean or the sum over the labels, if labels were given. Shape ()."""
+    """The mean or the sum over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those places alone,
-    shape (N, V)."""
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
+    alone, shape (N, V)."""
     past_key_values: Cache | None = None
     """What a later call of the decoder can go on from, if asked for."""
     decoder_hidden_states: tuple[Tensor, ...] | None = None
@@ -173,7 +173,7 @@ class TranslationOutput(Output):
     """
 
     loss: Tensor | None = None
-    """The mean or the sum over the labels, if labels were given; smoothed in training alone. Shape
+    """The mean or the sum over the labels, if there are labels; smoothed in training alone. Shape
     ()."""
     logits: Tensor
     """Of every token, shape (B, S, V), or with labels of those that have one, shape (N, V)."""

@@ -1,4 +1,4 @@
-"""Fresh weights, and the reference's model folders read and written.
+"""Fresh weights, and weights and folders of models, read and written.
 
 A folder holds ``config.json`` and ``model.safetensors`` with the reference's names. One of Google's
 original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
@@ -84,9 +84,11 @@ def save_pretrained(
         with files.new_folder(folder) as new:
             _write(model, new)
         return
-    there = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
-    if there and not overwrite:
-        raise UserError(f"{folder} has a {there[0]}; choose another folder or give overwrite=True")
+    present = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
+    if present and not overwrite:
+        raise UserError(
+            f"{folder} has a {present[0]}; choose another folder or give overwrite=True"
+        )
     staged = folder / ".saving"
     with files.new_folder(staged, overwrite=True) as new:
         _write(model, new)
@@ -114,7 +116,7 @@ def set_weights(
         model: its parameters may be on the device "meta"; they are on the CPU thereafter.
         tensors: the weights, under the names of a file. They may lack the body's prefix or have it,
             and may have the old ``gamma`` and ``beta``.
-        folder: what an error calls the place that they come from.
+        folder: what an error calls their source.
         fresh_head: see ``Model.from_pretrained``.
 
     Raises:
@@ -127,7 +129,7 @@ def set_weights(
     for file_name, tensor in tensors.items():
         name = renamed(_plain_name(file_name, prefix), from_files)
         if name in weights:
-            raise UserError(f"{folder}: {name} is there twice, under two names")
+            raise UserError(f"{folder}: {name} appears twice, under two names")
         if name not in BUFFERS and (not fresh_head or _part(name) in BODY):
             weights[name] = tensor
     parameters = _by_plain_name(model, prefix)
@@ -140,7 +142,7 @@ def set_weights(
         raise UserError(f"{folder}: weights are missing: {listed(wrong)}")
     wrong = [name for name in surplus if _part(name) in ENCODER]
     if wrong:
-        raise UserError(f"{folder}: weights that {CONFIG} does not speak of: {listed(wrong)}")
+        raise UserError(f"{folder}: weights that {CONFIG} does not mention: {listed(wrong)}")
     for name, parameter in parameters.items():
         if name in weights:
             _check_fit(name, weights[name], parameter, folder)
@@ -183,7 +185,7 @@ def _check_fit(name: str, tensor: Tensor, parameter: Tensor, folder: Path) -> No
 
 
 def _plain_name(name: str, prefix: str) -> str:
-    """Return the name without the prefix of a model with a head, and in today's words."""
+    """Return the reference's name of today, without the prefix of a model with a head."""
     name = name.removeprefix(f"{prefix}.")
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(old):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from heedful.errors import UserError, listed
 from heedful.layers.block import Attention
 from heedful.models.bert.config import BertConfig
+from heedful.models.configs import remaining
 from heedful.models.model import Model
-from heedful.models.values import remaining
 
 Batch = TypeVar("Batch")
 

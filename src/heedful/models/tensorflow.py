@@ -36,7 +36,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
+class _Entry:
     """Where a tensor stands."""
 
     dtype: int
@@ -52,11 +52,11 @@ def find_index(folder: Path) -> Path | None:
     Raises:
         UserError: there are several.
     """
-    found = sorted(folder.glob("*.ckpt*.index"))
-    if len(found) > 1:
-        names = listed([path.name for path in found])
-        raise UserError(f"{folder}: several checkpoints of TensorFlow: {names}; leave one there")
-    return found[0] if found else None
+    indexes = sorted(folder.glob("*.ckpt*.index"))
+    if len(indexes) > 1:
+        names = listed([path.name for path in indexes])
+        raise UserError(f"{folder}: several checkpoints of TensorFlow: {names}; leave one of them")
+    return indexes[0] if indexes else None
 
 
 def read_tensors(index: Path) -> dict[str, Tensor]:
@@ -70,19 +70,19 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
     try:
         table = _read_table(index)
         shards = dict(_fields(table.pop(b"")))[1]
-        places = {key.decode(): _place(value) for key, value in table.items()}
+        entries = {key.decode(): _entry(value) for key, value in table.items()}
     except (IndexError, KeyError, TypeError, ValueError, struct.error):
         raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in places:
+    if "_CHECKPOINTABLE_OBJECT_GRAPH" in entries:
         raise UserError(
             f"{index}: a checkpoint of TensorFlow 2, whose names are not those of the original "
             "BERT; convert it to model.safetensors with the library that wrote it"
         )
     tensors = {}
-    for name, place in places.items():
+    for name, entry in entries.items():
         if not name.endswith(("/adam_m", "/adam_v")) and name != "global_step":
-            shard = f".data-{place.shard:05}-of-{shards:05}"
-            tensor = _read_tensor(index.with_suffix(shard), name, place)
+            shard = f".data-{entry.shard:05}-of-{shards:05}"
+            tensor = _read_tensor(index.with_suffix(shard), name, entry)
             tensors[_reference_name(name)] = tensor.T if name.endswith("/kernel") else tensor
     return tensors
 
@@ -96,17 +96,17 @@ def _reference_name(name: str) -> str:
     return ".".join([*scopes, _WORDS.get(last, last)])
 
 
-def _read_tensor(path: Path, name: str, place: _Place) -> Tensor:
-    dtype = _TYPES.get(place.dtype)
+def _read_tensor(path: Path, name: str, entry: _Entry) -> Tensor:
+    dtype = _TYPES.get(entry.dtype)
     if dtype is None:
-        raise UserError(f"{path}: {name} is of TensorFlow's type {place.dtype}; expected floats")
+        raise UserError(f"{path}: {name} is of TensorFlow's type {entry.dtype}; expected floats")
     if not path.is_file():
         raise UserError(f"{path}: no such file; the checkpoint's index speaks of it")
-    count = math.prod(place.shape)
-    if place.size != count * dtype.itemsize or place.offset + place.size > path.stat().st_size:
+    count = math.prod(entry.shape)
+    if entry.size != count * dtype.itemsize or entry.offset + entry.size > path.stat().st_size:
         raise UserError(f"{path}: damaged or truncated: {name} does not fit into it")
-    numbers = np.fromfile(path, dtype, count, offset=place.offset)
-    return torch.from_numpy(numbers.reshape(place.shape))
+    numbers = np.fromfile(path, dtype, count, offset=entry.offset)
+    return torch.from_numpy(numbers.reshape(entry.shape))
 
 
 def _read_table(path: Path) -> dict[bytes, bytes]:
@@ -155,11 +155,11 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += rest + length
 
 
-def _place(message: bytes) -> _Place:
+def _entry(message: bytes) -> _Entry:
     """Read a ``BundleEntryProto``."""
     fields = dict(_fields(message))
     shape = [dict(_fields(value)).get(1, 0) for number, value in _fields(fields[2]) if number == 2]
-    return _Place(
+    return _Entry(
         dtype=fields[1],
         shape=tuple(shape),
         shard=fields.get(3, 0),

@@ -1,6 +1,6 @@
 """What translators of all kinds share: what they are to write, its loss, and their searches.
 
-Shapes: B batch, E source length, S target length, N places that are scored, V target vocabulary.
+Shapes: B batch, E source length, S target length, N positions that are scored, V target vocabulary.
 """
 
 from dataclasses import replace
@@ -11,15 +11,15 @@ from torch import Tensor
 from heedful import losses
 from heedful.decoding.search import Search
 from heedful.errors import UserError
+from heedful.models.configs import TranslatorConfig
 from heedful.models.inputs import check_sequences, shift_right
 from heedful.models.labels import labelled_positions
-from heedful.models.values import TranslatorConfig
 
 
 def to_write(
     decoder_input_ids: Tensor | None, labels: Tensor | None, config: TranslatorConfig
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what a decoder reads while it writes, and which places of it are scored.
+    """Return what a decoder reads while it writes, and which positions of it are scored.
 
     Args:
         decoder_input_ids: what it reads. Shape (B, S). If None, the labels shifted to the right.
@@ -27,7 +27,7 @@ def to_write(
         config: of the model.
 
     Returns:
-        Shape (B, S), and shape (N,), int64, of places in the batch laid out as one row; None
+        Shape (B, S), and shape (N,), int64, of positions in the batch laid out as one row; None
         without labels, where all are scored.
 
     Raises:
@@ -44,7 +44,7 @@ def to_write(
 
 
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:
-    """Return the token before each label, padding in the place of what has none. Shape (B, S)."""
+    """Return the token before each label, padding where there is none. Shape (B, S)."""
     check_sequences("labels", labels, config.max_position_embeddings)
     return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
 

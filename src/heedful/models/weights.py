@@ -35,7 +35,7 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
                     f"{folder}: its weights are in {name}, which is not read; "
                     f"convert it to {WEIGHTS} with the library that wrote it"
                 )
-        raise UserError(f"{folder}: no weights there; expected {WEIGHTS}")
+        raise UserError(f"{folder}: no weights; expected {WEIGHTS}")
     if not allow_pickle:
         raise UserError(
             f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
@@ -80,7 +80,7 @@ def check_weights(
     Args:
         weights: those of a file.
         expected: those of the model, for names and shapes.
-        folder: what an error calls the place that they come from.
+        folder: what an error calls their source.
 
     Raises:
         UserError: a weight is missing or too many, or has another shape or type.

@@ -10,9 +10,9 @@ from torch import Tensor
 from heedful import files
 from heedful.batches import Batch
 from heedful.errors import UserError
+from heedful.models.configs import read_pruned_heads, write_pruned_heads
 from heedful.models.model import Model
 from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
-from heedful.models.values import read_pruned_heads, write_pruned_heads
 from heedful.task import AnyTask
 from heedful.training.examples import Examples
 from heedful.training.progress import counted

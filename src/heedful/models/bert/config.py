@@ -8,7 +8,7 @@ from heedful.errors import UserError, listed, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
-from heedful.models.values import (
+from heedful.models.configs import (
     IGNORED,
     check_numbers,
     check_pruned_heads,
@@ -125,8 +125,9 @@ class BertConfig:
         if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
             raise unknown_name("problem_type", str(self.problem_type), PROBLEM_TYPES)
         if self.position_embedding_type not in POSITIONS:
-            given = str(self.position_embedding_type)
-            raise unknown_name("position_embedding_type", given, POSITIONS)
+            raise unknown_name(
+                "position_embedding_type", str(self.position_embedding_type), POSITIONS
+            )
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
@@ -186,8 +187,8 @@ class BertConfig:
         """Build from the keys and values of a ``config.json``.
 
         Args:
-            values: keys of this class, of ``_FIXED``, or of ``values.IGNORED``.
-            where: what an error calls the place that the values come from.
+            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
+            where: what an error calls their source.
         """
         read = {
             "id2label": _read_labels(values.get("id2label"), values.get("label2id"), where),

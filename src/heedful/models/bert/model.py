@@ -2,7 +2,7 @@
 
 The attributes are named so that a state dict has the reference's names.
 
-Shapes: B batch, S length of what is given, T length with what is cached, E length of the encoder's
+Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
 output, H heads, L blocks, D model width.
 """
 
@@ -22,11 +22,11 @@ from heedful.layers.stack import Stack
 from heedful.models import forwards, inputs, pruning
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.names import PREFIX
+from heedful.models.configs import remaining
 from heedful.models.heads import LanguageHead, PreTrainingHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
-from heedful.models.values import remaining
 from heedful.models.with_head import WithHead
 
 
@@ -123,11 +123,11 @@ class BertModel(Model):
         pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
         self.config = replace(self.config, pruned_heads=pruned)
 
-    def default_positions(self, words: Tensor, start: int) -> Tensor | None:
-        """Return the positions of tokens, or of vectors in their place; None counts from ``start``.
+    def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
+        """Return the positions of ids or vectors; None counts from ``start``.
 
         Args:
-            words: shape (B, S), or (B, S, D).
+            tokens: ids, shape (B, S), or vectors, shape (B, S, D).
             start: how many tokens are cached before them.
         """
         return None
@@ -153,7 +153,7 @@ class BertModel(Model):
         """Encode a batch.
 
         Args:
-            input_ids: pieces of the vocabulary. Shape (B, S).
+            input_ids: token ids. Shape (B, S).
             attention_mask: 1 or True where a token may be attended to: one row a sequence, shape
                 (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
                 what comes after a token besides, except where there is one row a query: that is
@@ -161,7 +161,7 @@ class BertModel(Model):
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
                 do not read it: they count tokens.
-            inputs_embeds: word vectors in the place of ``input_ids``. Shape (B, S, D).
+            inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, D).
             head_mask: what each head's output is multiplied by, in cross-attention, too; heads
                 that were pruned count. Shape (H,) or (L, H).
             encoder_hidden_states: what cross-attention attends to; not read where it is cached.
@@ -181,14 +181,14 @@ class BertModel(Model):
         """
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
-        words = inputs.check_words(input_ids, inputs_embeds, start, self.max_positions, config)
-        inputs.check_rows("token_type_ids", token_type_ids, words, config.type_vocab_size)
-        inputs.check_rows("position_ids", position_ids, words, config.max_position_embeddings)
+        tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
+        inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
+        inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
         if position_ids is None:
-            position_ids = self.default_positions(words, start)
+            position_ids = self.default_positions(tokens, start)
         context = inputs.context(
             config,
-            words,
+            tokens,
             attention_mask=attention_mask,
             past=past_key_values,
             encoded=encoder_hidden_states,
@@ -197,7 +197,7 @@ class BertModel(Model):
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         encoded = self.encoder(
-            self.embeddings(words, token_type_ids, position_ids, start),
+            self.embeddings(tokens, token_type_ids, position_ids, start),
             context,
             head_mask=head_mask,
             cross_head_mask=head_mask,

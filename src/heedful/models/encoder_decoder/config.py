@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.models.bert.config import BertConfig
-from heedful.models.values import IGNORED
+from heedful.models.configs import IGNORED
 
 ARCHITECTURE = "EncoderDecoderModel"
 """The reference's name for it."""
@@ -42,9 +42,9 @@ class EncoderDecoderConfig:
             UserError: the file cannot be read, or a key is unknown, or its value not supported.
         """
         values = read_json(path)
-        for key, right in _FIXED.items():
-            if values.get(key, right) != right:
-                raise UserError(f"{path}: {key} is {values[key]!r}; only {right!r} is supported")
+        for key, expected in _FIXED.items():
+            if values.get(key, expected) != expected:
+                raise UserError(f"{path}: {key} is {values[key]!r}; only {expected!r} is supported")
         known = {"encoder", "decoder", "decoder_start_token_id"}
         if odd := sorted(values.keys() - known - _FIXED.keys() - _IGNORED):
             raise UserError(f"{path}: unknown key {odd[0]!r}")

@@ -181,11 +181,11 @@ class BertEncoderDecoder(Model):
             input_ids: the text to read. Shape (B, E).
             attention_mask: of it, for the encoder and the decoder's cross-attention. Shape (B, E).
             token_type_ids: of it. Shape (B, E).
-            inputs_embeds: in the place of ``input_ids``. Shape (B, E, D).
-            encoder_outputs: what the encoder returned before, in the place of all but the mask.
+            inputs_embeds: instead of ``input_ids``. Shape (B, E, D).
+            encoder_outputs: what the encoder returned before, instead of all but the mask.
             decoder_input_ids: the text to write, as far as it is known. Shape (B, S).
             decoder_attention_mask: of it. Shape (B, S).
-            decoder_inputs_embeds: in the place of ``decoder_input_ids``. Shape (B, S, D).
+            decoder_inputs_embeds: instead of ``decoder_input_ids``. Shape (B, S, D).
             past_key_values: what an earlier call returned: the decoder goes on from there.
             use_cache: whether to return ``past_key_values``.
             labels: the text to write, -100 for what is not scored. Shape (B, S). Without
@@ -210,10 +210,10 @@ class BertEncoderDecoder(Model):
             decoder_input_ids = self._shift(labels)
             if decoder_attention_mask is None:
                 decoder_attention_mask = decoder_input_ids.ne(self._pad())
-        words = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+        tokens = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
         positions = None
-        if labels is not None and words is not None:
-            shape = tuple(words.shape[:2])
+        if labels is not None and tokens is not None:
+            shape = tuple(tokens.shape[:2])
             positions = labelled_positions(labels, None, shape, self.decoder.config.vocab_size)
         decoded = self.decoder(
             decoder_input_ids,
@@ -294,7 +294,7 @@ class BertEncoderDecoder(Model):
         return pad
 
     def _shift(self, labels: Tensor) -> Tensor:
-        """Return the tokens before each label, padding in the place of what has none."""
+        """Return the tokens before each label, padding where there is none."""
         if labels.ndim != 2:
             raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")
         return shift_right(labels, start=self._start(), pad=self._pad())

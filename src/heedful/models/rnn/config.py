@@ -7,7 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
-from heedful.models.values import (
+from heedful.models.configs import (
     TranslatorConfig,
     check_numbers,
     check_sizes,

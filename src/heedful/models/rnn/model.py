@@ -1,7 +1,7 @@
 """Translation with recurrent networks and additive attention (Bahdanau et al. 2015).
 
-Shapes: B batch, E source length, S target length, N hypotheses or places that are scored, M width
-of an embedding, H width of a state, V target vocabulary.
+Shapes: B batch, E source length, S target length, N hypotheses or positions that are scored, M
+width of an embedding, H width of a state, V target vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
-from heedful.decoding.search import search as find
+from heedful.decoding.search import search as find_texts
 from heedful.errors import UserError
 from heedful.layers.additive import Memory
 from heedful.layers.dropout import Dropout
@@ -55,7 +55,7 @@ class RnnState:
     def select(self, rows: Tensor) -> "RnnState":
         """Return some rows, shape (M,), in that order."""
         owners = self.owners.index_select(0, rows)
-        # Hypotheses change places within their item far more often than items leave.
+        # Hypotheses are reordered within their item far more often than items leave.
         same = torch.equal(owners, self.owners)
         return RnnState(
             carry=self.carry.select(rows),
@@ -153,7 +153,7 @@ class RnnSearch(Model):
             decoder_input_ids: the texts to write, after ``decoder_start_token_id``. Shape (B, S).
             labels: the right tokens, the last of each the one that ends it, then -100 for what is
                 not scored. Shape (B, S). Without ``decoder_input_ids`` these are read, too, one
-                place later.
+                position later.
             reduction: whether the loss is the mean over the labels or their sum.
             return_attentions: whether to return how much each target token attends to each source
                 token.
@@ -219,8 +219,8 @@ class RnnSearch(Model):
             coverage=uncovered(memory.values, memory.mask) if search.coverage_penalty else None,
         )
         first = torch.full_like(items, self.config.decoder_start_token_id)
-        found = find(self._step, state, first, options, numbers, prefixes)
-        return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
+        hypotheses = find_texts(self._step, state, first, options, numbers, prefixes)
+        return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
@@ -242,9 +242,9 @@ class RnnSearch(Model):
 
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
-        words = self._embed_target(tokens)
-        decoded = self.decoder(words[:, None], state.carry, state.memory)
-        logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], words))
+        vectors = self._embed_target(tokens)
+        decoded = self.decoder(vectors[:, None], state.carry, state.memory)
+        logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], vectors))
         coverage = None if state.coverage is None else state.coverage + decoded.weights[0]
         return logits, replace(state, carry=decoded.carry, coverage=coverage)
 
@@ -279,8 +279,8 @@ class RnnSearch(Model):
 
     def _score(self, readout: Tensor) -> Tensor:
         """Return a logit for each piece. Shape (N, V) for shape (N, M)."""
-        own = self.output or self.target_embeddings or self.embeddings
-        return F.linear(readout, self._narrow(own.weight), self.output_bias)
+        table = self.output or self.target_embeddings or self.embeddings
+        return F.linear(readout, self._narrow(table.weight), self.output_bias)
 
     def _narrow(self, vectors: Tensor) -> Tensor:
         """Return vectors of a table, which may be kept wider than what the layers compute with."""

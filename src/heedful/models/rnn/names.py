@@ -19,7 +19,7 @@ def from_file(
     Args:
         tensors: what the file holds.
         expected: the model's state dict, for names and shapes.
-        folder: what an error calls the place that the weights come from.
+        folder: what an error calls their source.
 
     Raises:
         UserError: a weight is missing or too many, or has another shape or type.

@@ -36,13 +36,13 @@ class RobertaModel(BertModel):
         """The most tokens that it takes at once."""
         return self.config.max_position_embeddings - self.config.padding_position - 1
 
-    def default_positions(self, words: Tensor, start: int) -> Tensor:
-        """Return the positions of tokens, shape (B, S), or of vectors, shape (1, S)."""
+    def default_positions(self, tokens: Tensor, start: int) -> Tensor:
+        """Return the positions of ids, shape (B, S), or of vectors, shape (1, S)."""
         padding = self.config.padding_position
-        if words.ndim == 3:
-            numbers = torch.arange(start, start + words.shape[1], device=words.device)[None]
+        if tokens.ndim == 3:
+            numbers = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
             return padding + 1 + numbers
-        real = words.ne(padding).long()
+        real = tokens.ne(padding).long()
         return padding + real * (start + real.cumsum(1))
 
 

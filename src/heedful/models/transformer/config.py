@@ -7,7 +7,7 @@ from typing import Any, Self
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.values import (
+from heedful.models.configs import (
     IGNORED,
     TranslatorConfig,
     check_numbers,
@@ -146,7 +146,7 @@ class TransformerConfig(TranslatorConfig):
 
         Args:
             values: keys of this class, or others that are known to change nothing.
-            where: what an error calls the place that the values come from.
+            where: what an error calls their source.
         """
         model_type = values.get("model_type")
         if model_type not in MODEL_TYPES.values():
@@ -159,12 +159,12 @@ class TransformerConfig(TranslatorConfig):
             "normalize_before": before,
             "add_final_layer_norm": before,
         }
-        left_open = {field.name for field in fields(cls) if values.get(field.name) is None}
-        given = {key: value for key, value in values.items() if key not in left_open}
+        unset = {field.name for field in fields(cls) if values.get(field.name) is None}
+        stated = {key: value for key, value in values.items() if key not in unset}
         pruned = {name: read_pruned_heads(values, name, where) for name in _PRUNED}
         return from_keys(
             cls,
-            {**implied, **given, **pruned},
+            {**implied, **stated, **pruned},
             where,
             fixed={**_FIXED, **implied},
             ignored=_IGNORED,

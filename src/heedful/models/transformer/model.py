@@ -2,7 +2,7 @@
 
 Its weights have other names in the reference's folders: ``names.py``.
 
-Shapes: B batch, E source length, S target length, N hypotheses or places that are scored, W most
+Shapes: B batch, E source length, S target length, N hypotheses or positions that are scored, W most
 hypotheses of an item, H heads, L blocks, D model width, V target vocabulary.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
-from heedful.decoding.search import search as find
+from heedful.decoding.search import search as find_texts
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.dropout import Dropout
@@ -249,8 +249,8 @@ class Transformer(Model):
         state = SearchState.start(self.decoder, encoded, mask, cover=search.coverage_penalty != 0)
         start = self.config.decoder_start_token_id
         first = torch.full((len(input_ids),), start, device=input_ids.device)
-        found = find(self._step, state, first, options, numbers, prefixes)
-        return settle_alone(found, self, input_ids, attention_mask, search, numbers, prefixes)
+        hypotheses = find_texts(self._step, state, first, options, numbers, prefixes)
+        return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:

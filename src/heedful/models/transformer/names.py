@@ -72,11 +72,11 @@ def from_file(
         tensors: what the file holds.
         expected: the model's state dict, for names and shapes.
         config: of the model.
-        folder: what an error calls the place that the weights come from.
+        folder: what an error calls their source.
 
     Raises:
-        UserError: a weight is missing, is there twice and not the same, has another shape or type,
-            or has no place in the model.
+        UserError: a weight is missing, appears twice with different values, has another shape or
+            type, or has no place in the model.
     """
     weights = dict(tensors)
     for name in _POSITIONS:

@@ -4,8 +4,8 @@ from torch import nn
 
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.stack import Stack
+from heedful.models.configs import remaining
 from heedful.models.transformer.config import TransformerConfig
-from heedful.models.values import remaining
 
 
 def encoder(config: TransformerConfig) -> Stack:

@@ -1,4 +1,4 @@
-"""Configurations from the keys of a ``config.json``, and their values checked and completed."""
+"""What configurations share: made from the keys of a ``config.json``, checked and completed."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -62,16 +62,16 @@ def from_keys(
     Args:
         kind: its class, whose fields are the keys that it takes.
         values: keys and values.
-        where: what an error calls the place that they come from.
+        where: what an error calls their source.
         fixed: further keys, for which only one value is supported.
         ignored: further keys, which change nothing.
 
     Raises:
         UserError: a key is unknown, or its value not supported.
     """
-    for key, right in fixed.items():
-        if values.get(key, right) != right:
-            raise UserError(f"{where}: {key} is {values[key]!r}; only {right!r} is supported")
+    for key, expected in fixed.items():
+        if values.get(key, expected) != expected:
+            raise UserError(f"{where}: {key} is {values[key]!r}; only {expected!r} is supported")
     known = {field.name for field in fields(kind)}
     for key in values:
         if key not in known and key not in fixed and key not in ignored:
@@ -90,7 +90,7 @@ def check_numbers(
     """Check that fields are numbers of a kind and in a range.
 
     Args:
-        config: what has them.
+        config: has them.
         names: their names.
         kind: ``int``, or ``float``, which an integer is, too.
         low: the least they may be.
@@ -112,7 +112,7 @@ def check_sizes(config: object, widths: Iterable[str], depths: Iterable[str] = (
     """Check that fields are sizes that a model can have, so that a damaged one costs no time.
 
     Args:
-        config: what has them.
+        config: has them.
         widths: names of those of tensors.
         depths: names of the numbers of blocks.
 
@@ -139,8 +139,8 @@ def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[
 
     Args:
         values: keys and values of a ``config.json``.
-        name: the key that has them, if it is there.
-        where: what an error calls the place that the values come from.
+        name: the key that has them, if there is one.
+        where: what an error calls their source.
 
     Raises:
         UserError: they are in no form of heads by blocks.
@@ -161,7 +161,7 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
     """Check that a field names heads that were pruned from blocks, and not the last of any.
 
     Args:
-        config: what has the field.
+        config: has the field.
         name: its name.
         blocks: how many blocks there are.
         heads: how many heads a block has at first.
