@@ -122,7 +122,7 @@ def test_a_slice_holds_what_its_piece_spells(
         ("the 北!", ["the", "Ġå", "Į", "Ĺ", "!"], ["the", "北", "北", "北", "!"]),
         ("an  <mask>x", ["an", "<mask>", "x"], ["an", "<mask>", "x"]),
         ("an <s> x", ["an", "Ġ", "<s>", "Ġx"], ["an", " ", "<s>", "x"]),
-        ("a\ud800b\udfff", ["a", "b"], ["a", "b"]),
+        ("a\ud800b\udfff c", ["a", "b", "Ġc"], ["a", "b", "c"]),
     ],
 )
 def test_slices(roberta: RobertaTokenizer, text: str, tokens: list[str], slices: list[str]) -> None:
@@ -130,6 +130,7 @@ def test_slices(roberta: RobertaTokenizer, text: str, tokens: list[str], slices:
     assert roberta.convert_ids_to_tokens(pieces.ids) == tokens
     assert [text[start:end] for start, end in pieces.offsets] == slices
     assert roberta.encode_batch([text]) == [pieces.ids]
+    assert set(pieces.words) == set(range(len(set(pieces.words))))
 
 
 def test_a_space_that_is_not_in_the_text_has_no_slice(prefixed: RobertaTokenizer) -> None:

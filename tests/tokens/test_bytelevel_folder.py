@@ -220,9 +220,9 @@ def test_damaged_merges(folder: Path, merges: str | None, message: str) -> None:
 
 def test_merges_are_read_with_and_without_a_version(tmp_path: Path) -> None:
     path = tmp_path / "merges.txt"
-    for text in ("#version: 0.2\nĠ a\r\n# #\n", "Ġ a\n# #"):
+    for text in ("#version: 0.2\n# #\r\nĠ a\n", "# #\nĠ a"):
         path.write_bytes(text.encode())
-        assert read_merges(path) == [("Ġ", "a"), ("#", "#")]
+        assert read_merges(path) == [("#", "#"), ("Ġ", "a")]
 
 
 @pytest.mark.parametrize(

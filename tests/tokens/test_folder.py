@@ -120,7 +120,9 @@ def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> N
     _config(folder, "special_tokens_map.json", additional_special_tokens=["<e1>"])
     assert BertTokenizer.from_pretrained(folder).encode("<e1>")[1] == size
     _config(folder, "added_tokens.json", **{"<e1>": size + 3})
-    with pytest.raises(UserError, match=f"has id {size + 3}; its vocabulary has only {size}"):
+    with pytest.raises(
+        UserError, match=f"has id {size + 3}; its vocabulary of {size} tokens has no token there"
+    ):
         BertTokenizer.from_pretrained(folder)
 
 
@@ -143,7 +145,10 @@ def _lowercase(value: bool) -> dict[str, Any]:
         ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizerFast"}}, "RobertaTokenizerFast"),
         ({"tokenizer_config": _added(lstrip=True)}, "'a' has lstrip: not supported"),
         ({"tokenizer_config": _added(special=False)}, "'a' has special=false: not supported"),
-        ({"tokenizer_config": _added(content="Z")}, "'Z' has id 5; its vocabulary has 'a' there"),
+        (
+            {"tokenizer_config": _added(content="Z")},
+            "'Z' has id 5; its vocabulary of .* has 'a' there",
+        ),
         (
             {"tokenizer_config": {"do_lower_case": True}, "tokenizer": _lowercase(False)},
             "says do_lower_case True, tokenizer.json beside it says lowercase False",

@@ -1,4 +1,4 @@
-"""What a tokenizer may be called with, made into a list of single texts and pairs."""
+"""The texts that a tokenizer is called with, as a list of single texts and pairs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Texts = Words | Sequence[Words] | Sequence[tuple[str, str]]
 def samples_of(
     text: Texts, text_pair: Texts | None, *, words: bool
 ) -> tuple[list[tuple[Words, Words | None]], bool]:
-    """Return the samples of a call, and whether it was given many.
+    """Return the samples of a call, and whether the call was for a list of texts.
 
     Args:
         text: one text or many; with ``words``, one list of words or many. Many texts may also be
@@ -34,16 +34,16 @@ def samples_of(
             )
         ], False
     if text_pair is None:
-        return [_one("text", at, item, words) for at, item in enumerate(text)], True
+        return [_one("text", index, item, words) for index, item in enumerate(text)], True
     if not _is_list(text_pair) or len(text_pair) != len(text):
         count = f"{len(text_pair)} texts" if _is_list(text_pair) else type(text_pair).__name__
         raise UserError(f"text_pair: {count} for a list of {len(text)} texts; give as many")
     return [
         (
-            _checked(f"text {at}", first, words),
-            _checked(f"text_pair {at}", second, words),
+            _checked(f"text {index}", first, words),
+            _checked(f"text_pair {index}", second, words),
         )
-        for at, (first, second) in enumerate(zip(text, text_pair, strict=True))
+        for index, (first, second) in enumerate(zip(text, text_pair, strict=True))
     ], True
 
 
@@ -51,14 +51,16 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _one(name: str, at: int, item: Any, words: bool) -> tuple[Words, Words | None]:
+def _one(name: str, index: int, item: Any, words: bool) -> tuple[Words, Words | None]:
     if not words and _is_list(item) and len(item) == 2:
-        return _checked(f"{name} {at}", item[0], words), _checked(f"{name} {at}", item[1], words)
-    return _checked(f"{name} {at}", item, words), None
+        return _checked(f"{name} {index}", item[0], words), _checked(
+            f"{name} {index}", item[1], words
+        )
+    return _checked(f"{name} {index}", item, words), None
 
 
 def _checked(name: str, value: Any, words: bool) -> Words:
-    """Return a text, or a list of words, after a look at its types."""
+    """Check the type of a text, or of a list of words, and return it."""
     if not words:
         if isinstance(value, str):
             return value
@@ -66,9 +68,9 @@ def _checked(name: str, value: Any, words: bool) -> Words:
         raise UserError(f"{name} is {_kind(value)}: must be text{hint}")
     if not _is_list(value):
         raise UserError(f"{name} is {_kind(value)}: must be a list of words")
-    for at, word in enumerate(value):
+    for index, word in enumerate(value):
         if not isinstance(word, str):
-            raise UserError(f"{name}, word {at} is {_kind(word)}: must be text")
+            raise UserError(f"{name}, word {index} is {_kind(word)}: must be text")
     return list(value)
 
 

@@ -43,14 +43,14 @@ class BytePairs:
         self._ranks: dict[tuple[int, int], int] = {}
         self._joined: list[int] = []
         for rank, (left, right) in enumerate(merges):
-            for token in (left, right, left + right):
-                if token not in ids:
-                    raise UserError(
-                        f"{source}: merge {rank + 1} is of {left!r} and {right!r}, but {token!r} "
-                        "is not in the vocabulary"
-                    )
-            self._ranks[ids[left], ids[right]] = rank
-            self._joined.append(ids[left + right])
+            try:
+                self._ranks[ids[left], ids[right]] = rank
+                self._joined.append(ids[left + right])
+            except KeyError as error:
+                raise UserError(
+                    f"{source}: merge {rank + 1} is of {left!r} and {right!r}, but "
+                    f"{error.args[0]!r} is not in the vocabulary"
+                ) from None
 
     def ids(self, word: bytes) -> tuple[int, ...]:
         """Return the ids of a word."""
@@ -64,13 +64,13 @@ class BytePairs:
             rank = min(ranks)
             if rank == _NEVER:
                 break
-            at = ranks.index(rank)
-            pieces[at : at + 2] = [joined[rank]]
-            del ranks[at]
-            if at:
-                ranks[at - 1] = rank_of((pieces[at - 1], pieces[at]), _NEVER)
-            if at < len(ranks):
-                ranks[at] = rank_of((pieces[at], pieces[at + 1]), _NEVER)
+            index = ranks.index(rank)
+            pieces[index : index + 2] = [joined[rank]]
+            del ranks[index]
+            if index:
+                ranks[index - 1] = rank_of((pieces[index - 1], pieces[index]), _NEVER)
+            if index < len(ranks):
+                ranks[index] = rank_of((pieces[index], pieces[index + 1]), _NEVER)
         return pieces
 
     def _merged_long(self, pieces: list[int]) -> list[int]:
@@ -79,20 +79,24 @@ class BytePairs:
         following, preceding = list(range(1, size + 1)), list(range(-1, size - 1))
         # A pair's rank and place in one number: of equal ranks, the leftmost comes first.
         ranks = map(rank_of, pairwise(pieces))
-        heap = [rank * size + at for at, rank in enumerate(ranks) if rank is not None]
+        heap = [rank * size + index for index, rank in enumerate(ranks) if rank is not None]
         heapify(heap)
         while heap:
-            rank, at = divmod(heappop(heap), size)
-            after = following[at]
+            rank, index = divmod(heappop(heap), size)
+            after = following[index]
             # Of a pair that is no more, the numbers are still there.
-            if pieces[at] < 0 or after == size or rank_of((pieces[at], pieces[after])) != rank:
+            if (
+                pieces[index] < 0
+                or after == size
+                or rank_of((pieces[index], pieces[after])) != rank
+            ):
                 continue
-            pieces[at], pieces[after] = joined[rank], -1
-            following[at] = after = following[after]
+            pieces[index], pieces[after] = joined[rank], -1
+            following[index] = after = following[after]
             if after < size:
-                preceding[after] = at
-            before = preceding[at]
-            for left, right in ((before, at), (at, after)):
+                preceding[after] = index
+            before = preceding[index]
+            for left, right in ((before, index), (index, after)):
                 if left >= 0 and right < size:
                     new = rank_of((pieces[left], pieces[right]))
                     if new is not None:

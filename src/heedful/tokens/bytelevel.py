@@ -84,10 +84,10 @@ class ByteLevelEncoder:
         self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
     def text(self, text: Words) -> Text:
-        """Encode a text, or a text that is given as words, for a call.
+        """Encode a text, or a list of words.
 
         Raises:
-            UserError: texts are given as words, before which no space is put.
+            UserError: it is a list of words, and no space is put before words.
         """
         if not isinstance(text, str) and not self._prefix:
             raise UserError(
@@ -122,7 +122,8 @@ class ByteLevelEncoder:
                 first = self._spaced_pieces[parts[0]]
                 # The space that is put before it is not in the text.
                 begins, ends = (
-                    tuple(max(at, 0) for at in places) for places in (first.begins, first.ends)
+                    tuple(max(index, 0) for index in places)
+                    for places in (first.begins, first.ends)
                 )
                 first = first._replace(begins=begins, ends=ends)
             chunks += [first, *map(self._spaced_pieces.__getitem__, islice(parts, 1, None))]
@@ -185,7 +186,9 @@ class ByteLevelEncoder:
         words: list[int] = []
         count, start = 0, -len(before)
         for word in _words(before + chunk):
-            sources = [at for at, one in enumerate(word) for _ in one.encode("utf-8", "ignore")]
+            sources = [
+                index for index, one in enumerate(word) for _ in one.encode("utf-8", "ignore")
+            ]
             first = 0
             for token_id in self._words[word]:
                 token = self._tokens[token_id]

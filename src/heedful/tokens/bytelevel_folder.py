@@ -48,7 +48,7 @@ ROBERTA = SpecialTokens(
 """The special tokens of a folder that does not say others."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {"errors": ("replace",), "trim_offsets": (True,)}
-"""Keys of the reference that change offsets or texts, and the values we follow."""
+"""Keys of the reference that change offsets or texts, and the values that are supported."""
 
 _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     "model": {
@@ -82,7 +82,7 @@ def read_settings(files: TokenizerFiles, overrides: ByteLevelSettings) -> ByteLe
         overrides: what the user says, which wins over what the files say.
 
     Raises:
-        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
+        UserError: a value is of the wrong type or is not supported, or the files differ
             in what decides ids.
     """
     check_config(files, CLASSES, _FIXED)
@@ -151,7 +151,7 @@ def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Pa
     if ids and not (vocabulary.is_file() and pairs.is_file()):
         return tokens_in_order(ids, source=str(path)), merges, path
     tokens = tokens_in_order(read_ids(vocabulary), source=str(vocabulary))
-    wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
+    wrong = [token for token, token_id in ids.items() if tokens[token_id : token_id + 1] != [token]]
     if wrong:
         raise UserError(f"{path}: its {wrong[0]!r} has another id in {VOCABULARY} beside it")
     read = read_merges(pairs)
@@ -181,13 +181,13 @@ def write_folder(
     # The reference guesses the switches of special tokens that are not described.
     off = dict.fromkeys(("normalized", "rstrip", "single_word"), False)
     described = {
-        str(at): {
+        str(token_id): {
             "content": token,
             "lstrip": token in vocabulary.special.lstrip,
             **off,
             "special": True,
         }
-        for token, at in vocabulary.special_ids().items()
+        for token, token_id in vocabulary.special_ids().items()
     }
     config = {**asdict(settings), **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)

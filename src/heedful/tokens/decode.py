@@ -1,4 +1,4 @@
-"""English punctuation in text that was joined from tokens."""
+"""Tidying English text that was joined from tokens."""
 
 _CLOSE_UP = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 """What loses its spaces."""

@@ -1,7 +1,7 @@
-"""What turns texts into pieces, and what the ways to do so have in common.
+"""Encoders turn texts into pieces; this is what all of them share.
 
-Each way cuts a text into chunks at places that nothing reaches across, so that the pieces of a text
-are those of its chunks, one after the other, and each chunk, as it was typed, is worked out once.
+An encoder cuts a text into chunks whose pieces depend on nothing outside the chunk. The pieces of a
+text are those of its chunks, one after the other, and each chunk is worked out once.
 """
 
 import re
@@ -34,7 +34,7 @@ class PieceEncoder(Protocol):
         """Return the ids of a text, the slice that each came from, and the word it is of."""
 
     def text(self, text: Words) -> Text:
-        """Encode a text, or a text that is given as words, for a call."""
+        """Encode a text, or a list of words."""
 
     def continues_word(self, token: str) -> bool:
         """Tell whether a token goes on with the word before it."""
@@ -44,18 +44,18 @@ class PieceEncoder(Protocol):
 
         Args:
             tokens: the tokens.
-            mark: whether the first keeps what says how it stands to a token before it.
+            mark: whether the first token keeps its mark (``##``, or a space) at the start.
         """
 
 
 class Memory(dict[str, T], Generic[T]):
-    """Chunk -> what was made of it, which is made when first asked for.
+    """A cache: chunk -> the value that a function gives for it.
 
-    Forgetting changes no result: what is made depends on the chunk alone.
+    Forgetting changes no result, since a value depends on its chunk alone.
 
     Args:
-        make: what makes it.
-        limit: chunks to remember; the next one makes it forget them all.
+        make: computes the value of a chunk.
+        limit: the most chunks to remember; at the next one, all are forgotten.
     """
 
     def __init__(self, make: Callable[[str], T], limit: int) -> None:
@@ -63,12 +63,12 @@ class Memory(dict[str, T], Generic[T]):
         self._limit = limit
 
     def __missing__(self, chunk: str) -> T:
-        made = self._make(chunk)
+        value = self._make(chunk)
         if len(chunk) <= MAX_CHUNK:
             if len(self) >= self._limit:
                 self.clear()
-            self[chunk] = made
-        return made
+            self[chunk] = value
+        return value
 
 
 class ChunkPieces(NamedTuple):
@@ -84,7 +84,7 @@ class ChunkPieces(NamedTuple):
 
 
 def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pieces:
-    """Put the pieces of chunks together that begin at some places of a text; at least one."""
+    """Put together the pieces of at least one chunk, given where each chunk starts in the text."""
     ids, begins, ends, words, sizes, word_counts = zip(*chunks, strict=True)
     # Where each chunk starts, and how many words stand before it; then both for each piece.
     firsts = accumulate(word_counts, initial=0)
@@ -104,7 +104,7 @@ def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pi
 
 
 def encoded(encoder: PieceEncoder, text: Words) -> Text:
-    """Encode a text, or a text that is given as words, each of which is encoded by itself."""
+    """Encode a text, or a list of words, each word by itself."""
     if isinstance(text, str):
         return Text(encoder.ids([text])[0], partial(encoder.pieces, text))
     ids = list(chain.from_iterable(encoder.ids(text)))
@@ -122,12 +122,12 @@ def _pieces_of_words(encoder: PieceEncoder, words: Sequence[str]) -> Pieces:
 
 
 def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
-    """Return what finds special tokens: the leftmost, and of those that begin there the longest."""
+    """Return a pattern that matches special tokens, the longest one where several begin."""
     return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
 
 
 def special_parts(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Cut a text before and after its special tokens; say of each part whether it is one."""
+    """Cut a text at its special tokens. Yield each part, and whether it is a special token."""
     start = 0
     for match in pattern.finditer(text):
         yield text[start : match.start()], False

@@ -1,4 +1,4 @@
-"""What a tokenizer call returns: a mapping that a model takes as its keyword arguments."""
+"""What a tokenizer returns: a mapping whose items are keyword arguments of models."""
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -46,15 +46,15 @@ Sample = tuple[Text, Text | None]
 class Encoding(MutableMapping[str, Any]):
     """Token ids and what goes with them, by name, and where each token came from.
 
-    Items can be had as ``encoding["input_ids"]`` or ``encoding.input_ids``; ``model(**encoding)``
-    passes all of them.
+    ``encoding["input_ids"]`` and ``encoding.input_ids`` are the same; ``model(**encoding)`` passes
+    all items.
 
     Args:
         values: the items.
         rows: how each row is laid out.
-        samples: the texts of each sample of the batch.
-        ids: the ids of each row.
-        tokens: the token of each id.
+        samples: the text, or the two texts, of each sample.
+        ids: the token ids of each row.
+        tokens: the tokens, in the order of their ids.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Encoding(MutableMapping[str, Any]):
     def tokens(self, row: int = 0) -> list[str]:
         """Return the tokens of a row, special tokens and padding among them."""
         self._row(row)
-        return [self._tokens[at] for at in self._ids[row]]
+        return [self._tokens[token_id] for token_id in self._ids[row]]
 
     def word_ids(self, row: int = 0) -> list[int | None]:
         """Return the index of each token's word in its text; None at special tokens."""
@@ -127,8 +127,8 @@ class Encoding(MutableMapping[str, Any]):
             raise UserError(f"row {row}: this encoding has {len(self._rows)} rows, from 0")
         return self._rows[row]
 
-    def _values_of(self, at: int, values: Callable[[Text], Sequence[int]]) -> list[int | None]:
-        row = self._row(at)
+    def _values_of(self, index: int, values: Callable[[Text], Sequence[int]]) -> list[int | None]:
+        row = self._row(index)
         first, second = self._samples[row.sample]
         return row.values(
             values(first), None if second is None else values(second), special=None, padding=None
@@ -144,15 +144,15 @@ def lay_out(
     tensors: Tensors | None,
     single: bool,
 ) -> Encoding:
-    """Fill rows with what is wanted of their texts.
+    """Make the encoding of rows.
 
     Args:
         rows: the rows, padded.
-        samples: the texts of each sample.
-        vocabulary: the tokens, special ones among them.
-        wanted: whether each item is wanted.
-        tensors: kind of tensors to make, None for lists.
-        single: whether lists are those of the one row there is.
+        samples: the text, or the two texts, of each sample.
+        vocabulary: the tokens.
+        wanted: item -> whether it is wanted.
+        tensors: kind of tensors to make; None makes lists.
+        single: whether to return the lists of the only row, instead of lists of rows.
     """
     pad_id = vocabulary.ids[vocabulary.special.pad_token]
 

@@ -22,18 +22,18 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "padding_side": ("right",),
     "truncation_side": ("right",),
 }
-"""Keys of the reference that change ids or rows, and the values we follow."""
+"""Keys of the reference that change ids or rows, and the values that are supported."""
 
 _LARGEST_LENGTH = 10**20
 """From here on the reference's ``model_max_length`` means that it is not known."""
 
 MORE = "additional_special_tokens"
-"""The key of special tokens without a meaning of their own."""
+"""The key of special tokens without a name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerFiles:
-    """What the files say, each of them empty where it is missing."""
+    """The contents of the files; empty for a file that is missing."""
 
     folder: Path
     config: dict[str, Any]
@@ -71,12 +71,12 @@ def read_files(folder: Path) -> TokenizerFiles:
 def check_config(
     files: TokenizerFiles, classes: Collection[str], fixed: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Check that a folder's tokenizer is of a class that is read so, and asks for what we do.
+    """Check the class of a folder's tokenizer, and settings that can have one value alone.
 
     Args:
         files: what the files say.
         classes: the reference's classes, each also with ``Fast`` behind it.
-        fixed: keys of ``tokenizer_config.json``, and the values that we follow.
+        fixed: keys of ``tokenizer_config.json``, and the values that are supported.
 
     Raises:
         UserError: it is of another class, or a value is none of these.
@@ -103,12 +103,12 @@ def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ..
 
 
 def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compiled_key: str) -> Any:
-    """Return what the files say about a switch, which has to be the same in both.
+    """Return the value of a switch that two files hold, and that has to be the same in both.
 
     Args:
         files: what the files say.
         key: its name in ``tokenizer_config.json``.
-        compiled: the part of ``tokenizer.json`` that has it, too.
+        compiled: the part of ``tokenizer.json`` that holds it.
         compiled_key: its name there.
 
     Raises:
@@ -142,7 +142,7 @@ def compiled_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str
     """Return token -> id of the model of a ``tokenizer.json``; none where there is none."""
     path = files.compiled_path
     ids: dict[str, int] = typed(path, model, "vocab", (dict,)) or {}
-    if not all(type(at) is int for at in ids.values()):
+    if set(map(type, ids.values())) - {int}:
         raise UserError(f"{path}: its vocabulary has ids that are not whole numbers")
     return ids
 
@@ -155,33 +155,34 @@ def read_special(
     defaults: SpecialTokens,
     refused: Collection[str],
 ) -> Vocabulary:
-    """Make a vocabulary of tokens and what the files say of special ones.
+    """Make a vocabulary of tokens and of the special tokens that the files name.
 
     Added tokens come behind the vocabulary.
 
     Args:
         files: what the files say.
-        tokens: the tokens, those perhaps left out that were added.
+        tokens: the tokens, with or without those that were added.
         source: where they are from, for messages.
-        defaults: the special tokens that are so unless the files say otherwise.
+        defaults: the special tokens where the files name none.
         refused: switches of added tokens that must be off: ``lstrip``, ``rstrip``,
             ``single_word`` and ``normalized``.
 
     Raises:
-        UserError: files name different special tokens, or an added token is not one that is
-            matched whole, as it stands, wherever it stands.
+        UserError: files name different special tokens, or an added token is of a kind that is
+            not supported.
     """
     folder, tokens = files.folder, list(tokens)
     special = replace(defaults, **_special_tokens(files))
     named, more = special.named(), list(special.additional_special_tokens)
     added = _added_tokens(files, {*named.values(), *more}, refused)
-    for at, token in sorted(added.items()):
-        if at == len(tokens):
+    for token_id, token in sorted(added.items()):
+        if token_id == len(tokens):
             tokens.append(token)
-        elif at > len(tokens) or tokens[at] != token:
-            there = repr(tokens[at]) if at < len(tokens) else f"only {len(tokens)} tokens, none"
+        elif token_id > len(tokens) or tokens[token_id] != token:
+            instead = repr(tokens[token_id]) if token_id < len(tokens) else "no token"
             raise UserError(
-                f"{folder}: added token {token!r} has id {at}; its vocabulary has {there} there"
+                f"{folder}: added token {token!r} has id {token_id}; its vocabulary of "
+                f"{len(tokens)} tokens has {instead} there"
             )
         if token not in named.values() and token not in more:
             more.append(token)
@@ -195,7 +196,7 @@ def read_special(
 
 
 def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
-    """Return the special tokens that the files name, by the name of their meaning."""
+    """Return the special tokens that the files name, by name."""
     chosen: dict[str, Any] = {}
     for name in [*SpecialTokens().named(), MORE]:
         ours, theirs = content_of(files.config.get(name)), content_of(files.special.get(name))
@@ -213,52 +214,56 @@ def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
 
 
 def content_of(value: Any) -> Any:
-    """Return the text of a token, or of a list of tokens, that the files write in two ways."""
+    """Return the text of a token, or of a list of tokens: files hold texts or descriptions."""
     if isinstance(value, list):
         return tuple(content_of(item) for item in value)
     return value.get("content") if isinstance(value, dict) else value
 
 
 def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
-    """Return file, id and description of all tokens that the files describe one by one."""
+    """Return the file, the id and the description of each token that the files describe."""
     config, compiled = files.config_path, files.compiled_path
     decoder = typed(config, files.config, "added_tokens_decoder", (dict,)) or {}
     entries = typed(compiled, files.compiled, "added_tokens", (list,)) or []
     ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
     return [
-        *((config, at, entry) for at, entry in decoder.items()),
-        *((compiled, at, entry) for at, entry in zip(ids, entries, strict=True)),
+        *((config, token_id, entry) for token_id, entry in decoder.items()),
+        *((compiled, token_id, entry) for token_id, entry in zip(ids, entries, strict=True)),
     ]
 
 
 def _added_tokens(
     files: TokenizerFiles, special: Collection[str], refused: Collection[str]
 ) -> dict[int, str]:
-    """Return id -> token of what was added to a vocabulary after it was made."""
+    """Return id -> token of the tokens that were added to a vocabulary."""
     added = dict(_added_token(*entry, refused) for entry in _entries(files))
-    for token, at in files.added.items():
-        if type(at) is not int or (token not in special and added.get(at) != token):
+    for token, token_id in files.added.items():
+        if type(token_id) is not int or (token not in special and added.get(token_id) != token):
             path = files.folder / ADDED
-            raise UserError(f"{path}: {token!r} ({at!r}) is not a special token: not supported")
-        added[at] = token
+            raise UserError(
+                f"{path}: {token!r} ({token_id!r}) is not a special token: not supported"
+            )
+        added[token_id] = token
     return added
 
 
-def _added_token(path: Path, at: Any, entry: Any, refused: Collection[str]) -> tuple[int, str]:
-    """Return the id and the text of an added token, which has to be one that we match."""
+def _added_token(
+    path: Path, token_id: Any, entry: Any, refused: Collection[str]
+) -> tuple[int, str]:
+    """Return the id and the text of an added token; refuse one of a kind not supported."""
     token = entry.get("content") if isinstance(entry, dict) else None
-    if not isinstance(token, str) or not str(at).isdecimal():
-        raise UserError(f"{path}: added token {at!r} is {entry!r}")
+    if not isinstance(token, str) or not str(token_id).isdecimal():
+        raise UserError(f"{path}: added token {token_id!r} is {entry!r}")
     asks = [key for key in refused if entry.get(key)]
     if not entry.get("special", False):
         asks.append("special=false")
     if asks:
         raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
-    return int(at), token
+    return int(token_id), token
 
 
 def _lstrip_flags(files: TokenizerFiles) -> dict[str, bool]:
-    """Return of each token that is described whether it takes the white space before it."""
+    """Return token -> whether it takes the white space before it, of described tokens."""
     names = SpecialTokens().named()
     entries = [values.get(name) for values in (files.special, files.config) for name in names]
     entries += [*(files.special.get(MORE) or ()), *(files.config.get(MORE) or ())]
@@ -271,7 +276,7 @@ def _lstrip_flags(files: TokenizerFiles) -> dict[str, bool]:
 
 
 def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return the special tokens by the name of their meaning, as files hold them."""
+    """Return the special tokens by name, as files hold them."""
     special: dict[str, Any] = {**vocabulary.special.named()}
     if vocabulary.special.mask_token not in vocabulary.ids:
         # The reference would add it to the vocabulary, beyond the model's embeddings.

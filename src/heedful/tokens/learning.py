@@ -155,12 +155,12 @@ def _letters(
     counts: Mapping[str, int], most: int, *, never: Callable[[str], bool] = lambda letter: False
 ) -> list[str]:
     """Return the most frequent characters, in order."""
-    found: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
     for word, count in counts.items():
         for letter in word:
-            found[letter] += count
-    known = [letter for letter in found if not never(letter)]
-    return sorted(sorted(known, key=lambda letter: (-found[letter], letter))[:most])
+            letters[letter] += count
+    known = [letter for letter in letters if not never(letter)]
+    return sorted(sorted(known, key=lambda letter: (-letters[letter], letter))[:most])
 
 
 def _kind(character: str) -> str:

@@ -1,4 +1,4 @@
-"""The tokenizer of a model's folder, whatever its class: one table says which is read how."""
+"""Loading the tokenizer of a folder, by one table of all kinds."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerKind:
-    """A class of tokenizers, and how its folders are told from others."""
+    """A kind of tokenizers, and how to recognise its folders."""
 
     read: Callable[[Path], Tokenizer | TranslationTokenizer]
     classes: tuple[str, ...]
@@ -27,7 +27,7 @@ class TokenizerKind:
     model_types: tuple[str, ...]
     """Models that have it, as ``config.json`` calls them."""
     is_in: Callable[[Path], bool]
-    """Whether its files are in a folder that says neither."""
+    """Tells whether a folder that names neither holds its files."""
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -60,13 +60,13 @@ KINDS = (
         is_in=translation.is_translation_folder,
     ),
 )
-"""All of them. The class that a folder names decides, else its model, else the files there."""
+"""All kinds. The class that a folder names decides, else its model, else its files."""
 
 
 def load_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
 ) -> Tokenizer | TranslationTokenizer:
-    """Read the tokenizer of a model, of the class that the model's folder says.
+    """Read the tokenizer of a model, of whichever class its folder names.
 
     Args:
         name_or_folder: a folder, a run, an installed model package or a hub name.

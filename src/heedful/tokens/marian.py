@@ -1,4 +1,4 @@
-"""The texts of the reference's Marian folders, which the ``sentencepiece`` library cuts.
+"""The tokenizers of the reference's Marian folders, by the ``sentencepiece`` library.
 
 Such a folder (OPUS-MT has some 1,400) has ``source.spm`` and ``target.spm``, which say how texts
 are cut, and ``vocab.json``, which says which piece has which id.
@@ -39,12 +39,12 @@ class MarianText:
         source: where they are from, for messages.
 
     Attributes:
-        model: the same as given.
+        model: the contents of the ``.spm`` file.
         tokens: the tokens, in the order of their ids.
         ids: token -> id.
 
     Raises:
-        UserError: the ``sentencepiece`` library is not installed, the file is none of its, or a
+        UserError: the ``sentencepiece`` library is not installed or does not read the file, or a
             special token is missing.
     """
 
@@ -59,7 +59,7 @@ class MarianText:
         self._codes = {token for token in self.tokens if _CODE.fullmatch(token)}
         self._spelling = Spelling(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
         wrong = UserError(f"{source}: not a model of sentencepiece, or damaged")
-        if not model:  # which the library takes for none given
+        if not model:  # the library would make a tokenizer without a model of it
             raise wrong
         try:
             self._cutter = _library().SentencePieceProcessor(model_proto=model)
@@ -83,7 +83,7 @@ class MarianText:
             code = self._code_of(text)
             codes.append([self.ids[code]] if code else [])
             bare.append(text.removeprefix(code))
-            utf8(text, of=text)  # here, and not in what the library makes of it
+            utf8(text, of=text)  # an error of the library would not name the text
         unknown = self.unk_token_id
         return [
             code + [self.ids.get(piece, unknown) for piece in pieces]
@@ -100,18 +100,19 @@ class MarianText:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id."""
-        return [self.tokens[at] for at in ids]
+        return [self.tokens[token_id] for token_id in ids]
 
     def _code_of(self, text: str) -> str:
         """Return the language code that a text begins with, if the model knows any."""
-        found = _CODE.match(text) if self._codes else None
-        if found is None:
+        match = _CODE.match(text) if self._codes else None
+        if match is None:
             return ""
-        if found.group() not in self._codes:
-            near = did_you_mean(found.group(), self._codes)
+        code = match.group()
+        if code not in self._codes:
+            near = did_you_mean(code, self._codes)
             codes = listed(sorted(self._codes))
-            raise UserError(f"no language {found.group()!r}{near}: this model writes {codes}")
-        return found.group()
+            raise UserError(f"no language {code!r}{near}: this model writes {codes}")
+        return code
 
 
 def read_side(path: Path, ids: Mapping[str, int]) -> MarianText:
@@ -157,8 +158,8 @@ def model_of(tokenizer: TextTokenizer) -> bytes:
     model.normalizer_spec.add_dummy_prefix = True
     model.normalizer_spec.escape_whitespaces = True
     model.normalizer_spec.remove_extra_whitespaces = False
-    found: bytes = model.SerializeToString()
-    return found
+    serialized: bytes = model.SerializeToString()
+    return serialized
 
 
 def _library() -> Any:

@@ -139,8 +139,8 @@ class Normalizer:
         return _replaced(map(self._fold.__getitem__, map(ord, text)), sources)
 
 
-def _is_word(given: object) -> bool:
-    return isinstance(given, str) and len(given.split()) == 1
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and len(value.split()) == 1
 
 
 def _replaced(images: Iterable[str], sources: list[int]) -> Sourced:
@@ -168,12 +168,12 @@ def _in_canonical_order(text: str, sources: list[int]) -> Sourced:
     ranks = list(map(combining_class, text))
     order: list[int] = []
     run: list[int] = []
-    for at, rank in enumerate(ranks):
+    for index, rank in enumerate(ranks):
         if rank:
-            run.append(at)
+            run.append(index)
         else:
             order += sorted(run, key=ranks.__getitem__)
-            order.append(at)
+            order.append(index)
             run.clear()
     order += sorted(run, key=ranks.__getitem__)
-    return "".join([text[at] for at in order]), [sources[at] for at in order]
+    return "".join([text[index] for index in order]), [sources[index] for index in order]

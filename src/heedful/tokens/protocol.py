@@ -68,7 +68,7 @@ class Tokenizer(Protocol):
         """Tell whether a token goes on with the word before it."""
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """Return the text that ids spell, special tokens and marks inside words left out."""
+        """Return the text of ids, without special tokens and without a mark at its start."""
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""

@@ -15,27 +15,27 @@ from heedful.errors import UserError
 from heedful.tokens.encoder import MAX_CHUNKS, Memory
 
 SPACE = "▁"
-"""Stands for a space, at the start of a piece. This character itself is written in bytes."""
+"""Stands for a space at the start of a piece. Where a text holds it, its bytes are written."""
 EOS, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 SPECIAL = (EOS, UNKNOWN, PAD)
-"""Ends each text; stands for nothing here, and for what they lack in folders of others; fills rows
-up, and starts what a decoder writes."""
+"""They end a text, stand for what folders of others lack, and fill rows up; a decoder starts with
+the last one."""
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MAX_PIECE = 64
 """Characters of the longest piece, ``▁`` included. Of pieces that begin alike ``sentencepiece``, in
 whose files they are handed on, sees this many."""
 
 _LONE = re.compile("[\udc80-\udcff]")
-"""What Python makes of a byte that belongs to no character."""
+"""What Python decodes a byte to that belongs to no character."""
 
 
 class Spelling:
-    """What each token spells: spaces for ``▁``, bytes for what stands for them, else itself.
+    """What each token spells: a space for ``▁``, a byte for ``<0x00>`` and so on, else itself.
 
     Args:
         tokens: the tokens, in the order of their ids; the special ones spell nothing.
         with_bytes: whether ``<0x00>`` to ``<0xFF>`` stand for bytes.
-        exact: whether a text loses but the space before its first piece; else all space around it.
+        exact: whether a text loses only the space before its first piece; else all space around.
     """
 
     def __init__(self, tokens: Iterable[str], *, with_bytes: bool, exact: bool) -> None:
@@ -63,20 +63,22 @@ class Spelling:
         ids = list(ids)
         text = self._joined(ids)
         start, stop = self._kept(text)
-        kept = [min(max(at, start), stop) - start for at in range(len(text) + 1)]
-        owners = [at for at, one in enumerate(text) for _ in one.encode(errors="surrogateescape")]
+        kept = [min(max(index, start), stop) - start for index in range(len(text) + 1)]
+        owners = [
+            index for index, one in enumerate(text) for _ in one.encode(errors="surrogateescape")
+        ]
         owners.append(len(text))  # what spells nothing at the very end is there
-        found, begin = [], 0
+        slices, begin = [], 0
         for spelt in map(self._spelt.__getitem__, ids):
             end = begin + len(spelt)
             first = owners[begin + (len(spelt) > 1 and spelt.startswith(b" "))]
             last = owners[end - 1] + 1 if spelt else first
-            found.append((kept[first], kept[last]))
+            slices.append((kept[first], kept[last]))
             begin = end
-        return found
+        return slices
 
     def _kept(self, text: str) -> tuple[int, int]:
-        """Return where a text begins and ends that its pieces spell with space around it."""
+        """Return where the text starts and ends within what its pieces spell."""
         if self._exact:
             return int(text.startswith(" ")), len(text)
         begin = len(text) - len(text.lstrip())
@@ -84,15 +86,15 @@ class Spelling:
 
     def _joined(self, ids: Iterable[int]) -> str:
         spelt = self._spelt
-        return b"".join([spelt[at] for at in ids]).decode(errors="surrogateescape")
+        return b"".join([spelt[token_id] for token_id in ids]).decode(errors="surrogateescape")
 
 
 class TextTokenizer:
     """Turns texts into ids and ids into texts, each the inverse of the other.
 
     Args:
-        tokens: the special tokens, the 256 bytes, ``▁``, and further pieces, of which none holds a
-            space and none a ``▁`` but in front. A token's id is its place.
+        tokens: the special tokens, the 256 bytes, ``▁``, and further pieces, in the order of their
+            ids. A piece holds no space, and ``▁`` only in front.
         source: where the tokens are from, for messages.
 
     Attributes:
@@ -100,12 +102,12 @@ class TextTokenizer:
         ids: token -> id.
 
     Raises:
-        UserError: a token is missing, stands there twice, or is none that a text is cut into.
+        UserError: a token is missing, occurs twice, or cannot be a piece of a text.
     """
 
     def __init__(self, tokens: Iterable[str], *, source: str = "vocabulary") -> None:
         self.tokens: Sequence[str] = list(tokens)
-        self.ids: dict[str, int] = {token: at for at, token in enumerate(self.tokens)}
+        self.ids: dict[str, int] = {token: token_id for token_id, token in enumerate(self.tokens)}
         _check(self.tokens, self.ids, source)
         self.eos_token_id = self.ids[EOS]
         self.unk_token_id = self.ids[UNKNOWN]
@@ -144,24 +146,24 @@ class TextTokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id."""
-        return [self.tokens[at] for at in ids]
+        return [self.tokens[token_id] for token_id in ids]
 
     def _ids_of(self, word: str) -> tuple[int, ...]:
         """Return the ids of a space and the word behind it: longest match first."""
         end = min(len(word), self._longest)
         while word[:end] not in self._heads:  # the space alone is
             end -= 1
-        found = [self._heads[word[:end]]]
+        ids = [self._heads[word[:end]]]
         while end < len(word):
             start = end
             for end in range(min(len(word), start + self._longest), start, -1):
                 piece = self._tails.get(word[start:end])
                 if piece is not None:
-                    found.append(piece)
+                    ids.append(piece)
                     break
             else:  # at the end of the first character
-                found += [self._byte_ids[byte] for byte in utf8(word[start], of=word)]
-        return tuple(found)
+                ids += [self._byte_ids[byte] for byte in utf8(word[start], of=word)]
+        return tuple(ids)
 
 
 def utf8(text: str, *, of: str) -> bytes:
@@ -169,7 +171,7 @@ def utf8(text: str, *, of: str) -> bytes:
 
     Args:
         text: the text.
-        of: what it stands in, for the message.
+        of: the whole text, for the message.
 
     Raises:
         UserError: it holds half of a surrogate pair, which is no character.
@@ -185,7 +187,7 @@ def utf8(text: str, *, of: str) -> bytes:
 
 def _check(tokens: Sequence[str], ids: dict[str, int], source: str) -> None:
     if len(ids) < len(tokens):
-        twice = next(token for at, token in enumerate(tokens) if ids[token] != at)
+        twice = next(token for token_id, token in enumerate(tokens) if ids[token] != token_id)
         raise UserError(f"{source}: {twice!r} has the ids {tokens.index(twice)} and {ids[twice]}")
     for token in (*SPECIAL, SPACE, *BYTES):
         if token not in ids:

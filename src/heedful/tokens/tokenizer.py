@@ -1,4 +1,4 @@
-"""What users of a tokenizer call, whatever way it cuts texts: the reference's calls and results."""
+"""The calls of a tokenizer, with the reference's arguments and results, however it cuts texts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
@@ -78,7 +78,7 @@ class ModelTokenizer:
         """Return the ids of each text, without special tokens.
 
         Raises:
-            UserError: one text was given, which would be taken for many of one letter.
+            UserError: ``texts`` is one text, whose letters would be taken for texts.
         """
         if isinstance(texts, str):
             raise UserError("encode_batch takes a list of texts, not one text")
@@ -103,7 +103,7 @@ class ModelTokenizer:
         """Return the ids of a text, the slice each came from and its word; no special tokens."""
         return self._encoder.pieces(text)
 
-    # One call for everything.
+    # The call.
 
     def __call__(
         self,
@@ -177,8 +177,8 @@ class ModelTokenizer:
             for first, second in texts
         ]
         rows: list[Row] = []
-        for at, (first, second) in enumerate(samples):
-            rows += plan.rows(at, len(first.ids), None if second is None else len(second.ids))
+        for index, (first, second) in enumerate(samples):
+            rows += plan.rows(index, len(first.ids), None if second is None else len(second.ids))
         return lay_out(
             plan.padded(rows),
             samples,
@@ -230,7 +230,7 @@ class ModelTokenizer:
         return_attention_mask: bool = True,
         return_tensors: Tensors | None = None,
     ) -> Encoding:
-        """Pad what calls without padding returned to one length.
+        """Pad encodings that were made without padding.
 
         Args:
             encoded_inputs: one encoding, or a list of those of single texts, as a data loader
@@ -288,7 +288,9 @@ class ModelTokenizer:
         if isinstance(ids, int):
             return self.vocabulary.token(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self.vocabulary.token(int(at)) for at in ids if int(at) not in skipped]
+        return [
+            self.vocabulary.token(int(token_id)) for token_id in ids if int(token_id) not in skipped
+        ]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join tokens to text."""
@@ -329,7 +331,7 @@ class ModelTokenizer:
         ]
 
     def text_of(self, ids: Iterable[int]) -> str:
-        """Return the text that ids spell, as if the first began a word; no special tokens."""
+        """Return the text of ids, without special tokens and without a mark at its start."""
         tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
         return tidy(self._encoder.join(tokens, mark=False))
 

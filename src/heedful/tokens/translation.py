@@ -1,9 +1,9 @@
-"""The two tokenizers of a translation, and their files in a model's folder.
+"""The two tokenizers of a translator, and their files in a model's folder.
 
 The folder is laid out as the reference's Marian folders are: ``vocab.json`` with the pieces and
-their ids, ``target_vocab.json`` where the side that is written has its own, and
-``tokenizer_config.json``. Where that says that the longest pieces are taken, no ``.spm`` file is
-needed; the folders of others are read with theirs.
+their ids, ``target_vocab.json`` if the target has a vocabulary of its own, and
+``tokenizer_config.json``. Our tokenizers take the longest pieces and need no more; those of other
+folders are read from ``.spm`` files.
 """
 
 import math
@@ -34,7 +34,7 @@ _SEGMENTATION, _LONGEST = "segmentation", "longest-match"
 
 @dataclass(frozen=True, slots=True)
 class TranslationTokenizer:
-    """What texts are read with and what they are written with; often the same.
+    """The tokenizers of the source and of the target; often the same.
 
     Raises:
         UserError: the two differ in the id of a special token, of which a model has but one.
@@ -51,12 +51,12 @@ class TranslationTokenizer:
 
     @property
     def eos_token_id(self) -> int:
-        """Ends each text, read or written."""
+        """Ends each text of either side."""
         return self.source.eos_token_id
 
     @property
     def pad_token_id(self) -> int:
-        """Fills rows up; what is written starts with it, too."""
+        """Fills rows up; a decoder starts with it, too."""
         return self.source.pad_token_id
 
     @property
@@ -91,8 +91,8 @@ class TranslationTokenizer:
         """Read the tokenizers of a run, a folder or a hub name.
 
         Raises:
-            UserError: a file is missing, damaged, of a tokenizer of another kind, or not the one
-                that the model beside it learnt with.
+            UserError: a file is missing, damaged, of a tokenizer of another kind, or not of the
+                model beside it.
         """
         folder = resolve(name, revision)
         if (folder / MANIFEST).is_file():

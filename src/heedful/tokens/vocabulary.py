@@ -1,4 +1,4 @@
-"""The tokens a model knows, in the order of their ids, and those with a meaning of their own."""
+"""The tokens of a model in the order of their ids, special tokens among them, and their files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +13,7 @@ MAX_VOCABULARY_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpecialTokens:
-    """Tokens that are matched whole wherever they stand in a text, and their meanings."""
+    """Tokens that are matched whole, wherever they stand in a text."""
 
     unk_token: str = "[UNK]"
     """Stands for a word that cannot be put together from tokens."""
@@ -37,7 +37,7 @@ class SpecialTokens:
             _check_special(token)
 
     def named(self) -> dict[str, str]:
-        """Return the tokens that have a meaning, by the name of it (``"cls_token"``, ...)."""
+        """Return the special tokens that have a name (``"cls_token"``, ...), by name."""
         names = [field.name for field in fields(self) if field.type is str]
         return {name: getattr(self, name) for name in names}
 
@@ -52,13 +52,13 @@ class Vocabulary:
     """Tokens and their ids.
 
     Args:
-        tokens: the tokens; a token's id is its place. An empty token takes a place and is
-            never met in a text.
-        special: the tokens that have a meaning.
+        tokens: the tokens, in the order of their ids. An empty token takes an id and never
+            occurs in a text.
+        special: the special tokens.
         source: where the tokens are from, for messages.
 
     Raises:
-        UserError: a token stands there twice, or a special token is missing.
+        UserError: a token occurs twice, or a special token is missing.
     """
 
     def __init__(
@@ -72,10 +72,12 @@ class Vocabulary:
         self.special = special or SpecialTokens()
         self.source = source
         self.ids: dict[str, int] = {}
-        for at, token in enumerate(self.tokens):
-            first = self.ids.setdefault(token, at)
-            if first != at and token:
-                raise UserError(f"{source}: {token!r} stands on line {first + 1} and {at + 1}")
+        for token_id, token in enumerate(self.tokens):
+            first = self.ids.setdefault(token, token_id)
+            if first != token_id and token:
+                raise UserError(
+                    f"{source}: {token!r} stands on line {first + 1} and {token_id + 1}"
+                )
         self._check_special_tokens()
 
     def _check_special_tokens(self) -> None:
@@ -92,15 +94,17 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def token(self, at: int) -> str:
+    def token(self, token_id: int) -> str:
         """Return the token of an id.
 
         Raises:
             UserError: no token has that id.
         """
-        if not 0 <= at < len(self.tokens):
-            raise UserError(f"token id {at}: {self.source} has the ids 0 to {len(self.tokens) - 1}")
-        return self.tokens[at]
+        if not 0 <= token_id < len(self.tokens):
+            raise UserError(
+                f"token id {token_id}: {self.source} has the ids 0 to {len(self.tokens) - 1}"
+            )
+        return self.tokens[token_id]
 
     def special_ids(self) -> dict[str, int]:
         """Return each special token of this vocabulary and its id."""
@@ -127,7 +131,7 @@ def read_merges(path: Path) -> list[tuple[str, str]]:
     """Read a ``merges.txt``: below a line with its version, two tokens a line.
 
     Raises:
-        UserError: see `read_tokens`, or a line is another.
+        UserError: see `read_tokens`, or a line does not hold two tokens.
     """
     merges: list[tuple[str, str]] = []
     for number, line in enumerate(_read_text(path).split("\n"), start=1):
@@ -160,9 +164,7 @@ def tokens_in_order(ids: Mapping[str, Any], *, source: str) -> list[str]:
     Raises:
         UserError: the ids are not 0, 1 and so on, each once.
     """
-    if not all(type(at) is int for at in ids.values()) or sorted(ids.values()) != [
-        *range(len(ids))
-    ]:
+    if set(map(type, ids.values())) - {int} or sorted(ids.values()) != [*range(len(ids))]:
         raise UserError(f"{source}: expected the ids 0 to {len(ids) - 1}, each of one token")
     return sorted(ids, key=ids.__getitem__)
 

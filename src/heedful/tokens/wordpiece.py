@@ -39,10 +39,14 @@ class WordPiece(dict[str, tuple[int, ...]]):
         self, ids: Mapping[str, int], unknown_id: int, *, whole_words: Collection[str]
     ) -> None:
         self._heads = ids
-        self._tails = {token[2:]: at for token, at in ids.items() if token.startswith(PREFIX)}
+        self._tails = {
+            token[2:]: token_id for token, token_id in ids.items() if token.startswith(PREFIX)
+        }
         self._unknown = (unknown_id,)
         self._longest = max(map(len, ids))
-        self._known = {token: (at,) for token, at in ids.items() if len(token) <= MAX_WORD}
+        self._known = {
+            token: (token_id,) for token, token_id in ids.items() if len(token) <= MAX_WORD
+        }
         self._known |= {word: (ids.get(word, unknown_id),) for word in whole_words}
         super().__init__(self._known)
 
@@ -107,7 +111,7 @@ class WordPieceEncoder:
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
 
     def text(self, text: Words) -> Text:
-        """Encode a text, or a text that is given as words, for a call."""
+        """Encode a text, or a list of words."""
         return encoded(self, text)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -161,7 +165,7 @@ class WordPieceEncoder:
         count = 0
         for word_ids, word, sources in self._sourced_words(chunk):
             begin = 0
-            for end in piece_ends([self._tokens[at] for at in word_ids], word):
+            for end in piece_ends([self._tokens[token_id] for token_id in word_ids], word):
                 # Canonical order may have put a character before one that stood to its left.
                 begins.append(min(sources[begin:end]))
                 ends.append(max(sources[begin:end]) + 1)
@@ -179,5 +183,5 @@ class WordPieceEncoder:
                 yield (self._special[part],), part, list(range(start, start + len(part)))
             else:
                 for word, sources in self._normalizer.sourced_words(part):
-                    yield self._words[word], word, [start + at for at in sources]
+                    yield self._words[word], word, [start + index for index in sources]
             start += len(part)

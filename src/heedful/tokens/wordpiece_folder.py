@@ -40,7 +40,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "wordpieces_prefix": (PREFIX,),
     "clean_text": (True,),
 }
-"""Keys of the reference that change ids, and the values we follow."""
+"""Keys of the reference that change ids, and the values that are supported."""
 
 _COMPILED_KEYS = {
     "do_lower_case": "lowercase",
@@ -70,7 +70,7 @@ def read_settings(files: TokenizerFiles, overrides: WordPieceSettings) -> WordPi
         overrides: what the user says, which wins over what the files say.
 
     Raises:
-        UserError: a value is of the wrong type or asks for what we do not do, or the files differ
+        UserError: a value is of the wrong type or is not supported, or the files differ
             in what decides ids.
     """
     check_config(files, CLASSES, _FIXED)
@@ -113,7 +113,9 @@ def _tokens(files: TokenizerFiles) -> list[str]:
     ids = compiled_tokens(files, model)
     if not ids or (files.folder / VOCABULARY).is_file():
         tokens = read_tokens(files.folder / VOCABULARY)
-        wrong = [token for token, at in ids.items() if tokens[at : at + 1] != [token]]
+        wrong = [
+            token for token, token_id in ids.items() if tokens[token_id : token_id + 1] != [token]
+        ]
         if wrong:
             raise UserError(
                 f"{path}: its {wrong[0]!r} is not on that line of {VOCABULARY} beside it"
