@@ -21,12 +21,15 @@ EXTRAS = {
     "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
     "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),
     "marian": Extra(needed_by="folders of Marian", packages=("sentencepiece", "protobuf")),
+    "serve": Extra(needed_by="servers", packages=("fastapi", "prometheus-client", "uvicorn")),
+    "onnx": Extra(needed_by="ONNX files", packages=("onnx", "onnxruntime", "onnxscript")),
     "docs": Extra(needed_by="the pages of the site", packages=("furo", "myst-parser", "sphinx")),
     "dev": Extra(
         needed_by="the tests and checks of heedful itself",
         packages=(
-            *("build", "ctranslate2", "editables", "hatchling", "hypothesis", "mypy"),
-            *("pre-commit", "pytest", "ruff", "transformers"),
+            *("axe-core-python", "build", "ctranslate2", "editables", "hatchling", "hypothesis"),
+            *("langchain-huggingface", "langchain-openai", "mypy", "openai", "pre-commit"),
+            *("pytest", "ruff", "schemathesis", "selenium", "transformers", "tritonclient"),
         ),
     ),
 }
