@@ -3,10 +3,15 @@
 import ipaddress
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -96,6 +101,15 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     BertForSequenceClassification(config).bert.save_pretrained(folder)
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
+    """Give one window of a real browser to all tests that open pages."""
+    from tests.browser import chromium_in
+
+    with chromium_in(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
 
 
 @pytest.fixture

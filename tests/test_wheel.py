@@ -54,8 +54,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         f"{distribution}-{version}.dist-info",
     }
     source = ROOT / "src"
-    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
-    assert {name for name in names if name.endswith(".py")} == modules
+    files = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {name for name in names if name.startswith("heedful/")} == files
+    assert "heedful/pages/look.css" in files
 
 
 def test_the_wheel_holds_the_tickets_of_the_demo(wheel: Path) -> None:

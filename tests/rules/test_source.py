@@ -17,6 +17,7 @@ GROUND = {
     "files": {"errors"},
     "extras": {"errors"},
     "sources": {"errors", "files", "extras"},
+    "pages": set[str](),
 }
 LEGS = {
     "settings": {"errors"},

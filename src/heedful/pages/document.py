@@ -1,0 +1,133 @@
+"""One HTML document that holds all it needs.
+
+A part that shows something in a browser has a folder with a Jinja2 template for its body, and a
+script and a stylesheet where it needs them::
+
+    PACKAGE = "heedful.explain"
+
+    def render(explanation: Explanation) -> str:
+        body = fill(PACKAGE, "views.html", {"explanation": explanation})
+        return document(
+            title="Explanation",
+            body=body,
+            data={"explanation": {"tokens": [...]}},
+            scripts=[asset(PACKAGE, "views.js")],
+        )
+
+The script finds the data by ``heedful.data("explanation")``, a colour of the stylesheet by
+``heedful.colour("accent")``, and draws again when colours change: ``heedful.onTheme(draw)``.
+
+``look.css`` has for every page: colours (``--ink``, ``--muted``, ``--accent``, ``--more`` and
+``--less`` for signed numbers, ``--series-1`` to ``--series-6``), headings, form controls, tables
+(wide ones in ``class="scroll"`` with ``tabindex="0"``, their numbers in ``class="number"``), and
+the classes ``controls`` (a row of form controls), ``card``, ``note``, ``facts`` (a ``dl``),
+``muted``, ``mono``, ``visually-hidden`` and ``no-print``.
+
+No style stands in an attribute, and no handler: the policy of the document refuses both. A script
+sets what depends on data (``element.style.width = ...``), or draws it.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+_PACKAGE = "heedful.pages"
+
+
+def document(
+    *,
+    title: str,
+    body: Markup,
+    data: Mapping[str, object] | None = None,
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    connect: bool = False,
+) -> str:
+    """Make a whole HTML document that loads nothing.
+
+    Its policy lets only the given scripts and styles work, known by their digests, and pictures
+    that are in the document itself.
+
+    Args:
+        title: plain text; the heading of the page, too.
+        body: what stands below the heading, from `fill`.
+        data: what the scripts read, as JSON, by the id that they ask for.
+        scripts: JavaScript, run in this order after the body is there.
+        styles: CSS, after the shared stylesheet.
+        connect: whether scripts may talk to the server that the page came from.
+
+    Raises:
+        ValueError: data holds a number that is not finite.
+    """
+    scripts = [asset(_PACKAGE, "look.js"), *scripts]
+    styles = [asset(_PACKAGE, "look.css"), *styles]
+    for code in (*scripts, *styles):
+        # The digests are of what a browser reads, so nothing may be escaped or end the element.
+        assert not any(mark in code.lower() for mark in ("</script", "</style", "<!--", "\r"))
+    page = fill(
+        _PACKAGE,
+        "document.html",
+        {
+            "title": title,
+            "body": body,
+            "data": data or {},
+            "scripts": [Markup(script) for script in scripts],
+            "styles": [Markup(style) for style in styles],
+            "policy": _policy(scripts, styles, connect),
+        },
+    )
+    # Half a surrogate pair can come in through JSON, but no file can hold it.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def fill(package: str, template: str, values: Mapping[str, object]) -> Markup:
+    """Fill a template that lies in a package; all values but `Markup` are escaped.
+
+    Raises:
+        jinja2.UndefinedError: the template asks for a value that is not there.
+    """
+    return Markup(_environment(package).get_template(template).render(values))
+
+
+@cache
+def asset(package: str, name: str) -> str:
+    """Read a text file that lies in a package."""
+    return (resources.files(package) / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment(package: str) -> Environment:
+    environment = Environment(
+        loader=PackageLoader(package, ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Browsers know no NaN in JSON. All but ASCII is escaped, which is safe anywhere in a script.
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return environment
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str], connect: bool) -> str:
+    """Return the Content-Security-Policy (W3C, level 3)."""
+    rules = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(_digest, scripts)),
+        "style-src": " ".join(map(_digest, styles)),
+        "img-src": "data: blob:",
+        "connect-src": "'self'" if connect else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {sources}" for name, sources in rules.items())
+
+
+def _digest(code: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
+    return f"'sha256-{digest}'"

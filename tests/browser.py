@@ -1,0 +1,122 @@
+"""Pages in a real browser: headless Chromium with its own driver, which nothing is fetched for.
+
+A test takes the fixture ``chromium`` of ``tests/conftest.py``, and is skipped where one is absent.
+"""
+
+import base64
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+DESKTOP, PHONE = (1280, 900), (390, 844)
+"""Sizes of a window, width by height in CSS pixels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Browser:
+    """One window; ``driver`` is selenium's, for everything that is not below."""
+
+    driver: Chrome
+    folder: Path
+
+    def open(
+        self,
+        page: str,
+        *,
+        size: tuple[int, int] = DESKTOP,
+        dark: bool = False,
+        reduced: bool = True,
+    ) -> None:
+        """Open an address, or the HTML of a document, as a fresh visitor would.
+
+        Args:
+            page: begins with ``http`` if it is an address.
+            size: of the window; one as narrow as a phone's is touched as one.
+            dark: whether the visitor's system asks for dark colours.
+            reduced: whether it asks for less motion.
+        """
+        colours = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        motion = {"name": "prefers-reduced-motion", "value": "reduce" if reduced else ""}
+        self._tell("Emulation.setEmulatedMedia", media="", features=[colours, motion])
+        width, height = size
+        phone = width < 600
+        self._tell(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
+        if not page.startswith("http"):
+            path = self.folder / "page.html"
+            path.write_text(page, encoding="utf-8")
+            page = path.as_uri()
+        self.driver.execute_script("try { localStorage.clear() } catch {}")
+        self.complaints()  # what an earlier page logged is not this one's
+        self.driver.get(page)
+
+    def complaints(self) -> list[str]:
+        """Return what the page logged since it was last asked: errors, and refused loads."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def violations(self) -> list[str]:
+        """Return what axe-core objects to in the page as it stands, with the elements."""
+        self.driver.execute_script(_axe())
+        found = self.driver.execute_async_script(
+            "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then("
+            "result => done(result.violations), error => done([{id: String(error), nodes: []}]))"
+        )
+        return [
+            f"{rule['id']}: {rule.get('help', '')}: "
+            + "; ".join(f"{node['html']} ({node['failureSummary']})" for node in rule["nodes"])
+            for rule in found
+        ]
+
+    def screenshot(self, path: Path) -> Path:
+        """Write the whole page, however long, as a PNG file."""
+        picture = self._tell("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(picture["data"]))
+        return path
+
+    def _tell(self, command: str, **parameters: object) -> dict:
+        return self.driver.execute_cdp_cmd(command, parameters)
+
+
+def assert_accessible(browser: Browser) -> None:
+    """Check that axe-core has nothing to object to."""
+    violations = browser.violations()
+    assert not violations, "\n".join(violations)
+
+
+@contextmanager
+def chromium_in(folder: Path) -> Iterator[Browser]:
+    """Start Chromium with the driver of the same system, or skip the test that asks for it."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("needs Chromium and chromedriver, from packages of the system")
+    options = ChromeOptions()
+    options.binary_location = program
+    for flag in (
+        *("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu"),
+        *("disable-background-networking", "disable-component-update", "no-first-run"),
+        *("hide-scrollbars", "force-color-profile=srgb", f"user-data-dir={folder / 'profile'}"),
+    ):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    # With the paths of both, selenium looks for neither in the network.
+    chrome = Chrome(options=options, service=ChromeService(executable_path=driver))
+    try:
+        yield Browser(driver=chrome, folder=folder)
+    finally:
+        chrome.quit()
+
+
+def _axe() -> str:
+    return (resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8")
