@@ -8,6 +8,7 @@ from heedful import BertTokenizer, UserError
 from heedful.batches import Fitted
 from heedful.batches.examples import Example
 from heedful.reading import Record
+from heedful.settings import PredictSettings
 from heedful.task import Fit
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
@@ -41,7 +42,7 @@ def answered(text: str, *likely: str, max_length: int = 64, top: int = 2) -> Fil
     output = blanks.candidates(
         torch.stack(logits), None, torch.tensor(positions), torch.Size([len(masks), width]), top
     )
-    return blanks.decode(record, fitted, list(output), top, TOKENIZER)
+    return blanks.decode(record, fitted, list(output), PredictSettings(top=top), TOKENIZER)
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -90,7 +91,7 @@ def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
     output = blanks.candidates(
         logits, None, torch.tensor(positions), torch.Size([1, len(fitted.pieces[0].ids)]), 1
     )
-    answer = blanks.decode(record, fitted, list(output), 1, byte_level)
+    answer = blanks.decode(record, fitted, list(output), PredictSettings(top=1), byte_level)
     assert answer.text == "a low loer."
     assert [one.candidates[0].token for one in answer.blanks] == ["Ġlow", "er"]
 
@@ -127,7 +128,7 @@ def test_a_mask_that_was_not_read_has_no_candidates() -> None:
     scores = torch.zeros(1, len(TOKENIZER))
     scores[0, IDS["d"]] = 3
     rows = blanks.candidates(scores, None, torch.tensor([2]), torch.Size([1, 8]), 1)
-    answer = blanks.decode(record, fitted, list(rows), 1, TOKENIZER)
+    answer = blanks.decode(record, fitted, list(rows), PredictSettings(top=1), TOKENIZER)
     assert answer.text == "a d b c d e f g h a b [MASK]"
     assert [len(blank.candidates) for blank in answer.blanks] == [1, 0]
 
@@ -139,7 +140,7 @@ def test_a_pair_is_told_whether_it_follows() -> None:
     rows = blanks.candidates(
         none, follows, torch.empty(0, dtype=torch.int64), torch.Size([1, 6]), 5
     )
-    answer = blanks.decode(record, fitted, list(rows), 5, TOKENIZER)
+    answer = blanks.decode(record, fitted, list(rows), PredictSettings(top=5), TOKENIZER)
     assert answer.next_sentence == pytest.approx(float(follows.softmax(1)[0, 0]))
     assert answer.to_dict()["next_sentence"] == round(answer.next_sentence, 6)
     assert answer.plain() == f"{answer.next_sentence:.6f}"
@@ -170,3 +171,26 @@ def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
     (record,) = text_records([("a", "b")])
     with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt masked words alone"):
         blanks.encode(record, TOKENIZER, Fit(max_length=8, rule="window"), pairs=False)
+
+
+def targeted(*targets: str) -> Filled:
+    record, fitted = encoded("[MASK] b")
+    scores = torch.arange(len(TOKENIZER)).float()[None]
+    rows = blanks.candidates(scores, None, torch.tensor([1]), torch.Size([1, 4]), len(TOKENIZER))
+    return blanks.decode(record, fitted, list(rows), PredictSettings(targets=targets), TOKENIZER)
+
+
+def test_a_mask_is_filled_with_one_of_the_targets() -> None:
+    (blank,) = targeted("A", "c", "##s").blanks
+    assert [candidate.token for candidate in blank.candidates] == ["##s", "c", "a"]
+    everything = targeted().blanks[0].candidates
+    assert len(everything) == 5
+    assert [one.score for one in everything if one.token == "##s"] == pytest.approx(
+        [blank.candidates[0].score]
+    )
+
+
+@pytest.mark.parametrize("target", ["z", "a b", "[CLS]", ""])
+def test_a_target_is_one_word_of_the_vocabulary(target: str) -> None:
+    with pytest.raises(UserError, match="not a word of the vocabulary"):
+        targeted("a", target)

@@ -401,7 +401,7 @@ def test_what_is_scored_says_how_it_was_written(trained: Path, tmp_path: Path, c
     (scores,) = answers(capsys, "evaluate", trained, *data, "--sample")
     assert "beam" not in scores
     assert run([str(word) for word in ["evaluate", trained, *data, "--alignments"]]) == 2
-    assert "--alignments has no effect where translations are scored" in capsys.readouterr().err
+    assert "--alignments has no effect where answers are scored" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.batches.examples import Example
-from heedful.batches.windows import Fitted, fit_pair, fit_text
+from heedful.batches.windows import WINDOW_SHARE, Fitted, fit_pair, fit_text
 from heedful.errors import UserError
 from heedful.reading import Text
 from heedful.settings import LongText
@@ -15,8 +15,6 @@ from heedful.tokens import PairLayout, Tokenizer
 
 # Texts tokenized at once: enough to make the cost of a call negligible, few enough for memory.
 _TOGETHER = 1024
-_WINDOW_SHARE = 4
-"""Neighbouring windows share a quarter of their tokens, so each word has context in one."""
 
 
 def features(
@@ -41,7 +39,7 @@ def features(
             raise UserError("give either single texts or pairs of texts, not both at once")
         encoded = tokenizer.encode_batch(firsts)
         room = max_length - tokenizer.layout.size(pair=bool(seconds))
-        stride = room // _WINDOW_SHARE
+        stride = room // WINDOW_SHARE
         if not seconds:
             for ids in encoded:
                 text = fit_text(ids, limit=room, rule=rule, stride=stride)

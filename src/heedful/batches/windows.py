@@ -19,6 +19,9 @@ _HEAD_SHARE = 128 / 510
 """Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1: of 510 tokens
 the first 128 and the last 382."""
 
+WINDOW_SHARE = 4
+"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
+
 Ids = Sequence[int]
 Piece_co = TypeVar("Piece_co", covariant=True)
 
@@ -60,6 +63,27 @@ def window_starts(total: int, limit: int, stride: int) -> list[int]:
 def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
     """Cut ids into windows; see `window_starts`."""
     return [ids[start : start + limit] for start in window_starts(len(ids), limit, stride)]
+
+
+def nearest_windows(starts: Sequence[int], limit: int) -> list[slice]:
+    """Return the part of each window to take tokens from, so that each token is taken once.
+
+    Each is taken from the window where it has most context: neighbours meet in the middle of what
+    they share.
+
+    Args:
+        starts: as `window_starts` gives them.
+        limit: the tokens of each window.
+
+    Returns:
+        Slices of the windows, not of the text; one may be empty.
+    """
+    firsts = [0, *((before + limit + after + 1) // 2 for before, after in pairwise(starts))]
+    ends = [*firsts[1:], starts[-1] + limit]
+    return [
+        slice(first - start, end - start)
+        for start, first, end in zip(starts, firsts, ends, strict=True)
+    ]
 
 
 def apart(ids: Ids, limit: int) -> Fitted[Ids]:

@@ -18,6 +18,9 @@ from heedful.training.progress import counted
 
 METRICS = "metrics.json"
 
+_UNSCORED = ("alignments", "raw", "piece_tags", "token_vectors", "targets")
+"""Options of answers that nothing scores."""
+
 
 def evaluate(
     run: Path,
@@ -29,10 +32,12 @@ def evaluate(
     """Evaluate a run and write the scores to its ``metrics.json``.
 
     Raises:
-        UserError: see `score_records`; or links are asked for, which nothing scores.
+        UserError: see `score_records`; or what nothing scores is asked for.
     """
-    if predictor.settings.alignments:
-        raise UserError("--alignments has no effect where translations are scored")
+    for option in _UNSCORED:
+        if getattr(predictor.settings, option):
+            name = option.replace("_", "-")
+            raise UserError(f"--{name} has no effect where answers are scored")
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )

@@ -33,6 +33,15 @@ class PredictSettings:
     """Margin by which 'no answer' must beat the best answer; default: as in training."""
     aggregation: Literal["first", "average", "max"] = "first"
     """What decides a word's tag: its first piece, the mean of its pieces, or the surest piece."""
+    raw: bool = False
+    """Give numbers as the model computes them: logits, not probabilities; a vector of any length,
+    not of length 1."""
+    piece_tags: bool = False
+    """Give the tag of each piece that words are cut into, too."""
+    token_vectors: bool = False
+    """Give a vector of each token, too."""
+    targets: tuple[str, ...] = ()
+    """Choose the word behind a mask among these alone."""
 
     beam: int = 4
     """Beam width: hypotheses kept while a text is generated; 1 is greedy search."""

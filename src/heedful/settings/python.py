@@ -103,6 +103,10 @@ class PredictOptions(TypedDict, total=False):
     top: int
     no_answer_threshold: float | None
     aggregation: Literal["first", "average", "max"]
+    raw: bool
+    piece_tags: bool
+    token_vectors: bool
+    targets: tuple[str, ...]
     beam: int
     max_new_tokens: int | None
     min_new_tokens: int

@@ -35,9 +35,9 @@ class Prediction:
     label: str | list[str]
     """The likeliest label; for a multi-label run every label whose probability is at least 0.5."""
     score: float | None
-    """Its probability; none for a multi-label run."""
+    """Its probability, or its logit where raw numbers are asked for; none for a multi-label run."""
     scores: dict[str, float]
-    """Probability of every label, in the order of the run's labels."""
+    """The same of every label, in the order of the run's labels."""
     tokens_total: int
     """Tokens of the text."""
     tokens_used: int
@@ -64,6 +64,7 @@ class Classify(Task[Record, Tensor, Prediction]):
     """What a classifier decides between."""
 
     name: ClassVar[str] = "classify"
+    answer_options: ClassVar[frozenset[str]] = frozenset({"raw"})
 
     labels: tuple[str, ...]
     """In the order of the model's outputs."""
@@ -195,10 +196,14 @@ class Classify(Task[Record, Tensor, Prediction]):
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the probability of each label: rows sum to 1, or each label stands for itself.
 
+        Of raw numbers, return the logits.
+
         Shape:
             (B, C).
         """
         logits: Tensor = model(**batch.inputs).logits.float()
+        if settings.raw:
+            return logits
         return logits.sigmoid() if self.multi_label else logits.softmax(-1)
 
     def decode(
@@ -209,11 +214,12 @@ class Classify(Task[Record, Tensor, Prediction]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Prediction:
-        """Average the windows' probabilities and choose."""
+        """Average the windows' probabilities, or logits, and choose."""
         mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
         scores = dict(zip(self.labels, mean.tolist(), strict=True))
         best = max(self.labels, key=scores.__getitem__)
-        likely = [label for label, probability in scores.items() if probability >= 0.5]
+        likely_from = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
+        likely = [label for label, score in scores.items() if score >= likely_from]
         return Prediction(
             label=likely if self.multi_label else best,
             score=None if self.multi_label else scores[best],

@@ -25,53 +25,10 @@ from heedful.interop.sentence_transformers import Pooling, SentenceLayout
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
 from heedful.task import Ability, Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.answers.vectors import Embedding, join_windows
 from heedful.tasks.regress import target
 from heedful.tasks.texts import as_parts, read_table, start_encoder, store_records, text_records
 from heedful.tokens import Tokenizer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Embedding:
-    """The answer for one text, or a pair."""
-
-    vector: Tensor
-    """Of the text, or the first text of a pair. Shape (D,), fp32."""
-    vector_pair: Tensor | None
-    """Of the second text of a pair."""
-    tokens_total: int
-    """Tokens of the text, or of both."""
-    tokens_used: int
-    """Tokens the model was given."""
-    windows: int
-    """Windows the text was read in, or both were; their vectors are averaged."""
-
-    @property
-    def similarity(self) -> float | None:
-        """The cosine between the two vectors of a pair, from -1 to 1."""
-        if self.vector_pair is None:
-            return None
-        return float(F.cosine_similarity(self.vector, self.vector_pair, dim=0))
-
-    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the vector, or of a pair how alike its texts are, and its vectors if wanted."""
-        row: dict[str, Any] = {}
-        if self.similarity is not None:
-            row["similarity"] = round(self.similarity, 6)
-        if self.vector_pair is None or everything:
-            row["vector"] = _numbers(self.vector)
-        if self.vector_pair is not None and everything:
-            row["vector_pair"] = _numbers(self.vector_pair)
-        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
-
-    def plain(self) -> str:
-        """Return the vector's numbers between spaces, or of a pair how alike its texts are."""
-        if self.similarity is not None:
-            return f"{self.similarity:.6f}"
-        return " ".join(f"{value:.7f}" for value in self.vector.tolist())
-
-
-def _numbers(vector: Tensor) -> list[float]:
-    return [round(value, 7) for value in vector.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +37,7 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     name: ClassVar[str] = "embed"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
+    answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors"})
     whole_batch: ClassVar[bool] = True
 
     pooling: Pooling
@@ -222,18 +180,28 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     def vectors(self, forward: Forward, batch: Batch) -> Tensor:
         """Return a vector of each example, its length as it comes, in fp32. Shape (B, D)."""
-        hidden: Tensor = forward(**batch.inputs).last_hidden_state.float()
-        if self.pooling == "cls":
-            return hidden[:, 0]
-        mask = batch.inputs.get("attention_mask")
-        if mask is None:
-            return hidden.mean(1)
-        real = mask[..., None].float()  # (B, T, 1)
-        return (hidden * real).sum(1) / real.sum(1)
+        return self._pooled(forward(**batch.inputs).last_hidden_state.float(), _mask(batch))
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return each example's vector. Shape (B, D)."""
-        return self.vectors(model, batch)
+    def _pooled(self, hidden_states: Tensor, mask: Tensor | None) -> Tensor:
+        """Return a vector of each row. Shapes: (B, T, D) and (B, T) to (B, D)."""
+        if self.pooling == "cls":
+            return hidden_states[:, 0]
+        if mask is None:
+            return hidden_states.mean(1)
+        real = mask[..., None].float()  # (B, T, 1)
+        return (hidden_states * real).sum(1) / real.sum(1)
+
+    def compute(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> Sequence[Tensor] | Tensor:
+        """Return each example's vector, shape (B, D), or those of its tokens, (T, D) each."""
+        if not settings.token_vectors:
+            return self.vectors(model, batch)
+        hidden_states = model(**batch.inputs).last_hidden_state.float().cpu()  # (B, T, D)
+        mask = _mask(batch)
+        if mask is None:
+            return list(hidden_states)
+        return [row[real] for row, real in zip(hidden_states, mask.cpu(), strict=True)]
 
     def decode(
         self,
@@ -247,8 +215,15 @@ class Embed(Task[Record, Tensor, Embedding]):
         windows: list[list[Tensor]] = [[] for _ in _texts(record)]
         for example, output in zip(fitted.pieces, outputs, strict=True):
             windows[example.part].append(output)
+        token_vectors = None
+        if settings.token_vectors:
+            token_vectors = tuple(
+                join_windows(rows, text, tokenizer)
+                for rows, text in zip(windows, _texts(record), strict=True)
+            )
+            windows = [[self._pooled(row[None], None)[0] for row in rows] for rows in windows]
         vectors = [torch.stack(outputs).mean(0) for outputs in windows]
-        if self.normalise:
+        if self.normalise and not settings.raw:
             vectors = [F.normalize(vector, dim=0) for vector in vectors]
         return Embedding(
             vector=vectors[0],
@@ -256,6 +231,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
+            token_vectors=token_vectors,
         )
 
     def scores(self) -> "EmbedScores":
@@ -266,6 +242,10 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Say what the run's vectors are."""
         learnt = "scores of how alike texts are" if self.scored else "pairs that belong together"
         return f"Gives a text a vector ({self.pooling} of its tokens); it learnt from {learnt}."
+
+
+def _mask(batch: Batch) -> Tensor | None:
+    return batch.inputs.get("attention_mask")
 
 
 def _with_both_texts(record: Record) -> Record:

@@ -69,6 +69,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
     """What a run learns, and from what."""
 
     name: ClassVar[str] = "pretrain"
+    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     example: ClassVar[str] = '"The cat sat on the [MASK]."'
     head_rate: ClassVar[float] = 1.0
@@ -355,7 +356,8 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
         positions, (size, length) = batch.inputs["positions"], batch.inputs["input_ids"].shape
         if not batch.targets:
             shape = batch.inputs["input_ids"].shape
-            return blanks.candidates(logits, follows, positions, shape, settings.top)
+            top = logits.shape[1] if settings.targets else settings.top
+            return blanks.candidates(logits, follows, positions, shape, top)
         tokens = batch.targets["tokens"]
         owner = positions // length  # (N,)
         each = -logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)  # (N,)
@@ -376,7 +378,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
     ) -> Scored | Filled:
         """Take a sequence's scores, or choose what stands behind the masks of a text."""
         if not isinstance(record, Example):
-            return blanks.decode(record, fitted, outputs, settings.top, tokenizer)
+            return blanks.decode(record, fitted, outputs, settings, tokenizer)
         total, right, hidden, next_right = outputs[0].tolist()
         return Scored(
             loss=total,

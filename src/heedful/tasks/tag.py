@@ -17,7 +17,7 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import fit_text
+from heedful.batches.windows import WINDOW_SHARE, fit_text
 from heedful.batches.words import (
     Spans,
     WordRule,
@@ -38,7 +38,7 @@ from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
-from heedful.tasks.answers.entities import Tagging, tagging
+from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.texts import start_encoder, store_records
 from heedful.tokens import Tokenizer
 
@@ -50,16 +50,13 @@ _FORMATS = {
 """What an ending says. Without one of these a file with entities is CoNLL columns, and one without
 is what every task takes it for: lines of text, or a table."""
 
-_WINDOW_SHARE = 4
-"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tag(Task[TaggedText, Tensor, Tagging]):
     """What a tagger tells apart."""
 
     name: ClassVar[str] = "tag"
-    answer_options: ClassVar[frozenset[str]] = frozenset({"aggregation"})
+    answer_options: ClassVar[frozenset[str]] = frozenset({"aggregation", "piece_tags"})
 
     labels: tuple[str, ...]
     """Tags in the order of the model's outputs."""
@@ -187,7 +184,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             spans = self._joined(record.text, split)  # (N, 2)
             targets = self._targets(record, split, spans) if labelled else None  # (N,)
             parts = fit_text(
-                range(len(ids)), limit=room, rule=fit.rule, stride=room // _WINDOW_SHARE
+                range(len(ids)), limit=room, rule=fit.rule, stride=room // WINDOW_SHARE
             )
             pieces, offsets = [], []
             for part in parts.pieces:
@@ -276,7 +273,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 for word, first in firsts.items()
                 if first in probabilities
             }
-        return tagging(
+        answer = tagging(
             record,
             words,
             probabilities,
@@ -286,6 +283,14 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
         )
+        if not settings.piece_tags:
+            return answer
+        rows = [
+            output[: len(example.ids)]
+            for example, output in zip(fitted.pieces, outputs, strict=True)
+        ]
+        pieces = tagged_pieces(record.text, rows, self.labels, settings.long_text, tokenizer)
+        return replace(answer, pieces=pieces)
 
     def scores(self) -> "TagScores":
         """Return empty scores."""

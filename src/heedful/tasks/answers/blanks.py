@@ -16,8 +16,9 @@ from torch import Tensor
 from heedful.batches import Example, Fitted, features
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
-from heedful.errors import UserError
+from heedful.errors import LONGEST_NAME, UserError, shorten
 from heedful.reading import Record
+from heedful.settings import PredictSettings
 from heedful.task import Fit
 from heedful.tokens import Tokenizer
 
@@ -172,7 +173,7 @@ def decode(
     record: Record,
     fitted: Fitted[Example],
     outputs: Sequence[Tensor],
-    top: int,
+    settings: PredictSettings,
     tokenizer: Tokenizer,
 ) -> Filled:
     """Choose tokens for the masks of a text, or say whether a pair's second text follows.
@@ -181,8 +182,11 @@ def decode(
         record: the text or pair.
         fitted: its examples.
         outputs: rows of `candidates`, one for each example.
-        top: how many tokens to give for each mask.
+        settings: how many tokens to give for each mask, and among which.
         tokenizer: the model's tokenizer.
+
+    Raises:
+        UserError: a token to choose among is not in the vocabulary.
     """
     if record.text_pair is not None:
         follows = float(torch.stack([output[0, 0, 0] for output in outputs]).mean())
@@ -194,7 +198,8 @@ def decode(
             tokens_used=fitted.tokens_used,
         )
     spans, outputs_of_masks = _masks(record.text, fitted, outputs, tokenizer)
-    choices = [_tokens(output, top, tokenizer) for output in outputs_of_masks]
+    targets = _target_ids(settings.targets, tokenizer)
+    choices = [_tokens(output, settings.top, targets, tokenizer) for output in outputs_of_masks]
     best = [rows[0][0] if rows else None for rows in choices]
     blanks = [
         Blank(
@@ -246,7 +251,28 @@ def _masks(
     return spans, [best[span][1] if span in best else None for span in spans]
 
 
-def _tokens(output: Tensor | None, top: int, tokenizer: Tokenizer) -> list[tuple[int, float]]:
+def _target_ids(targets: Sequence[str], tokenizer: Tokenizer) -> frozenset[int]:
+    """Return the ids of the tokens to choose among; none for all.
+
+    Raises:
+        UserError: naming the first that is not a token of the vocabulary.
+    """
+    ids = set()
+    for target in targets:
+        token_id = tokenizer.vocabulary.ids.get(target)
+        pieces = tokenizer.encode_batch([target])[0] if token_id is None else [token_id]
+        if len(pieces) != 1 or pieces[0] in tokenizer.all_special_ids:
+            raise UserError(
+                f"--targets {shorten(target, LONGEST_NAME)!r}: not a word of the vocabulary; a "
+                "mask stands for one of its words"
+            )
+        ids.add(pieces[0])
+    return frozenset(ids)
+
+
+def _tokens(
+    output: Tensor | None, top: int, targets: frozenset[int], tokenizer: Tokenizer
+) -> list[tuple[int, float]]:
     """Return the ids of the likeliest tokens, special ones left out, and their probabilities."""
     if output is None:
         return []
@@ -256,7 +282,7 @@ def _tokens(output: Tensor | None, top: int, tokenizer: Tokenizer) -> list[tuple
         for at, score in zip(*output.tolist(), strict=True)
         if int(at) < len(tokenizer) and int(at) not in special
     ]
-    return rows[:top]
+    return [row for row in rows if not targets or row[0] in targets][:top]
 
 
 def _fill(

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from heedful.batches.windows import WINDOW_SHARE, fit_text, nearest_windows
 from heedful.errors import UserError
 from heedful.reading.tagging import (
     Scheme,
@@ -18,6 +20,8 @@ from heedful.reading.tagging import (
     parse_tag,
     transitions,
 )
+from heedful.settings import LongText
+from heedful.tokens import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +49,21 @@ class TaggedWord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TaggedPiece:
+    """A piece that a word is cut into, and its likeliest tag, whatever stands beside it."""
+
+    number: int
+    """Its number among the pieces of the text, from 0."""
+    token: str
+    """As it stands in the vocabulary."""
+    start: int
+    end: int
+    tag: str
+    score: float
+    """The probability of the tag."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tagging:
     """The answer for one text."""
 
@@ -58,6 +77,8 @@ class Tagging:
     """Tokens the model was given."""
     windows: int
     """Windows the text was read in; each word is taken from where it has most context."""
+    pieces: tuple[TaggedPiece, ...] | None = None
+    """If asked for, all pieces that the model was given."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the entities, and on request every word with the probability of every tag."""
@@ -83,6 +104,17 @@ class Tagging:
                     "scores": {tag: round(value, 6) for tag, value in (word.scores or {}).items()},
                 }
                 for word in self.words
+            ]
+        if self.pieces is not None:
+            row["pieces"] = [
+                {
+                    "token": piece.token,
+                    "start": piece.start,
+                    "end": piece.end,
+                    "tag": piece.tag,
+                    "score": round(piece.score, 6),
+                }
+                for piece in self.pieces
             ]
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
@@ -161,3 +193,45 @@ def tagging(
         tokens_used=tokens_used,
         windows=windows,
     )
+
+
+def tagged_pieces(
+    text: str,
+    rows: Sequence[Tensor],
+    labels: Sequence[str],
+    rule: LongText,
+    tokenizer: Tokenizer,
+) -> tuple[TaggedPiece, ...]:
+    """Tag each piece of a text by itself, where it has most context.
+
+    Args:
+        text: the text.
+        rows: of each window, the probability of each tag for each token, special tokens among them.
+            Shape (T, L) each.
+        labels: the L tags.
+        rule: how the text was fitted to what the model is given at once.
+        tokenizer: the model's tokenizer.
+    """
+    pieces, layout = tokenizer.pieces(text), tokenizer.layout
+    limit = len(rows[0]) - layout.size(pair=False)
+    if limit < 1:
+        return ()
+    numbers = fit_text(range(len(pieces.ids)), limit=limit, rule=rule, stride=limit // WINDOW_SHARE)
+    kept = nearest_windows([part[0] for part in numbers.pieces], limit)
+    tagged = []
+    for part, row, window in zip(numbers.pieces, rows, kept, strict=True):
+        best = row[len(layout.begin) : len(layout.begin) + limit].max(-1)
+        scores, tags = best.values.tolist(), best.indices.tolist()
+        for number, score, tag in zip(part[window], scores[window], tags[window], strict=True):
+            start, end = pieces.offsets[number]
+            tagged.append(
+                TaggedPiece(
+                    number=number,
+                    token=tokenizer.vocabulary.token(pieces.ids[number]),
+                    start=start,
+                    end=end,
+                    tag=labels[tag],
+                    score=score,
+                )
+            )
+    return tuple(tagged)
