@@ -118,15 +118,43 @@ class Predictor:
             labelled: whether to encode their truth too, for scoring.
         """
         settings = settings or self.settings
-        check_options(self.task, settings)
         records, copies = tee(records)
-        fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
-        encoded = self.task.encode(copies, self.tokenizer, fit, labelled=labelled)
+        encoded = self.encode(copies, settings, labelled=labelled)
         while chunk := _gather(encoded):
-            outputs = self._compute(chunk, settings, labelled)
-            for record, fitted in zip(islice(records, len(chunk)), chunk, strict=True):
-                computed = [next(outputs) for _ in fitted.pieces]
-                yield self.task.decode(record, fitted, computed, settings, self.tokenizer)
+            yield from self.decode(islice(records, len(chunk)), chunk, settings, labelled=labelled)
+
+    def encode(
+        self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each record into examples of the model: the first half of `answers`.
+
+        Raises:
+            UserError: an option has no effect, or a record cannot be encoded.
+        """
+        check_options(self.task, settings)
+        fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
+        return self.task.encode(records, self.tokenizer, fit, labelled=labelled)
+
+    def decode(
+        self,
+        records: Iterable[Any],
+        encoded: Sequence[Fitted[Example]],
+        settings: PredictSettings,
+        *,
+        labelled: bool = False,
+    ) -> Iterator[Any]:
+        """Answer for records that are encoded: the second half of `answers`.
+
+        Args:
+            records: the records, in any number that memory holds.
+            encoded: what `encode` made of each, with the same settings.
+            settings: how to compute.
+            labelled: whether the truth was encoded, too.
+        """
+        outputs = self._compute(encoded, settings, labelled)
+        for record, fitted in zip(records, encoded, strict=True):
+            computed = [next(outputs) for _ in fitted.pieces]
+            yield self.task.decode(record, fitted, computed, settings, self.tokenizer)
 
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)

@@ -39,6 +39,7 @@ MEETING = (
     "predictor",
     "evaluation",
     "explain",
+    "serving",
     "doctor",
     "commands",
     "__init__",  # the public names, imported when they are first used

@@ -4,6 +4,7 @@ from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
 from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
 from heedful.settings.ranges import LongText, PrecisionName, in_range
+from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
     TASKS,
     AnswerSettings,
@@ -46,6 +47,7 @@ __all__ = [
     "RegressSettings",
     "RunSettings",
     "Schedule",
+    "ServeSettings",
     "TagSettings",
     "TaskEntry",
     "TrainOptions",

@@ -1,0 +1,34 @@
+"""The command that serves runs over HTTP."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from heedful.cli.options import say
+from heedful.errors import UserError
+from heedful.settings import ServeSettings
+
+SERVING = ServeSettings()
+
+
+def serve(
+    *runs: str,
+    settings: Annotated[ServeSettings, Parameter(name="*", group="Serving")] = SERVING,
+) -> None:
+    """Answer for runs over HTTP, on this machine alone unless --host says otherwise.
+
+        heedful serve runs/tickets runs/de-en minilm
+
+        curl localhost:8000/api/runs/tickets/predict -d '{"texts": ["my card was stolen"]}'
+            -H 'Content-Type: application/json'
+
+    Parameters
+    ----------
+    runs
+        Run folders, folders of sentence-transformers or Marian, or minilm.
+    """
+    from heedful.commands import serve as command
+
+    if not runs:
+        raise UserError("no run to serve: heedful serve RUN [RUN ...]")
+    command.serve(runs, settings, say)

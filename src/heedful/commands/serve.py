@@ -1,0 +1,22 @@
+"""``heedful serve``: load runs, then answer over HTTP until told to stop."""
+
+from collections.abc import Sequence
+
+from heedful.extras import missing
+from heedful.settings import ServeSettings
+from heedful.task import Say
+
+
+def serve(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
+    """Serve runs until SIGTERM or Ctrl-C.
+
+    Raises:
+        UserError: a package is missing, a run cannot be loaded, or the port is taken.
+    """
+    try:
+        from heedful.serving.server import run
+    except ImportError:
+        raise missing("serve") from None
+    from heedful.serving.service import load
+
+    run(load(runs, settings), settings, say)

@@ -1,0 +1,1 @@
+"""``heedful serve``: one process that answers for several runs over HTTP."""

@@ -1,0 +1,246 @@
+"""A run's lane: requests are encoded, wait in its queue, and are computed in batches.
+
+All of this is on the event loop but for two things: texts are encoded in one thread of the service,
+and batches are computed in one thread of the lane.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from heedful.batches import Example, Fitted
+from heedful.errors import UserError
+from heedful.serving.problem import Problem, refusal
+from heedful.serving.queue import Batch, Queue, Ticket
+from heedful.settings import PredictSettings, ServeSettings
+
+if TYPE_CHECKING:
+    from heedful.predictor import Predictor
+
+_ENCODED_TOGETHER = 32
+"""Records of one request that are encoded before it is another request's turn."""
+_SMOOTHING = 0.2
+"""Weight of the latest batch in the measured speed."""
+
+
+class Turns:
+    """Shares out the threads of the machine: which lanes compute, and with how many threads each.
+
+    Args:
+        threads: CPU threads in all.
+        lanes: how many lanes there are.
+    """
+
+    def __init__(self, threads: int, lanes: int) -> None:
+        self._threads = threads
+        self._free = asyncio.Semaphore(min(threads, lanes))  # first come, first served
+        self._busy = 0
+
+    async def __aenter__(self) -> int:
+        """Wait for a turn, and return how many threads to compute with."""
+        self._busy += 1
+        try:
+            await self._free.acquire()
+        except BaseException:
+            self._busy -= 1
+            raise
+        return max(1, self._threads // self._busy)
+
+    async def __aexit__(self, *error: object) -> None:
+        """Let the next lane compute."""
+        self._busy -= 1
+        self._free.release()
+
+
+@dataclass(kw_only=True, slots=True)
+class Speed:
+    """How fast a lane has answered lately."""
+
+    tokens_per_second: float
+    tokens_per_item: float
+
+    def learn(self, tokens: int, items: int, seconds: float) -> None:
+        """Take in what a batch took."""
+        self.tokens_per_second += _SMOOTHING * (tokens / seconds - self.tokens_per_second)
+        self.tokens_per_item += _SMOOTHING * (tokens / items - self.tokens_per_item)
+
+
+class Lane:
+    """What a run's requests go through.
+
+    Args:
+        turns: shared with the other lanes.
+        encoder: the thread that encodes texts, also shared.
+        settings: the limits.
+    """
+
+    def __init__(self, turns: Turns, encoder: Executor, settings: ServeSettings) -> None:
+        self.queue = Queue(settings.batch_tokens)
+        self.speed: Speed | None = None
+        self._turns = turns
+        self._encoder = encoder
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
+        self._settings = settings
+        self._encoding = 0
+        self._more = asyncio.Event()
+
+    async def answer(
+        self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
+    ) -> list[Any]:
+        """Answer for the records of one request; if it is cancelled, they leave the queue.
+
+        Raises:
+            Problem: the queue is full, the request has too many tokens, or a record cannot be
+                answered.
+        """
+        self._admit(len(records))
+        self._encoding += len(records)
+        try:
+            encoded, tokens = await self._encode(predictor, records, settings)
+        finally:
+            self._encoding -= len(records)
+        if self.queue.tokens + sum(tokens) > self._settings.queue_tokens and self.queue.items:
+            raise self._overloaded()
+        ticket = Ticket(
+            predictor=predictor,
+            settings=settings,
+            records=list(records),
+            encoded=encoded,
+            tokens=tokens,
+            done=asyncio.get_running_loop().create_future(),
+        )
+        self.queue.put(ticket)
+        self._more.set()
+        try:
+            await ticket.done
+        finally:
+            self.queue.drop(ticket)
+        return ticket.answers
+
+    async def run(self) -> None:
+        """Compute batches for as long as the server runs."""
+        while True:
+            if not self.queue.tickets:
+                self._more.clear()
+                await self._more.wait()
+                await asyncio.sleep(self._settings.batch_wait / 1000)
+            started = time.perf_counter()
+            async with self._turns as threads:
+                batch = self.queue.take()
+                if batch is None:
+                    continue
+                await self._compute(batch, threads)
+            self._learn(batch, time.perf_counter() - started)
+
+    def close(self) -> None:
+        """Let the thread of the lane end."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def wait_seconds(self) -> float:
+        """Return how long a new request would wait, by the speed measured so far."""
+        if self.speed is None:
+            return 0.0
+        tokens = self.queue.ahead + self._encoding * self.speed.tokens_per_item
+        return tokens / self.speed.tokens_per_second
+
+    def _admit(self, items: int) -> None:
+        if items > self._settings.max_items:
+            raise Problem(
+                "too many", f"{items:,} texts; a request may have {self._settings.max_items:,}"
+            )
+        if self.wait_seconds() > self._settings.queue_seconds:
+            raise self._overloaded()
+
+    def _overloaded(self) -> Problem:
+        retry = max(1, math.ceil(self.wait_seconds()))
+        message = f"the queue is full; try again in {retry} s"
+        return Problem("overloaded", message, retry_after=retry)
+
+    async def _encode(
+        self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
+    ) -> tuple[list[Fitted[Example]], list[int]]:
+        """Encode a request's records, some at a time, and count the tokens of each."""
+        encoded: list[Fitted[Example]] = []
+        tokens: list[int] = []
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(records), _ENCODED_TOGETHER):
+            part = records[start : start + _ENCODED_TOGETHER]
+            try:
+                encoded += await loop.run_in_executor(
+                    self._encoder, _encoded, predictor, part, settings
+                )
+            except UserError as error:
+                raise refusal(error) from None
+            tokens += [
+                sum(len(example.ids) for example in fitted.pieces)
+                for fitted in encoded[len(tokens) :]
+            ]
+            if sum(tokens) > self._settings.max_tokens:
+                message = f"the texts have over {self._settings.max_tokens:,} tokens"
+                raise Problem("too many", f"{message}; send them in several requests")
+        return encoded, tokens
+
+    async def _compute(self, batch: Batch, threads: int) -> None:
+        """Compute a batch, and give the answers to those that wait for them."""
+        answers, error = await self._computed(batch, threads)
+        if error is None:
+            _deliver(batch, answers)
+            return
+        for ticket in {id(ticket): ticket for ticket, _ in batch.items}.values():
+            # Whoever is not to blame for it shall not suffer from it.
+            alone = Batch(predictor=batch.predictor, settings=batch.settings)
+            alone.items = [item for item in batch.items if item[0] is ticket]
+            if len(alone.items) < len(batch.items):
+                answers, error = await self._computed(alone, threads)
+            if error is None:
+                _deliver(alone, answers)
+            else:
+                _fail(ticket, error)
+
+    async def _computed(self, batch: Batch, threads: int) -> tuple[list[Any], BaseException | None]:
+        """Return the answers of a batch, or the error."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, _answers, batch, threads)
+        await asyncio.wait([future])
+        error = future.exception()
+        return ([], error) if error else (future.result(), None)
+
+    def _learn(self, batch: Batch, seconds: float) -> None:
+        items = len(batch.items)
+        if self.speed is None:
+            self.speed = Speed(
+                tokens_per_second=batch.tokens / seconds, tokens_per_item=batch.tokens / items
+            )
+        self.speed.learn(batch.tokens, items, seconds)
+
+
+def _encoded(
+    predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
+) -> list[Fitted[Example]]:
+    """Encode some records, in the thread that does so."""
+    return list(predictor.encode(records, settings))
+
+
+def _answers(batch: Batch, threads: int) -> list[Any]:
+    """Compute a batch, in the lane's thread."""
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)  # of this thread alone
+    return list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
+
+
+def _deliver(batch: Batch, answers: Sequence[Any]) -> None:
+    for (ticket, row), answer in zip(batch.items, answers, strict=True):
+        ticket.answers[row] = answer
+        ticket.missing -= 1
+        if not ticket.missing and not ticket.done.done():
+            ticket.done.set_result(None)
+
+
+def _fail(ticket: Ticket, error: BaseException) -> None:
+    if not ticket.done.done():
+        ticket.done.set_exception(refusal(error) if isinstance(error, UserError) else error)

@@ -1,0 +1,23 @@
+"""The protocols that the server speaks. A new one is a file here and a line of the table."""
+
+from typing import Any, Protocol
+
+from fastapi import APIRouter
+
+from heedful.serving.problem import Problem
+from heedful.serving.protocols import runs
+from heedful.serving.service import Service
+
+
+class Speaks(Protocol):
+    """What the module of a protocol has."""
+
+    def router(self, service: Service) -> APIRouter:
+        """Return the protocol's routes, each with its whole path."""
+
+    def render(self, problem: Problem) -> tuple[int, Any]:
+        """Return the status and the JSON that tell a client of it."""
+
+
+PROTOCOLS: tuple[Speaks, ...] = (runs,)
+"""Every protocol. The first one also answers for routes that are nobody's."""

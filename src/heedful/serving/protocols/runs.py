@@ -1,0 +1,133 @@
+"""heedful's own JSON: ``POST /api/runs/{run}/predict``, and what the server is."""
+
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from heedful.errors import UserError
+from heedful.serving.problem import Problem, refusal
+from heedful.serving.service import Served, Service
+from heedful.serving.wire import Json
+from heedful.settings import PredictSettings
+
+Name = Annotated[str, Path(description="Name of a run, as GET /api/runs gives it.")]
+
+
+class RunInfo(BaseModel):
+    """A run that is served."""
+
+    name: str
+    task: str
+    max_length: int = Field(description="Tokens that the model reads at once.")
+    ready: bool
+
+
+class Runs(BaseModel):
+    """The runs of the server, in the order in which it was given them."""
+
+    runs: list[RunInfo]
+
+
+_DECIDED = {"precision", "device", "batch_size", "batch_tokens"}
+"""Options that are the server's to decide."""
+
+_KINDS = get_type_hints(PredictSettings)
+_OPTIONS: dict[str, Any] = {
+    field.name: (_KINDS[field.name], field.default)
+    for field in fields(PredictSettings)
+    if field.name not in _DECIDED
+}
+Options = create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **_OPTIONS)
+"""Options of ``heedful predict`` that a request may decide."""
+
+
+class Question(BaseModel):
+    """Texts to answer for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    texts: list[str | list[str]] = Field(
+        description="Texts; or pairs of them, such as a question and its context; or a question "
+        "and its choices."
+    )
+    options: Options = Field(  # type: ignore[valid-type]
+        default=Options(), description="Options of `heedful predict`, such as top and beam."
+    )
+    all_scores: bool = Field(default=False, description="Give everything that was scored.")
+
+
+class Answers(BaseModel):
+    """An answer for each text, in order: what ``heedful predict`` prints."""
+
+    answers: list[dict[str, Any]]
+
+
+class Error(BaseModel):
+    """What went wrong."""
+
+    kind: str
+    message: str
+
+
+class Failure(BaseModel):
+    """The body of every answer that is none."""
+
+    error: Error
+
+
+def router(service: Service) -> APIRouter:
+    """Return the routes of heedful's own JSON."""
+    routes = APIRouter(tags=["heedful"], responses={"default": {"model": Failure}})
+
+    @routes.get("/api/runs")
+    async def list_runs() -> Runs:
+        """List the runs."""
+        return Runs(runs=[_info(served) for served in service.runs.values()])
+
+    @routes.post("/api/runs/{run}/predict", response_model=Answers)
+    async def predict(run: Name, question: Question) -> Json:
+        """Answer for texts with a run."""
+        served = service.find(run, lambda served: True)
+        asked = question.model_dump(exclude_unset=True)
+        settings = served.settings(**asked.get("options", {}))
+        records = records_of(served, question.texts)
+        answers = await service.answer(served, records, settings)
+        return Json({"answers": [a.to_dict(everything=question.all_scores) for a in answers]})
+
+    return routes
+
+
+def render(problem: Problem) -> tuple[int, Any]:
+    """Return the status and the JSON that tell a client of a problem."""
+    return problem.status, {"error": {"kind": problem.kind, "message": problem.message}}
+
+
+def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
+    """Make records of texts, or of lists of them.
+
+    Raises:
+        Problem: the run does not read such texts.
+    """
+    for number, text in enumerate(texts, start=1):
+        if isinstance(text, list) and len(text) < 2:
+            raise Problem("validation", f"text {number}: a list of {len(text)} texts")
+    inputs: list[Any] = [text if isinstance(text, str) else tuple(text) for text in texts]
+    try:
+        records = served.task.from_texts(inputs)
+    except UserError as error:
+        raise refusal(error) from None
+    except ValueError:  # several texts where a pair is meant
+        raise Problem("validation", "give single texts, or pairs of them") from None
+    return list(records)
+
+
+def _info(served: Served) -> RunInfo:
+    predictor = served.predictor
+    return RunInfo(
+        name=served.name,
+        task=served.task.name,
+        max_length=predictor.max_length,
+        ready=served.warm,
+    )

@@ -1,0 +1,63 @@
+"""How a server answers, and what it refuses."""
+
+import math
+from dataclasses import dataclass
+
+from heedful.settings.ranges import LongText, PrecisionName, in_range
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeSettings:
+    """Where a server listens, how it computes, and its limits."""
+
+    host: str = "127.0.0.1"
+    """Address to listen at."""
+    port: int = 8000
+    """Port to listen at; 0 takes a free one."""
+
+    precision: PrecisionName = "auto"
+    """Number format; auto uses bf16 where the hardware computes it, else fp32."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    long_text: LongText = "window"
+    """What to do with a text longer than --max-length, unless a request says otherwise."""
+    max_length: int | None = None
+    """Longest input in tokens; default: as in training."""
+    threads: int | None = None
+    """CPU threads that all runs share; default: as many as torch takes."""
+    batch_tokens: int = 2048
+    """Largest batch, in tokens; texts of several requests share a batch."""
+    batch_wait: float = 2.0
+    """Milliseconds that a first request waits for others to share its batch."""
+
+    max_body: int = 2_000_000
+    """Most bytes of a request's body."""
+    max_items: int = 1024
+    """Most texts of a request."""
+    max_tokens: int = 131_072
+    """Most tokens of a request, all its texts together."""
+    max_hypotheses: int = 16
+    """Most texts that may be written for one text, and the widest beam."""
+    queue_tokens: int = 1_000_000
+    """Most tokens that wait for a run; more are refused."""
+    queue_seconds: float = 5.0
+    """Longest wait for a run, by the speed measured so far; who would wait longer is refused."""
+    timeout: float = 60.0
+    """Most seconds for a request, from its first byte to its answer."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("port", self.port, 0, 65_535, what="from 0 to 65,535")
+        count = "a whole number of at least 1"
+        for name in (
+            *("threads", "batch_tokens", "max_length", "max_body", "max_items", "max_tokens"),
+            *("max_hypotheses", "queue_tokens"),
+        ):
+            in_range(name, getattr(self, name), 1, math.inf, what=count)
+        in_range("batch_wait", self.batch_wait, 0, 1000, what="from 0 to 1,000")
+        for name in ("queue_seconds", "timeout"):
+            in_range(name, getattr(self, name), 0.001, 1e6, what="a number above 0")
