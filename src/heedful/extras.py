@@ -17,6 +17,7 @@ class Extra:
 
 EXTRAS = {
     "hub": Extra(needed_by="models by hub name", packages=("huggingface_hub",)),
+    "hf": Extra(needed_by="folders of transformers", packages=("transformers",)),
     "plot": Extra(needed_by="pictures", packages=("matplotlib",)),
     "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
     "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),
@@ -29,7 +30,7 @@ EXTRAS = {
         packages=(
             *("axe-core-python", "build", "ctranslate2", "editables", "hatchling", "hypothesis"),
             *("langchain-huggingface", "langchain-openai", "mypy", "openai", "pre-commit"),
-            *("pytest", "ruff", "schemathesis", "selenium", "transformers", "tritonclient"),
+            *("pytest", "ruff", "schemathesis", "selenium", "tritonclient"),
         ),
     ),
 }

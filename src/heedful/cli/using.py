@@ -252,8 +252,8 @@ def export(
     overwrite
         Replace what was exported to --to.
     """
-    interop.export(run, to, format, overwrite=overwrite)
-    say(f"{run} exported to {to}")
+    check = interop.export(run, to, format, overwrite=overwrite)
+    say(f"{run} exported to {to}; {check}")
 
 
 def doctor() -> None:

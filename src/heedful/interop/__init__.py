@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError
 from heedful.files import new_folder
+from heedful.settings import ExportSettings
 
 if TYPE_CHECKING:
     from heedful.checkpoints.runs import RunRecord
+    from heedful.interop.checking import Check
+
+DEFAULT = ExportSettings()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,9 +25,9 @@ class Format:
     """A layout that ``heedful export`` writes."""
 
     writer: str
-    """Module and function: from a run's folder and record to a folder that is there and empty."""
-    tasks: frozenset[str]
-    """Tasks whose runs it can hold."""
+    """Module and function: writes a `Source` to an empty folder, and returns its `Check`."""
+    tasks: frozenset[str] | None = None
+    """Tasks whose runs it can hold; None for all."""
     files: frozenset[str]
     """Names of what it writes, which ``--overwrite`` may replace."""
     about: str
@@ -36,22 +40,26 @@ READERS = (
 )
 """Functions that say what a folder without ``heedful.json`` is, as a run would, if they know it."""
 
+_MODEL = {"config.json", "model.safetensors", "README.md"}
+_TOKENIZER = {
+    *("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+}
+_TRANSLATOR = {
+    *("generation_config.json", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
+    *("source.spm", "target.spm"),
+}
+
 FORMATS = {
+    "hf": Format(
+        writer="heedful.interop.hf.export",
+        files=frozenset({*_MODEL, *_TOKENIZER, *_TRANSLATOR}),
+        about="transformers",
+    ),
     "marian": Format(
         writer="heedful.interop.marian.export",
         tasks=frozenset({"translate"}),
-        files=frozenset(
-            {
-                "config.json",
-                "model.safetensors",
-                "generation_config.json",
-                "vocab.json",
-                "target_vocab.json",
-                "tokenizer_config.json",
-                "source.spm",
-                "target.spm",
-            }
-        ),
+        files=frozenset({*_MODEL, *_TRANSLATOR}),
         about="MarianMTModel of transformers, and what converts from it",
     ),
 }
@@ -73,20 +81,29 @@ def foreign_record(folder: Path) -> "RunRecord | None":
     return record
 
 
-def export(run: Path, out: Path, name: str, *, overwrite: bool = False) -> None:
-    """Write a run as a folder of another program.
+def export(
+    run: Path,
+    out: Path,
+    name: str,
+    *,
+    settings: ExportSettings = DEFAULT,
+    overwrite: bool = False,
+) -> "Check":
+    """Write a run as a folder of another program, and check that it computes the same there.
 
     Args:
         run: a finished run.
         out: the folder.
         name: a key of ``FORMATS``.
+        settings: what only some formats have.
         overwrite: whether to replace what was exported there.
 
     Raises:
-        UserError: the run cannot be written so, or the folder exists, and ``overwrite`` is false or
-            it holds anything else.
+        UserError: the run cannot be written so, the check fails, or the folder exists, and
+            ``overwrite`` is false or it holds anything else.
     """
     from heedful.checkpoints import runs  # it needs torch, and the table is read for help
+    from heedful.interop.source import open_source
 
     kind = FORMATS[name]
     if out.exists() and not overwrite:  # now, not after all has been read
@@ -94,12 +111,13 @@ def export(run: Path, out: Path, name: str, *, overwrite: bool = False) -> None:
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - kind.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
     record = runs.read_record(run)
-    if record.task not in kind.tasks:
+    if kind.tasks is not None and record.task not in kind.tasks:
         fitting = " or ".join(sorted(kind.tasks))
         raise UserError(f"{run}: a {record.task} run; --format {name} is for runs of {fitting}")
-    record = runs.read_finished(run)
+    source = open_source(run)
     with new_folder(out, overwrite=overwrite) as folder:
-        _imported(kind.writer)(run, record, folder)
+        check: Check = _imported(kind.writer)(source, folder, settings)
+    return check
 
 
 def _imported(path: str) -> Callable[..., Any]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, write_json
+from heedful.interop.checking import Check, check_by_reading
+from heedful.interop.source import Source
 from heedful.models import Transformer, TransformerConfig
-from heedful.models.loading import load_model
-from heedful.settings import PredictSettings
-from heedful.tokens import TextTokenizer, TranslationTokenizer
+from heedful.settings import ExportSettings, PredictSettings
+from heedful.tokens import TextTokenizer
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, model_of
 from heedful.tokens.translation import CONFIG, MODEL_CONFIG, is_translation_folder
 
@@ -29,39 +30,38 @@ def read_record(folder: Path) -> RunRecord | None:
     return outside_record("translate", {"longest": longest}, positions)
 
 
-def export(run: Path, record: RunRecord, folder: Path) -> None:
-    """Write a run of translate.
+def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
+    """Write a run of translate as a Marian model.
 
     Raises:
         UserError: the run cannot be such a model.
     """
-    model = load_model(run)
+    model = source.model
     if not isinstance(model, Transformer):
-        raise UserError(f"{run}: a recurrent network; Marian's models here are Transformers")
-    tokenizer = TranslationTokenizer.from_pretrained(run)
-    write_marian(model, tokenizer, folder, longest=record.goal["longest"])
-
-
-def write_marian(
-    model: Transformer, tokenizer: TranslationTokenizer, folder: Path, *, longest: int
-) -> None:
-    """Write a folder that ``MarianMTModel`` and ``MarianTokenizer`` of the reference read.
-
-    Args:
-        model: the model.
-        tokenizer: what its texts are cut with.
-        folder: an empty one.
-        longest: the most tokens of a translation.
-
-    Raises:
-        UserError: the model is none that the reference's Marian can be, or a library is missing.
-    """
-    config = model.config
-    if config.normalize_before:
+        raise UserError(
+            f"{source.folder}: a recurrent network; Marian's models here are Transformers"
+        )
+    if model.config.normalize_before:
         raise UserError(
             "this model normalises before each part (pre-norm), and Marian's models do after it; "
             "train one without --pre-norm"
         )
+    write_translator(source, folder)
+    return check_by_reading(source, folder)
+
+
+def write_translator(source: Source, folder: Path) -> None:
+    """Write a folder that ``MarianTokenizer`` and the reference's model of the same kind read.
+
+    Args:
+        source: has a Transformer.
+        folder: an empty one.
+
+    Raises:
+        UserError: the reference has no such model, or a library is missing.
+    """
+    model, tokenizer = source.model, source.tokenizer
+    config = model.config
     if config.pruned_heads or config.decoder_pruned_heads or config.cross_attn_pruned_heads:
         raise UserError("this model has lost attention heads, and Marian's models have all of them")
     if config.vocab_size != config.decoder_vocab_size:
@@ -76,15 +76,16 @@ def write_marian(
             (folder / name).write_bytes(model_of(side))
     lengths = {"model_max_length": config.max_position_embeddings}
     write_json(folder / CONFIG, {**read_json(folder / CONFIG), **lengths})
-    settings = PredictSettings()
+    defaults = PredictSettings()
     search = {
         "decoder_start_token_id": config.decoder_start_token_id,
         "eos_token_id": config.eos_token_id,
         "pad_token_id": config.pad_token_id,
         "bad_words_ids": [[config.pad_token_id]],
-        "max_length": longest + 1,  # the piece that starts a text is counted there
-        "num_beams": settings.beam,
-        "length_penalty": settings.length_penalty,
+        # The piece that starts a text is counted there.
+        "max_length": source.record.goal["longest"] + 1,
+        "num_beams": defaults.beam,
+        "length_penalty": defaults.length_penalty,
         "early_stopping": True,  # once so many have ended, as our search does
     }
     write_json(folder / GENERATION, search)

@@ -2,6 +2,7 @@
 
 from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
+from heedful.settings.export import ExportSettings
 from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
 from heedful.settings.ranges import LongText, PrecisionName, in_range
 from heedful.settings.serving import ServeSettings
@@ -37,6 +38,7 @@ __all__ = [
     "DataSettings",
     "EmbedSettings",
     "EvaluateOptions",
+    "ExportSettings",
     "GenerateSettings",
     "LongText",
     "ParallelSettings",

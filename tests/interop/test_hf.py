@@ -1,0 +1,170 @@
+"""What is exported opens in ``transformers``, whose pipelines answer as the run does."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+import heedful
+from heedful import cli
+from heedful.errors import UserError
+from heedful.interop import export
+from heedful.models import BertModel
+from heedful.predictor import Predictor
+
+TEXTS = ["the blue horse sleeps", "the very red soup tastes", "it is white", "Ann is in Paris"]
+RUNS = [
+    *("classify", "many", "pair", "pruned", "regress", "tag", "spans", "answer", "choose", "embed"),
+    *("pretrain", "masked", "writer", "replies", "translate"),
+]
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    return pytest.importorskip("transformers", reason="needs the extra [hf]")
+
+
+@pytest.fixture(scope="module")
+def exported(
+    reference: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Give what exports a golden run, each once."""
+    folder = tmp_path_factory.mktemp("hf")
+
+    def exported(name: str) -> Path:
+        if not (folder / name).exists():
+            export(golden / name, folder / name, "hf")
+        return folder / name
+
+    return exported
+
+
+@pytest.fixture(scope="module")
+def pipe(reference: ModuleType, exported: Callable[[str], Path]) -> Callable[..., Any]:
+    def pipe(task: str, name: str) -> Any:
+        return reference.pipeline(task, model=str(exported(name)), device="cpu")
+
+    return pipe
+
+
+def _load(golden: Path, name: str) -> Predictor:
+    return heedful.load(golden / name, precision="fp32")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_that_it_can_hold_computes_the_same(
+    name: str, golden: Path, tmp_path: Path, reference: ModuleType
+) -> None:
+    check = export(golden / name, tmp_path / "out", "hf")
+    assert check.batches == 4
+    assert check.difference < 1e-5
+    assert check.consumer == f"transformers {reference.__version__}"
+
+
+@pytest.mark.parametrize("name", ["classify", "pruned"])
+def test_texts_are_classified_alike(name: str, golden: Path, pipe: Callable[..., Any]) -> None:
+    theirs = pipe("text-classification", name)(TEXTS)
+    for answer, other in zip(_load(golden, name)(TEXTS), theirs, strict=True):
+        assert other == {"label": answer.label, "score": pytest.approx(answer.score, abs=1e-5)}
+
+
+def test_several_labels_have_the_same_scores(golden: Path, pipe: Callable[..., Any]) -> None:
+    theirs = pipe("text-classification", "many")(TEXTS, top_k=None)
+    for answer, others in zip(_load(golden, "many")(TEXTS), theirs, strict=True):
+        scores = {other["label"]: other["score"] for other in others}
+        assert scores == pytest.approx(answer.scores, abs=1e-5)
+
+
+def test_pairs_and_numbers_are_the_same(golden: Path, pipe: Callable[..., Any]) -> None:
+    pair = ("the cat is red", "no, it is not here")
+    theirs = pipe("text-classification", "pair")({"text": pair[0], "text_pair": pair[1]})
+    assert theirs["label"] == _load(golden, "pair")(pair).label
+    numbers = [other["score"] for other in pipe("text-classification", "regress")(TEXTS)]
+    assert numbers == pytest.approx(
+        [one.value for one in _load(golden, "regress")(TEXTS)], abs=1e-5
+    )
+
+
+def test_entities_are_the_same(golden: Path, pipe: Callable[..., Any]) -> None:
+    text = "Dan Miller lives near New Lima"
+    theirs = pipe("token-classification", "tag")(text, aggregation_strategy="first")
+    ours = [(one.label, one.start, one.end) for one in _load(golden, "tag")(text).entities]
+    assert ours
+    assert [(one["entity_group"], one["start"], one["end"]) for one in theirs] == ours
+
+
+def test_questions_are_answered_alike(golden: Path, pipe: Callable[..., Any]) -> None:
+    question, context = "where is it?", "Carla eats cheese in Oslo. it is red."
+    theirs = pipe("question-answering", "answer")(question=question, context=context)
+    ours = _load(golden, "answer")((question, context))
+    assert (theirs["answer"], theirs["start"], theirs["end"]) == (ours.best, ours.start, ours.end)
+
+
+@pytest.mark.parametrize("name", ["pretrain", "masked"])
+def test_masked_words_are_filled_alike(name: str, golden: Path, pipe: Callable[..., Any]) -> None:
+    theirs = pipe("fill-mask", name)("the cat [MASK] red.", top_k=3)
+    (blank,) = _load(golden, name)("the cat [MASK] red.").blanks
+    assert [one["token_str"] for one in theirs] == [one.token for one in blank.candidates[:3]]
+
+
+def test_vectors_are_the_same(golden: Path, pipe: Callable[..., Any]) -> None:
+    hidden = torch.tensor(pipe("feature-extraction", "embed")(TEXTS[0]))[0]
+    ours = _load(golden, "embed")(TEXTS[0]).vector
+    torch.testing.assert_close(
+        torch.nn.functional.normalize(hidden.mean(0), dim=0), ours, atol=1e-5, rtol=0
+    )
+
+
+def test_texts_are_written_alike(golden: Path, pipe: Callable[..., Any]) -> None:
+    theirs = pipe("text2text-generation", "replies")(["cat, red", "horse, white"])
+    ours = _load(golden, "replies")(["cat, red", "horse, white"])
+    assert [one["generated_text"] for one in theirs] == [one.text for one in ours]
+
+
+def test_texts_are_translated_alike(golden: Path, pipe: Callable[..., Any]) -> None:
+    pytest.importorskip("sentencepiece", reason="needs the extra [marian]")
+    texts = ["Das hund ist rot!", "Das katze sieht das pferd!"]
+    theirs = pipe("translation", "translate")(texts)
+    ours = [answer.text for answer in _load(golden, "translate")(texts)]
+    assert [one["translation_text"] for one in theirs] == ours
+
+
+def test_texts_are_as_long_as_the_run_reads(exported: Callable[[str], Path]) -> None:
+    config = json.loads((exported("pretrain") / "tokenizer_config.json").read_text())
+    assert config["model_max_length"] == 24
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_recurrent_networks_are_refused(name: str, golden: Path, tmp_path: Path) -> None:
+    message = "a recurrent network, which transformers does not have; --format onnx can hold it"
+    with pytest.raises(UserError, match=message):
+        export(golden / name, tmp_path / "out", "hf")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_computes_something_else_is_not_kept(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    save = BertModel.save_pretrained
+
+    def save_wrong(model: BertModel, folder: Path) -> None:
+        wrong = copy.deepcopy(model)
+        with torch.no_grad():
+            wrong.encoder.blocks[1].output.dense.bias[0] += 0.01
+        save(wrong, folder)
+
+    monkeypatch.setattr(BertModel, "save_pretrained", save_wrong)
+    words = ["export", golden / "embed", "--to", tmp_path / "out", "--format", "hf"]
+    assert cli.run([str(word) for word in words]) == 2
+    assert "does not compute what the run does: last_hidden_state differs by" in (
+        capsys.readouterr().err
+    )
+    assert [*tmp_path.iterdir()] == []
