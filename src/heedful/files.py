@@ -170,6 +170,38 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         raise
 
 
+def check_new_file(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse a file that cannot be made.
+
+    Raises:
+        UserError: ``path`` exists and ``overwrite`` is false, or there is no such folder.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give the name of a file")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists; choose another file or give --overwrite")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {str(path.parent)!r}")
+
+
+@contextmanager
+def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield the path of a temporary file that becomes ``path`` at the end; an error deletes it.
+
+    Raises:
+        UserError: see `check_new_file`.
+    """
+    check_new_file(path, overwrite=overwrite)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(path)
+        _sync(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def sync_tree(folder: Path, *, deep: bool = True) -> None:
     """Sync the names in a folder to the disk, and with ``deep`` all its files and folders."""
     for path in sorted(folder.rglob("*"), reverse=True) if deep else []:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.errors import UserError
+from heedful.judging import Judge
 from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.settings import (
@@ -279,6 +280,10 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def scores(self) -> Scores[AnswerT, RecordT]:
         """Return empty scores."""
+        ...
+
+    def judge(self) -> Judge[AnswerT, RecordT]:
+        """Return what holds answers beside the truth, item by item."""
         ...
 
     def card(self) -> str:

@@ -16,6 +16,7 @@ GROUND = {
     "errors": set[str](),
     "files": {"errors"},
     "extras": {"errors"},
+    "spreadsheets": set[str](),
     "sources": {"errors", "files", "extras"},
     "pages": set[str](),
 }
@@ -33,6 +34,7 @@ LEGS = {
 MEETING = (
     "checkpoints",
     "interop",
+    "judging",
     "task",
     "training",
     "tasks",

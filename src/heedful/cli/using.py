@@ -46,6 +46,8 @@ def evaluate(
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
     picture: Path | None = None,
+    predictions: Path | None = None,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Score a run on labelled files: JSON on standard output and, in full, in RUN/metrics.json.
 
@@ -57,12 +59,20 @@ def evaluate(
         Labelled files.
     picture
         Also draw the confusion matrix, to a .png or .svg file.
+    predictions
+        Also write each answer beside its truth, to a .jsonl or .csv file.
+    overwrite
+        Replace the file of --predictions.
     """
     from heedful.commands import evaluate as command
+    from heedful.commands.predictions import PredictionsFile
     from heedful.metrics import confusion_table, save_confusion_picture, scores_table, summary
 
+    file = None if predictions is None else PredictionsFile(predictions, overwrite=overwrite)
     predictor = _predictor(run, predicting)
-    scores = command.evaluate(run, data, columns, predictor, say)
+    scores = command.evaluate(run, data, columns, predictor, say, file)
+    if file is not None:
+        say(f"{scores['items']:,} answers written to {predictions}")
     print_table(scores_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))

@@ -1,7 +1,8 @@
 """``heedful evaluate``: a run and files with the truth in, scores out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,8 +10,9 @@ from typing import Any
 
 from heedful import files
 from heedful.checkpoints.runs import RECORD
+from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError
-from heedful.evaluation import score_records
+from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.task import SAMPLE, Say, Start
@@ -28,11 +30,43 @@ def evaluate(
     columns: ColumnSettings,
     predictor: Predictor,
     say: Say = lambda line: None,
+    predictions_file: PredictionsFile | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``.
 
     Raises:
-        UserError: see `score_records`; or what nothing scores is asked for.
+        UserError: see `Evaluation`; or what nothing scores is asked for.
+    """
+    with labelled_records(predictor, data, columns, say) as records:
+        started = time.monotonic()
+        evaluation = Evaluation(predictor, records)
+        if predictions_file is None:
+            for _ in evaluation:
+                pass
+        else:
+            predictions_file.write(predictor.task.judge(), evaluation)
+        scores = evaluation.scores()
+    if "tokens" in scores:  # how much was written, and how fast
+        scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
+        if not predictor.settings.sample:
+            scores["beam"] = predictor.settings.beam
+    if unread := scores["tokens_total"] - scores["tokens_used"]:
+        total = scores["tokens_total"]
+        say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
+    scores = {"data": [str(path) for path in data], **scores}
+    if (run / RECORD).is_file():  # another library's folder is left as it is
+        files.write_json(run / METRICS, scores)
+    return scores
+
+
+@contextmanager
+def labelled_records(
+    predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, say: Say
+) -> Iterator[Iterator[Any]]:
+    """Give records with their truth, and say what is odd about the first of them.
+
+    Raises:
+        UserError: the files are wrong; or what nothing scores is asked for.
     """
     for option in _UNSCORED:
         if getattr(predictor.settings, option):
@@ -47,16 +81,4 @@ def evaluate(
         sample = list(islice(records, SAMPLE))
         if line := predictor.task.doubt(sample):
             say(line)
-        started = time.monotonic()
-        scores = score_records(predictor, counted(chain(sample, records), "items evaluated"))
-    if "tokens" in scores:  # how much was written, and how fast
-        scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
-        if not predictor.settings.sample:
-            scores["beam"] = predictor.settings.beam
-    if unread := scores["tokens_total"] - scores["tokens_used"]:
-        total = scores["tokens_total"]
-        say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
-    scores = {"data": [str(path) for path in data], **scores}
-    if (run / RECORD).is_file():  # another library's folder is left as it is
-        files.write_json(run / METRICS, scores)
-    return scores
+        yield counted(chain(sample, records), "items evaluated")

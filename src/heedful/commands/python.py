@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_h
 
 from heedful.commands import evaluate as evaluation
 from heedful.commands import train as training
+from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.predictor import Predictor
 from heedful.reading.frames import Data, as_files
@@ -83,6 +84,8 @@ def evaluate(
     run: str | os.PathLike[str],
     data: Data,
     *,
+    predictions: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
     say: Say = _tell,
     **options: Unpack[EvaluateOptions],
 ) -> dict[str, Any]:
@@ -91,6 +94,8 @@ def evaluate(
     Args:
         run: the run folder; its ``metrics.json`` gets the scores.
         data: a file, several, a list of dicts, or a table of pandas or pyarrow.
+        predictions: a .jsonl or .csv file for each answer beside its truth.
+        overwrite: whether to replace that file.
         say: takes each line meant for the user; by default they go to standard error.
         options: the command's options, dashes as underscores.
 
@@ -100,9 +105,10 @@ def evaluate(
     with naming_arguments(), as_files(data) as files:
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
+        file = None if predictions is None else PredictionsFile(Path(predictions), overwrite)
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings))
-        return evaluation.evaluate(Path(run), files, columns, predictor, say)
+        return evaluation.evaluate(Path(run), files, columns, predictor, say, file)
 
 
 def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:

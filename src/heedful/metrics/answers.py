@@ -44,8 +44,8 @@ class AnswerScores:
         self._answerable.append(bool(right))
         self._answered.append(answered)
         self._margins.append(margin)
-        self._with_answer.append(_compare(best, right))
-        self._without_answer.append(_compare("", right))
+        self._with_answer.append(compare(best, right))
+        self._without_answer.append(compare("", right))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
@@ -77,7 +77,7 @@ class AnswerScores:
         return result
 
 
-def _compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
+def compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
     """Return the exact match and the F1 of one answer; an empty one is right if there is none."""
     from torchmetrics.functional.text import squad
 

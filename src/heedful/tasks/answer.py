@@ -25,11 +25,13 @@ from heedful.batches.features import row_offsets
 from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
+from heedful.judging import Judge
 from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.candidates import SpanAnswer, weigh
+from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import refuse_columns, start_encoder, store_records
 from heedful.tokens import PairLayout, Tokenizer
 
@@ -257,6 +259,10 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     def scores(self) -> "SpanAnswerScores":
         """Return empty scores."""
         return SpanAnswerScores(self)
+
+    def judge(self) -> Judge[SpanAnswer, Question]:
+        """Return what judges its answers."""
+        return judges.spans()
 
     def card(self) -> str:
         """Say what the run answers."""

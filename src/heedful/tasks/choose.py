@@ -18,12 +18,14 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
+from heedful.judging import Judge
 from heedful.models.loading import head_of
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
 from heedful.tokens import Tokenizer
 
@@ -216,6 +218,10 @@ class Choose(Task[Choices, Tensor, Choice]):
     def scores(self) -> "ChooseScores":
         """Return empty scores."""
         return ChooseScores(self)
+
+    def judge(self) -> Judge[Choice, Choices]:
+        """Return what judges its answers."""
+        return judges.choices(self.choices)
 
     def card(self) -> str:
         """Say what the run chooses from."""

@@ -13,11 +13,13 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, collate, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.judging import Judge
 from heedful.models.loading import read_config
 from heedful.reading import Record, Text
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import (
     encode_texts,
     read_table,
@@ -232,6 +234,11 @@ class Classify(Task[Record, Tensor, Prediction]):
     def scores(self) -> "ClassifyScores":
         """Return empty scores."""
         return ClassifyScores(self)
+
+    def judge(self) -> Judge[Prediction, Record]:
+        """Return what judges its answers."""
+        of_labels = judges.several_labels if self.multi_label else judges.one_label
+        return of_labels(self.labels)
 
     def card(self) -> str:
         """Say what the run decides."""

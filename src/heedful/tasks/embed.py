@@ -22,12 +22,20 @@ from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout
+from heedful.judging import Judge
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
 from heedful.task import Ability, Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.vectors import Embedding, join_windows
-from heedful.tasks.regress import target
-from heedful.tasks.texts import as_parts, read_table, start_encoder, store_records, text_records
+from heedful.tasks.judges import numbers as judges
+from heedful.tasks.texts import (
+    as_parts,
+    read_table,
+    start_encoder,
+    store_records,
+    target,
+    text_records,
+)
 from heedful.tokens import Tokenizer
 
 
@@ -237,6 +245,10 @@ class Embed(Task[Record, Tensor, Embedding]):
     def scores(self) -> "EmbedScores":
         """Return empty scores."""
         return EmbedScores()
+
+    def judge(self) -> Judge[Embedding, Record]:
+        """Return what judges its answers."""
+        return judges.pairs((self.lowest, self.highest) if self.scored else None)
 
     def card(self) -> str:
         """Say what the run's vectors are."""

@@ -24,6 +24,7 @@ from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
+from heedful.judging import Judge
 from heedful.models import BertEncoderDecoder
 from heedful.models.forwards import generate
 from heedful.models.loading import head_of, load_model
@@ -43,6 +44,7 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks.answers.written import Generation, GenerationScores, best_texts
+from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
 from heedful.tasks.writing import (
     SEARCH_OPTIONS,
@@ -280,6 +282,12 @@ class Generate(Task[Record, WriterOutput, Generation]):
     def scores(self) -> GenerationScores:
         """Return empty scores."""
         return GenerationScores(pairs=self.pairs)
+
+    def judge(self) -> Judge[Generation, Record]:
+        """Return what judges its answers."""
+        if not self.pairs:
+            return judges.continued()
+        return judges.written(cased=False, translated=False)
 
     def card(self) -> str:
         """Say what the run writes."""

@@ -27,6 +27,7 @@ from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import RANDOM, Frame, full_sequences, sentence_pairs
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
+from heedful.judging import AnyJudge
 from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -50,6 +51,7 @@ from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
 from heedful.tasks.answers.sequences import Scored, SequenceScores
 from heedful.tasks.corpus import check_documents, open_corpus, unknown_share
+from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -381,6 +383,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
             return blanks.decode(record, fitted, outputs, settings, tokenizer)
         total, right, hidden, next_right = outputs[0].tolist()
         return Scored(
+            text=tokenizer.text_of(record.ids.tolist()),
             loss=total,
             right=int(right),
             hidden=int(hidden),
@@ -392,6 +395,10 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
     def scores(self) -> SequenceScores:
         """Return empty scores."""
         return SequenceScores(pairs=self.pairs)
+
+    def judge(self) -> AnyJudge:
+        """Return what judges its answers."""
+        return judges.sequences(pairs=self.pairs)
 
     def card(self) -> str:
         """Say what the run learns."""

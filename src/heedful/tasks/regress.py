@@ -12,22 +12,22 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, numbers
-from heedful.errors import UserError, listed
+from heedful.errors import UserError
+from heedful.judging import Judge
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
     encode_texts,
     read_table,
     start_encoder,
     store_records,
+    target,
     text_records,
 )
 from heedful.tokens import Tokenizer
-
-LARGEST = 1e15
-"""Squares of larger numbers, added up, may be more than a float32 holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,27 +54,6 @@ class Estimate:
     def plain(self) -> str:
         """Return the number."""
         return f"{self.value:.6g}"
-
-
-def target(record: Record) -> float:
-    """Return a record's number.
-
-    Raises:
-        UserError: there is none, or several, or it is too large, with file and line.
-    """
-    labels = record.labels or ()
-    try:
-        (text,) = labels
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= LARGEST:  # nor where it is no number
-        shown = listed([repr(label) for label in labels]) or "nothing"
-        limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
-        raise UserError(
-            f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
-        )
-    return value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -193,6 +172,10 @@ class Regress(Task[Record, Tensor, Estimate]):
     def scores(self) -> "EstimateScores":
         """Return empty scores."""
         return EstimateScores()
+
+    def judge(self) -> Judge[Estimate, Record]:
+        """Return what judges its answers."""
+        return judges.estimates()
 
     def card(self) -> str:
         """Say what the run estimates."""

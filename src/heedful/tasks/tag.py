@@ -30,6 +30,7 @@ from heedful.batches.words import (
     word_probabilities,
 )
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.judging import Judge
 from heedful.models.loading import read_config
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
@@ -39,6 +40,7 @@ from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
+from heedful.tasks.judges import entities as judges
 from heedful.tasks.texts import start_encoder, store_records
 from heedful.tokens import Tokenizer
 
@@ -295,6 +297,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def scores(self) -> "TagScores":
         """Return empty scores."""
         return TagScores()
+
+    def judge(self) -> Judge[Tagging, TaggedText]:
+        """Return what judges its answers."""
+        return judges.entities(self.types)
 
     def card(self) -> str:
         """Say what the run finds."""

@@ -1,5 +1,6 @@
 """What the tasks on single texts and pairs of texts from tables have in common."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import tee
@@ -9,7 +10,7 @@ import torch
 
 from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import NoRoomError
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.models import Head
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -19,6 +20,9 @@ from heedful.settings import ColumnSettings, DataSettings, LongText
 from heedful.task import AnyTask, Fit, Recipe, Say, Start, StoreOf, check_max_length
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
+
+LARGEST = 1e15
+"""Squares of larger numbers, added up, may be more than a float32 holds."""
 
 
 def read_table(
@@ -44,6 +48,27 @@ def refuse_columns(task: str, columns: ColumnSettings) -> None:
         raise UserError(
             f"the files of {task} have a format of their own: leave out the options of columns"
         )
+
+
+def target(record: Record) -> float:
+    """Return a record's number.
+
+    Raises:
+        UserError: there is none, or several, or it is too large, with file and line.
+    """
+    labels = record.labels or ()
+    try:
+        (text,) = labels
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= LARGEST:  # nor where it is no number
+        shown = listed([repr(label) for label in labels]) or "nothing"
+        limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
+        raise UserError(
+            f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
+        )
+    return value
 
 
 def text_records(texts: Sequence[Text]) -> list[Record]:

@@ -21,6 +21,7 @@ from heedful.batches.collate import collate, token_labels
 from heedful.batches.parallel import cut_source, encode_pairs, to_example, token_ids
 from heedful.errors import UserError
 from heedful.files import new_folder
+from heedful.judging import Judge
 from heedful.losses import IGNORED
 from heedful.models.loading import load_model
 from heedful.reading import Record, Text
@@ -46,6 +47,7 @@ from heedful.task import (
 from heedful.tasks import translator
 from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
 from heedful.tasks.answers.written import best_texts
+from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import text_records
 from heedful.tasks.writing import SEARCH_OPTIONS, WriterOutput
 from heedful.tokens import TranslationTokenizer
@@ -318,6 +320,10 @@ class Translate(Task[Record, WriterOutput, Translation]):
     def scores(self) -> TranslationScores:
         """Return empty scores."""
         return TranslationScores()
+
+    def judge(self) -> Judge[Translation, Record]:
+        """Return what judges its answers."""
+        return judges.written(cased=True, translated=True)
 
     def card(self) -> str:
         """Say what the run does."""

@@ -15,6 +15,8 @@ from heedful.tasks.answers.blanks import Filled
 class Scored:
     """How well the hidden tokens of a sequence, and whether its second part follows, were told."""
 
+    text: str
+    """The sequence as a text, nothing hidden."""
     loss: float
     """Sum of the losses of its hidden tokens, in nats."""
     right: int

@@ -1,0 +1,15 @@
+"""Tables for spreadsheets, which run a cell that looks like a formula (CWE-1236)."""
+
+from typing import Any
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV file: a text that would be run as a formula is quoted.
+
+    Numbers are numbers, whatever they begin with.
+    """
+    if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA):
+        return "'" + value
+    return value

@@ -1,0 +1,128 @@
+"""Judges of what is either right or wrong: labels, choices, answers to questions."""
+
+from typing import TYPE_CHECKING
+
+from heedful.judging import Judge, Judgement, each
+from heedful.metrics import measures
+from heedful.metrics.answers import compare
+from heedful.reading import Record
+from heedful.reading.choices import Choices
+from heedful.reading.squad import Question
+from heedful.tasks.answers.candidates import SpanAnswer
+
+if TYPE_CHECKING:
+    from heedful.tasks.choose import Choice
+    from heedful.tasks.classify import Prediction
+
+
+def texts_of(record: Record) -> dict[str, str]:
+    """Return the text of a record, or both."""
+    pair = {} if record.text_pair is None else {"text_pair": record.text_pair}
+    return {"text": record.text, **pair}
+
+
+def where(record: Record) -> str:
+    """Return the file and line of a record."""
+    return f"{record.source}, line {record.line}"
+
+
+def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record]":
+    """Judge answers of one label each."""
+    numbers = {label: float(number) for number, label in enumerate(labels)}
+
+    def judge(answer: "Prediction", record: Record) -> Judgement:
+        assert isinstance(answer.label, str)
+        assert answer.score is not None
+        (truth,) = record.labels or ("",)
+        right = answer.label == truth
+        return Judgement(
+            where=where(record),
+            texts=texts_of(record),
+            truth=truth,
+            answer=answer.label,
+            right=right,
+            worth=float(right),
+            confidence=answer.score,
+            counts=(numbers[truth], numbers[answer.label], answer.score),
+            decisions=((answer.score, right),),
+        )
+
+    return Judge(judged=each(judge), measure=measures.classes(len(labels)), labels=labels)
+
+
+def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record]":
+    """Judge answers of any number of labels, of which each is decided by itself."""
+
+    def judge(answer: "Prediction", record: Record) -> Judgement:
+        truth = [label for label in labels if label in (record.labels or ())]
+        hits = [(label in truth) == (label in answer.label) for label in labels]
+        sure = [max(score, 1 - score) for score in answer.scores.values()]
+        return Judgement(
+            where=where(record),
+            texts=texts_of(record),
+            truth=truth,
+            answer=list(answer.label),
+            right=all(hits),
+            worth=sum(hits) / len(hits),
+            confidence=min(sure),
+            counts=(
+                *(float(label in truth) for label in labels),
+                *(float(label in answer.label) for label in labels),
+                float(all(hits)),
+            ),
+            decisions=tuple(zip(sure, hits, strict=True)),
+        )
+
+    return Judge(
+        judged=each(judge),
+        measure=measures.label_sets(len(labels)),
+        worth="labels_right",
+        labels=labels,
+    )
+
+
+def choices(size: int) -> "Judge[Choice, Choices]":
+    """Judge choices.
+
+    Args:
+        size: how many each question has.
+    """
+
+    def judge(answer: "Choice", record: Choices) -> Judgement:
+        assert record.answer is not None
+        right = answer.choice == record.answer
+        return Judgement(
+            where=record.where,
+            texts={"question": record.question, "choices": record.choices},
+            truth=record.choices[record.answer],
+            answer=answer.text,
+            right=right,
+            worth=float(right),
+            confidence=answer.score,
+            counts=(float(right),),
+            decisions=((answer.score, right),),
+        )
+
+    names = tuple(f"choice {number}" for number in range(1, size + 1))
+    return Judge(judged=each(judge), measure=measures.means("accuracy"), labels=names)
+
+
+def spans() -> Judge[SpanAnswer, Question]:
+    """Judge answers to questions by the scores of SQuAD."""
+
+    def judge(answer: SpanAnswer, record: Question) -> Judgement:
+        truth = list(dict.fromkeys(right.text for right in record.answers or ()))
+        exact, f1 = compare(answer.answer or "", truth)
+        return Judgement(
+            where=record.where,
+            texts={"question": record.question, "context": record.context},
+            truth=truth,
+            answer=answer.answer,
+            right=exact == 1,
+            worth=f1,
+            confidence=answer.score,
+            counts=(exact, f1),
+            decisions=((answer.score, exact == 1),),
+        )
+
+    return Judge(judged=each(judge), measure=measures.means("exact_match", "f1"), worth="f1")

@@ -1,0 +1,115 @@
+"""Judges of numbers, of how alike texts are, and of the search for a text's partner."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from heedful.judging import Judge, Judgement, each
+from heedful.metrics import measures
+from heedful.metrics.measures import Numbers
+from heedful.reading import Record
+from heedful.tasks.answers.vectors import Embedding
+from heedful.tasks.judges.decisions import texts_of, where
+from heedful.tasks.texts import target
+
+if TYPE_CHECKING:
+    from heedful.tasks.regress import Estimate
+
+_TOGETHER = 256
+"""Queries that are compared with all candidates at once."""
+
+
+def estimates() -> "Judge[Estimate, Record]":
+    """Judge numbers by how far they are from the true ones."""
+
+    def judge(answer: "Estimate", record: Record) -> Judgement:
+        truth = target(record)
+        return Judgement(
+            where=where(record),
+            texts=texts_of(record),
+            truth=truth,
+            answer=round(answer.value, 6),
+            right=None,
+            worth=-abs(answer.value - truth),
+            confidence=None,
+            counts=(answer.value, truth),
+        )
+
+    return Judge(judged=each(judge), measure=measures.estimates)
+
+
+def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
+    """Judge vectors of pairs: by the pairs' scores if they have some, else by who is nearest.
+
+    For the latter all vectors are kept, since any of them may be nearer.
+
+    Args:
+        scale: the scores that were learnt as cosines of 0 and 1, if any were.
+    """
+
+    def judged(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
+        answered = iter(answered)
+        for first in answered:
+            rest = chain([first], answered)
+            if first[1].labels is None:
+                yield from _partners(rest)
+            else:
+                yield from (_similarity(answer, record, scale) for answer, record in rest)
+
+    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+        of_pairs = measures.neighbours if columns.shape[1] == 1 else measures.correlations
+        return of_pairs(columns, weights)
+
+    return Judge(judged=judged, measure=measure)
+
+
+def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | None) -> Judgement:
+    truth, similarity = target(record), answer.similarity
+    assert similarity is not None
+    worth = None
+    if scale is not None:
+        worth = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
+    return Judgement(
+        where=where(record),
+        texts=texts_of(record),
+        truth=truth,
+        answer=round(similarity, 6),
+        right=None,
+        worth=worth,
+        confidence=None,
+        counts=(similarity, truth),
+    )
+
+
+def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
+    queries, right, records = [], [], []
+    candidates: dict[str, torch.Tensor] = {}
+    numbers: dict[str, int] = {}
+    for answer, record in answered:
+        text, vector = record.text_pair or "", answer.vector_pair
+        assert vector is not None
+        queries.append(F.normalize(answer.vector, dim=0))
+        candidates.setdefault(text, F.normalize(vector, dim=0))
+        right.append(numbers.setdefault(text, len(numbers)))
+        records.append(record)
+    if not records:
+        return
+    texts, vectors = list(candidates), torch.stack(list(candidates.values()))  # (M, D)
+    for start in range(0, len(queries), _TOGETHER):
+        cosines = torch.stack(queries[start : start + _TOGETHER]) @ vectors.T  # (256, M)
+        for row, partner, record in zip(cosines, right[start:], records[start:], strict=False):
+            best = int(row.argmax())
+            rank = int((row > row[partner]).sum()) + 1
+            yield Judgement(
+                where=where(record),
+                texts=texts_of(record),
+                truth=record.text_pair,
+                answer=texts[best],
+                right=rank == 1,
+                worth=1 / rank,
+                confidence=None,
+                counts=(float(rank),),
+            )

@@ -1,0 +1,92 @@
+"""Judges of texts: written ones beside the right ones, and how likely known ones are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.judging import Judge, Judgement, each
+from heedful.metrics import measures
+from heedful.metrics.writing import score_of_statistics, text_metrics, text_statistics
+from heedful.reading import Record
+from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.answers.translations import Translation
+from heedful.tasks.answers.written import Generation
+from heedful.tasks.judges.decisions import where
+
+
+def written(*, cased: bool, translated: bool) -> Judge[Any, Record]:
+    """Judge texts beside the right ones, each by its chrF.
+
+    Args:
+        cased: whether capital letters matter.
+        translated: whether the right text is the record's second one, rather than its label.
+    """
+    metrics = text_metrics(cased=cased)
+    names = list(metrics)
+    sizes = [len(row) for row in _statistics(metrics, "", "")]
+
+    def judge(answer: Generation | Translation, record: Record) -> Judgement:
+        truth = record.text_pair if translated else (record.labels or ("",))[0]
+        rows = _statistics(metrics, answer.text, truth or "")
+        return Judgement(
+            where=where(record),
+            texts={"text": record.text},
+            truth=truth,
+            answer=answer.text,
+            right=None,
+            worth=score_of_statistics(metrics["chrf"], rows[names.index("chrf")]),
+            confidence=None,
+            counts=(
+                *(answer.log_likelihood, float(answer.tokens_known)),
+                *(float(number) for row in rows for number in row),
+            ),
+        )
+
+    measure = measures.both(measures.likelihood, measures.texts(metrics, sizes), at=2)
+    return Judge(judged=each(judge), measure=measure, worth="chrf")
+
+
+def _statistics(metrics: Mapping[str, Any], text: str, reference: str) -> list[list[int]]:
+    return [text_statistics(metric, text, reference) for metric in metrics.values()]
+
+
+def continued() -> Judge[Generation, Record]:
+    """Judge how likely plain texts are, each by the mean of its tokens."""
+
+    def judge(answer: Generation, record: Record) -> Judgement:
+        return Judgement(
+            where=where(record),
+            texts={"text": record.text},
+            truth=None,
+            answer=None,
+            right=None,
+            worth=answer.log_likelihood / max(answer.tokens_known, 1),
+            confidence=None,
+            counts=(answer.log_likelihood, float(answer.tokens_known)),
+        )
+
+    return Judge(judged=each(judge), measure=measures.likelihood, worth="log_likelihood")
+
+
+def sequences(*, pairs: bool) -> Judge[Scored, object]:
+    """Judge how well the hidden tokens of sequences were told.
+
+    Args:
+        pairs: whether the model also tells if one sentence follows another.
+    """
+
+    def judge(answer: Scored, record: object) -> Judgement:
+        follows = (float(bool(answer.next_right)),) if pairs else ()
+        return Judgement(
+            where="",
+            texts={"text": answer.text},
+            truth=f"{answer.hidden} hidden",
+            answer=f"{answer.right} right",
+            right=None,
+            worth=-answer.loss / max(answer.hidden, 1),
+            confidence=None,
+            counts=(answer.loss, float(answer.right), float(answer.hidden), *follows),
+        )
+
+    measure = measures.masked_tokens
+    both = measures.both(measure, measures.means("nsp_accuracy"), at=3) if pairs else measure
+    return Judge(judged=each(judge), measure=both, worth="log_likelihood")

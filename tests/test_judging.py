@@ -1,0 +1,52 @@
+"""For every task, what its judge says of the items comes to the task's own scores."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.golden.copies import LATEST, ONE_OF_EACH
+
+from heedful.commands.evaluate import labelled_records
+from heedful.evaluation import Evaluation
+from heedful.judging import Judgement, judge_all
+from heedful.metrics.resampling import on_all
+from heedful.predictor import Predictor
+from heedful.settings import TASKS, ColumnSettings, PredictSettings
+
+COLUMNS = {"--label-separator": "label_separator", "--text-pair": "text_pair"}
+
+
+def judged(name: str, **settings: Any) -> tuple[dict[str, float], dict[str, Any], list[Judgement]]:
+    """Return the measures of a golden run's data, its scores, and its judgements."""
+    _, _, *words = ONE_OF_EACH[name]
+    at = next((at for at, word in enumerate(words) if word in COLUMNS), len(words))
+    columns = ColumnSettings(**{COLUMNS[words[at]]: words[at + 1]} if words[at:] else {})
+    predictor = Predictor.load(LATEST / name, PredictSettings(**settings))
+    data = [LATEST / Path(word) for word in words[:at]]
+    judge = predictor.task.judge()
+    with labelled_records(predictor, data, columns, print) as records:
+        evaluation = Evaluation(predictor, records)
+        judgements = [judgement for judgement, _ in judge_all(judge, evaluation)]
+        scores = evaluation.scores()
+    counts = np.array([judgement.counts for judgement in judgements])
+    return on_all(judge.measure, counts), scores, judgements
+
+
+def test_all_tasks_are_here() -> None:
+    tasks = {Predictor.load(LATEST / name).task.name for name in ONE_OF_EACH}
+    assert tasks == set(TASKS)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_measures_are_the_scores_of_the_task(name: str) -> None:
+    # A short search, or a text cut short, makes mistakes.
+    writes = name in ("translate", "separate", "gru", "lstm", "marian", "replies")
+    measured, scores, judgements = judged(
+        name, **({"beam": 1, "max_new_tokens": 4} if writes else {"long_text": "window"})
+    )
+    assert measured
+    for key, value in measured.items():
+        assert value == pytest.approx(scores[key], abs=2e-5), key
+    if name != "writer":
+        assert len(judgements) == scores["items"]
