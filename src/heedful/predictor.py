@@ -47,6 +47,7 @@ class Predictor:
         tokenizer: its tokenizer.
         record: what the run folder says of it.
         settings: precision and device, and how to compute where a call does not say.
+        name: of the run.
     """
 
     def __init__(
@@ -55,8 +56,11 @@ class Predictor:
         tokenizer: Any,
         record: RunRecord,
         settings: PredictSettings = _DEFAULT,
+        *,
+        name: str = "",
     ) -> None:
         self.task = read_task(record)
+        self.name = name
         self.device = choose_device(settings.device)
         self.precision = choose_precision(settings.precision, self.device)
         self.tokenizer = tokenizer
@@ -79,7 +83,8 @@ class Predictor:
         """
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
         record = foreign_record(folder) or runs.read_finished(folder)
-        return cls(load_model(folder), load_tokenizer(folder), record, settings)
+        name = folder.resolve().name
+        return cls(load_model(folder), load_tokenizer(folder), record, settings, name=name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.
@@ -151,10 +156,21 @@ class Predictor:
             settings: how to compute.
             labelled: whether the truth was encoded, too.
         """
+        computed = self.computed(encoded, settings, labelled=labelled)
+        for record, fitted, outputs in zip(records, encoded, computed, strict=True):
+            yield self.task.decode(record, fitted, outputs, settings, self.tokenizer)
+
+    def computed(
+        self,
+        encoded: Sequence[Fitted[Example]],
+        settings: PredictSettings,
+        *,
+        labelled: bool = False,
+    ) -> Iterator[list[Any]]:
+        """Yield what the task computes for the examples of each record; see `decode`."""
         outputs = self._compute(encoded, settings, labelled)
-        for record, fitted in zip(records, encoded, strict=True):
-            computed = [next(outputs) for _ in fitted.pieces]
-            yield self.task.decode(record, fitted, computed, settings, self.tokenizer)
+        for fitted in encoded:
+            yield [next(outputs) for _ in fitted.pieces]
 
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from torch import Tensor
 
+from heedful.aim import Aim
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.errors import UserError
 from heedful.judging import Judge
@@ -277,6 +278,30 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     ) -> AnswerT:
         """Turn what was computed for each example of a record into the answer."""
         ...
+
+    def aim(
+        self,
+        record: RecordT,
+        fitted: Fitted[Example],
+        outputs: Sequence[OutputT],
+        answer: AnswerT,
+        target: str | None,
+        tokenizer: Any,
+    ) -> Aim:
+        """Say by which number of the model an answer is explained.
+
+        Args:
+            record: what was asked.
+            fitted: its examples.
+            outputs: what was computed for each of them.
+            answer: what they came to.
+            target: what the user asks about, as the task reads it; None for what was answered.
+            tokenizer: the model's tokenizer.
+
+        Raises:
+            UserError: the model decides nothing of that name, or the task says nothing of this.
+        """
+        raise UserError(f"a {self.name} run cannot be explained: its task does not say by what")
 
     def scores(self) -> Scores[AnswerT, RecordT]:
         """Return empty scores."""

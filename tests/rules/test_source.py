@@ -35,6 +35,7 @@ MEETING = (
     "checkpoints",
     "interop",
     "judging",
+    "aim",
     "task",
     "training",
     "tasks",

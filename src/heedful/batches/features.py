@@ -47,6 +47,7 @@ def features(
                     pieces=[_example(tokenizer, piece) for piece in text.pieces],
                     tokens_total=text.tokens_total,
                     tokens_used=text.tokens_used,
+                    kept=text.kept,
                 )
             continue
         for first, second in zip(encoded, tokenizer.encode_batch(seconds), strict=True):
@@ -55,6 +56,7 @@ def features(
                 pieces=[_example(tokenizer, *piece) for piece in pair.pieces],
                 tokens_total=pair.tokens_total,
                 tokens_used=pair.tokens_used,
+                kept=pair.kept,
             )
 
 

@@ -6,7 +6,7 @@ number of tokens and how many of them are used.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
@@ -42,6 +42,9 @@ class Fitted(Generic[Piece_co]):
     offsets: Sequence[NDArray[np.int32]] = ()
     """For tasks that point into the user's text: for each piece, shape (T, 2), the start and end of
     each token in the text; (-1, -1) for other tokens."""
+    kept: Sequence[tuple[Sequence[int], ...]] = ()
+    """For each piece, and each text that it has tokens of, the numbers of these tokens in their
+    text."""
 
 
 def window_starts(total: int, limit: int, stride: int) -> list[int]:
@@ -95,8 +98,7 @@ def apart(ids: Ids, limit: int) -> Fitted[Ids]:
     _check(limit, 0)
     total, count = len(ids), max(-(-len(ids) // limit), 1)
     ends = [total * number // count for number in range(count + 1)]
-    pieces = [ids[start:end] for start, end in pairwise(ends)]
-    return Fitted(pieces=pieces, tokens_total=total, tokens_used=total)
+    return _fitted(ids, [range(start, end) for start, end in pairwise(ends)], used=total)
 
 
 def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted[Ids]:
@@ -109,11 +111,8 @@ def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted
     _check(limit, stride)
     _refuse(len(ids), limit, rule)
     if rule == "window":
-        return Fitted(
-            pieces=windows(ids, limit, stride), tokens_total=len(ids), tokens_used=len(ids)
-        )
-    piece = _shorten(ids, limit, rule)
-    return Fitted(pieces=[piece], tokens_total=len(ids), tokens_used=len(piece))
+        return _fitted(ids, windows(range(len(ids)), limit, stride), used=len(ids))
+    return _short(ids, limit, rule)
 
 
 def fit_pair(
@@ -145,25 +144,47 @@ def fit_pair(
     _check(limit, stride)
     total = len(first) + len(second)
     if total <= limit:
-        return Fitted(pieces=[(first, second)], tokens_total=total, tokens_used=total)
+        return _paired(_whole(first), _whole(second))
     _refuse(total, limit, rule)
     if cut == "longer" and rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
-        pair = (_shorten(first, first_room, rule), _shorten(second, second_room, rule))
-        return Fitted(pieces=[pair], tokens_total=total, tokens_used=limit)
+        return _paired(_short(first, first_room, rule), _short(second, second_room, rule))
     cut_first = cut == "first" or (cut == "longer" and len(first) > len(second))
-    text, kept = (first, second) if cut_first else (second, first)
-    room = limit - len(kept)
+    text, uncut = (first, second) if cut_first else (second, first)
+    room = limit - len(uncut)
     if room < 1:
         raise NoRoomError(
-            f"the {'second' if cut_first else 'first'} text of a pair has {len(kept)} tokens, but "
+            f"the {'second' if cut_first else 'first'} text of a pair has {len(uncut)} tokens, but "
             f"a pair has room for {limit}: shorten both texts (head, head-tail)"
         )
     fitted = fit_text(text, limit=room, rule=rule, stride=min(stride, room // 2))
+    return _paired(fitted, _whole(second)) if cut_first else _paired(_whole(first), fitted)
+
+
+def _fitted(ids: Ids, kept: Sequence[Sequence[int]], *, used: int) -> Fitted[Ids]:
+    """Return parts of a text, each given by the numbers of its tokens."""
     return Fitted(
-        pieces=[(piece, kept) if cut_first else (kept, piece) for piece in fitted.pieces],
-        tokens_total=total,
-        tokens_used=fitted.tokens_used + len(kept),
+        pieces=[
+            ids[part.start : part.stop] if isinstance(part, range) else [ids[at] for at in part]
+            for part in kept
+        ],
+        tokens_total=len(ids),
+        tokens_used=used,
+        kept=[(part,) for part in kept],
+    )
+
+
+def _whole(ids: Ids) -> Fitted[Ids]:
+    return _fitted(ids, [range(len(ids))], used=len(ids))
+
+
+def _paired(first: Fitted[Ids], second: Fitted[Ids]) -> Fitted[tuple[Ids, Ids]]:
+    """Put each part of one text beside each of the other; one of the two has one part alone."""
+    return Fitted(
+        pieces=[*product(first.pieces, second.pieces)],
+        tokens_total=first.tokens_total + second.tokens_total,
+        tokens_used=first.tokens_used + second.tokens_used,
+        kept=[(*one, *other) for one, other in product(first.kept, second.kept)],
     )
 
 
@@ -181,11 +202,13 @@ def _refuse(total: int, limit: int, rule: LongText) -> None:
         raise NoRoomError(f"the text has {total:,} tokens, but only {limit} fit; see --long-text")
 
 
-def _shorten(ids: Ids, limit: int, rule: LongText) -> Ids:
+def _short(ids: Ids, limit: int, rule: LongText) -> Fitted[Ids]:
+    every = range(len(ids))
     if len(ids) <= limit:
-        return ids
+        return _whole(ids)
     head = limit if rule == "head" else round(limit * _HEAD_SHARE)
-    return [*ids[:head], *ids[len(ids) - limit + head :]]
+    tail = every[len(ids) - limit + head :]
+    return _fitted(ids, [[*every[:head], *tail] if tail else every[:head]], used=limit)
 
 
 def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from heedful import __version__
-from heedful.cli import serving, training, using
+from heedful.cli import explaining, serving, training, using
 from heedful.cli.options import say
 from heedful.errors import UserError
 
@@ -37,6 +37,7 @@ for command in (
     using.evaluate,
     using.predict,
     using.score,
+    explaining.explain,
     serving.serve,
     using.export,
     using.tokenize,

@@ -9,47 +9,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.aim import Side as Side
+from heedful.aim import Token as Token
+
 Kind = Literal["encoder", "decoder", "cross", "alignment", "rollout"]
 """Whose weights a map shows: an encoder's, a decoder's to what it has written, a decoder's to what
 was read, the additive attention of recurrent networks, or an encoder's layers put together."""
 
 DIGITS = 6
 """Decimal places of the numbers in JSON."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Token:
-    """One token of a side."""
-
-    piece: str
-    """As it stands in the vocabulary. To show a token, take the slice of its text if it has one."""
-    text: int | None
-    """Which text of the side it is from; None for a special token."""
-    start: int | None
-    """Where its slice of that text starts, in characters; None for a special token."""
-    end: int | None
-    word: int | None
-    """The number of its word among the words of the side; None for a special token."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
-    """A row of tokens that the model read or wrote."""
-
-    name: str
-    """What it is, such as ``text``, ``question and context`` or ``translation``."""
-    texts: tuple[str, ...]
-    """The text that its tokens are from, or the two texts of a pair."""
-    tokens: tuple[Token, ...]
-
-    def shown(self) -> list[str]:
-        """Return each token as a reader knows it: its slice of the text, or a special token."""
-        return [
-            token.piece
-            if token.text is None or token.start == token.end
-            else self.texts[token.text][token.start : token.end]
-            for token in self.tokens
-        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
+from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
 from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
 from heedful.settings.ranges import LongText, PrecisionName, in_range
@@ -38,9 +39,11 @@ __all__ = [
     "DataSettings",
     "EmbedSettings",
     "EvaluateOptions",
+    "ExplainSettings",
     "ExportSettings",
     "GenerateSettings",
     "LongText",
+    "MethodName",
     "ParallelSettings",
     "PrecisionName",
     "PredictOptions",

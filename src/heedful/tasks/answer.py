@@ -167,6 +167,10 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                     row_offsets(offsets[start : start + limit], tokenizer.layout, len(question))
                     for start in starts
                 ],
+                kept=[
+                    (range(len(question)), range(start, min(start + limit, len(offsets))))
+                    for start in starts
+                ],
             )
 
     def _starts(self, total: int, limit: int) -> list[int]:

@@ -202,6 +202,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 tokens_total=parts.tokens_total,
                 tokens_used=parts.tokens_used,
                 offsets=offsets,
+                kept=parts.kept,
             )
 
     def _joined(self, text: str, split: Spans) -> Spans:

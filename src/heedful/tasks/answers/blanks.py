@@ -138,6 +138,7 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
         tokens_total=fitted.tokens_total,
         tokens_used=fitted.tokens_used,
         offsets=row_spans,
+        kept=fitted.kept,
     )
 
 

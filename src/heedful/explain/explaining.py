@@ -1,0 +1,106 @@
+"""From a record to its explanation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from heedful.aim import Aim
+from heedful.errors import UserError
+from heedful.explain.explanation import AttentionMap, Attribution, Explanation
+from heedful.explain.flow import rollout
+from heedful.explain.maps import attention_maps
+from heedful.explain.methods import METHODS
+from heedful.explain.subject import Subject
+from heedful.predictor import Predictor
+from heedful.settings import ExplainSettings
+
+ATTENTION_NOTE = (
+    "Attention shows which tokens a layer takes from, not which tokens decided the answer."
+)
+
+
+def explain_record(predictor: Predictor, record: Any, settings: ExplainSettings) -> Explanation:
+    """Answer for a record of the predictor's task, and say what the answer comes from.
+
+    Raises:
+        UserError: there is nothing to explain, no such target, or a method makes no sense here.
+    """
+    subject, answer = subject_of(predictor, record, settings.target)
+    aim = subject.aim
+    maps = _maps(subject) if settings.attention else ()
+    methods = [name for name in settings.method if name != "none"]
+    attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
+    return Explanation(
+        task=predictor.task.name,
+        model=predictor.name,
+        answer=answer.to_dict(everything=True),
+        sides=(*aim.sides, *(aim.written or ())),
+        attention=maps,
+        attributions=attributions,
+        notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
+    )
+
+
+def subject_of(predictor: Predictor, record: Any, target: str | None) -> tuple[Subject, Any]:
+    """Return what is explained of a record, and the answer.
+
+    Raises:
+        UserError: the record is empty, or there is no such target.
+    """
+    task, settings = predictor.task, predictor.settings
+    (fitted,) = predictor.encode([record], settings)
+    (outputs,) = predictor.computed([fitted], settings)
+    if not fitted.pieces or not fitted.tokens_total:
+        raise UserError("the text is empty: there is nothing to explain")
+    answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
+    subject = Subject(
+        model=predictor.model,
+        task=task,
+        tokenizer=predictor.tokenizer,
+        aim=task.aim(record, fitted, outputs, answer, target, predictor.tokenizer),
+        batch_tokens=settings.batch_tokens,
+    )
+    return subject, answer
+
+
+def _maps(subject: Subject) -> tuple[AttentionMap, ...]:
+    """Return the model's attention, and of an encoder that answers its rollout."""
+    maps = attention_maps(subject)
+    rolled = [
+        AttentionMap(
+            kind="rollout",
+            rows=one.rows,
+            columns=one.columns,
+            weights=rollout(one.weights)[:, None].astype(np.float32),
+        )
+        for one in maps
+        if one.kind == "encoder"
+    ]
+    return (*maps, *rolled)
+
+
+def _notes(
+    predictor: Predictor,
+    answer: Any,
+    aim: Aim,
+    maps: tuple[AttentionMap, ...],
+    attributions: tuple[Attribution, ...],
+) -> Iterator[str]:
+    if answer.tokens_used < answer.tokens_total:
+        yield (
+            f"The model read {answer.tokens_used:,} of the text's {answer.tokens_total:,} tokens."
+        )
+    yield from aim.notes
+    if maps:
+        yield ATTENTION_NOTE
+    for one in attributions:
+        check = one.completeness
+        if check is not None and not check.held:
+            yield (
+                f"The scores of {one.method} add up to {check.total:.4f} and not, as they should, "
+                f"to {check.difference:.4f}, even with {check.steps} steps: do not rely on them."
+            )
+    if predictor.precision.dtype is not torch.float32:
+        yield "Computed in half precision: --precision fp32 gives finer scores."

@@ -1,0 +1,118 @@
+"""Attention maps of any model, from the same call that computes what is explained.
+
+Shapes: L layers, H heads, S and T tokens.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.explain.explanation import AttentionMap, Kind
+from heedful.explain.subject import Subject
+from heedful.models import EncoderDecoderConfig
+from heedful.models.model import Model
+
+
+@torch.no_grad()
+def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
+    """Return the attention of each layer and head while what is explained is computed.
+
+    Rows and columns are numbers of ``Aim.sides``, and after those of ``Aim.written``.
+    """
+    batch, positions = subject.batch([subject.whole])
+    outputs: list[Any] = []
+    forward = partial(subject.model, **{_option(subject.model): True})
+    hook = subject.model.register_forward_hook(lambda *call: outputs.append(call[-1]))
+    try:
+        subject.aim.outputs(forward, batch, positions)
+    finally:
+        hook.remove()
+    (output,) = outputs
+    sizes = [len(side.tokens) for side in subject.aim.sides]
+    maps = []
+    for name, layers in _attentions(output).items():
+        pruned = _pruned(name, subject.model.config)
+        for side, size in enumerate(sizes):
+            stacked, gone = _with_gone_heads([layer[side] for layer in layers], pruned)
+            rows, columns = _sides(name, side, len(sizes))
+            if rows == side:
+                stacked = stacked[:, :, :size]
+            if columns == side:
+                stacked = stacked[..., :size]
+            maps.append(
+                AttentionMap(
+                    kind=_kind(name, output, subject.model.config),
+                    rows=rows,
+                    columns=columns,
+                    weights=stacked,
+                    gone=gone,
+                )
+            )
+    return tuple(maps)
+
+
+def _option(model: Model) -> str:
+    """Return the argument by which a model is asked for its attention weights."""
+    names = inspect.signature(model.forward).parameters
+    return next(name for name in ("output_attentions", "return_attentions") if name in names)
+
+
+def _attentions(output: Any) -> dict[str, Sequence[Tensor]]:
+    """Return what an output has of attention: for each name, that of each layer."""
+    names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
+    return {name: layers for name in names if (layers := getattr(output, name, None))}
+
+
+def _kind(name: str, output: Any, config: Any) -> Kind:
+    if name == "cross_attentions":
+        # Recurrent networks attend to nothing else.
+        return "cross" if output.decoder_attentions else "alignment"
+    causal = name == "decoder_attentions" or getattr(config, "is_decoder", False)
+    return "decoder" if causal else "encoder"
+
+
+def _sides(name: str, side: int, sides: int) -> tuple[int, int]:
+    """Return which sides are the rows and the columns: behind those read stand those written."""
+    if name == "decoder_attentions":
+        return sides, sides
+    return (sides + 1 if name == "cross_attentions" else side), side
+
+
+def _pruned(name: str, config: Any) -> Mapping[int, Sequence[int]]:
+    """Return the heads that were pruned from an attention, by the number of the layer."""
+    fields = {
+        "decoder_attentions": "decoder_pruned_heads",
+        "cross_attentions": "cross_attn_pruned_heads",
+    }
+    field = fields.get(name, "pruned_heads")
+    if isinstance(config, EncoderDecoderConfig):  # whose parts have one kind of field each
+        config = config.encoder if name == "encoder_attentions" else config.decoder
+        field = "" if name == "cross_attentions" else "pruned_heads"
+    return getattr(config, field, {})
+
+
+def _with_gone_heads(
+    layers: Sequence[Tensor], pruned: Mapping[int, Sequence[int]]
+) -> tuple[NDArray[np.float32], tuple[tuple[int, int], ...]]:
+    """Return the weights of all heads, 0 for those that are gone, and which these are.
+
+    Args:
+        layers: the weights of the heads that are left. Each of shape (H', S, T).
+        pruned: the numbers of the others.
+
+    Shape:
+        (L, H, S, T).
+    """
+    heads = len(layers[0]) + len(pruned.get(0, ()))
+    weights = np.zeros((len(layers), heads, *layers[0].shape[1:]), dtype=np.float32)
+    for number, layer in enumerate(layers):
+        left = [head for head in range(heads) if head not in pruned.get(number, ())]
+        weights[number, left] = layer.float().cpu().numpy()
+    gone = ((layer, head) for layer, heads in pruned.items() for head in heads)
+    return weights, tuple(sorted(gone))

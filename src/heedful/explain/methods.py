@@ -1,0 +1,106 @@
+"""The table of methods that attribute a number to the tokens it comes from.
+
+A new method is a function of a subject and the number of a token, and a row here.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from heedful.errors import UserError
+from heedful.explain.explanation import AttentionMap, Attribution, Completeness
+from heedful.explain.flow import flow, rollout
+from heedful.explain.gradients import Scores, gradient_x_input, integrated_gradients
+from heedful.explain.maps import attention_maps
+from heedful.explain.occlusion import leave_one_out
+from heedful.explain.subject import Subject
+
+Method: TypeAlias = Callable[[Subject, int | None], Attribution]
+"""From a subject, and the token that the user chose, to scores for what is read."""
+
+
+def _by_gradient(subject: Subject, token: int | None) -> Attribution:
+    return _attribution("gradient-x-input", subject, gradient_x_input(subject))
+
+
+def _by_path(subject: Subject, token: int | None) -> Attribution:
+    scores, completeness = integrated_gradients(subject)
+    return _attribution("integrated-gradients", subject, scores, completeness)
+
+
+def _by_leaving_out(subject: Subject, token: int | None) -> Attribution:
+    return _attribution("leave-one-out", subject, leave_one_out(subject))
+
+
+def _by_rollout(subject: Subject, token: int | None) -> Attribution:
+    token, maps = chosen_token(subject, token), encoder_maps(subject)
+    scores = tuple(rollout(one.weights)[-1, token] for one in maps)
+    return _attribution("rollout", subject, scores, target=_token_words(subject, token))
+
+
+def _by_flow(subject: Subject, token: int | None) -> Attribution:
+    token, maps = chosen_token(subject, token), encoder_maps(subject)
+    scores = tuple(flow(one.weights, token) for one in maps)
+    return _attribution("flow", subject, scores, target=_token_words(subject, token))
+
+
+METHODS: dict[str, Method] = {
+    "integrated-gradients": _by_path,
+    "gradient-x-input": _by_gradient,
+    "leave-one-out": _by_leaving_out,
+    "rollout": _by_rollout,
+    "flow": _by_flow,
+}
+"""Every method, by the name that ``--method`` takes."""
+
+
+def encoder_maps(subject: Subject) -> list[AttentionMap]:
+    """Return the attention of an encoder from whose last layer the answer is read off.
+
+    Raises:
+        UserError: the model writes, or its encoder has no attention.
+    """
+    maps = [one for one in attention_maps(subject) if one.kind == "encoder"]
+    if subject.aim.written is not None or not maps:
+        raise UserError(
+            "rollout and flow go back from the last layer of an encoder, and this model writes "
+            "with a decoder: take --method leave-one-out, gradient-x-input or integrated-gradients"
+        )
+    return maps
+
+
+def chosen_token(subject: Subject, token: int | None) -> int:
+    """Return the token to go back from: the user's, or the one that the answer is read off.
+
+    Raises:
+        UserError: there is no such token.
+    """
+    if token is None:
+        return subject.aim.positions[0] if subject.aim.positions else 0
+    least = min(len(side.tokens) for side in subject.aim.sides)
+    if token >= least:
+        raise UserError(f"--token {token}: what is read has the tokens 0 to {least - 1}")
+    return token
+
+
+def _token_words(subject: Subject, token: int) -> str:
+    return f"token {token}, {subject.aim.sides[0].shown()[token]!r}, of the last layer"
+
+
+def _attribution(
+    method: str,
+    subject: Subject,
+    scores: Scores,
+    completeness: Completeness | None = None,
+    *,
+    target: str | None = None,
+) -> Attribution:
+    read = [tuple(np.asarray(one, dtype=np.float64).tolist()) for one in scores]
+    written = [None] * len(subject.aim.written or ())
+    return Attribution(
+        method=method,
+        target=target or subject.aim.target,
+        scores=(*read, *written),
+        completeness=completeness,
+    )
