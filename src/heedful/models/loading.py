@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from heedful import sources
 from heedful.errors import UserError, unknown_name
@@ -113,7 +114,7 @@ def read_model(
         if option not in known:
             raise UserError(f"{folder}: no {option} for model_type {model_type!r}; leave it out")
     config = cls.changed(config, _changes(options, config))
-    with torch.device("meta"):  # no time or memory for weights that are read next
+    with torch.device("meta"), _Unfilled():  # no time or memory for weights that are read next
         model = cls.from_config(config)
     report = model.set_file_weights(
         read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
@@ -123,6 +124,23 @@ def read_model(
     if report.unused:
         logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
     return model.eval()
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves new weights as they are.
+
+    To draw numbers on the device "meta" the framework imports its compiler, which takes longer than
+    all else that it takes to answer for a text.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function of the framework, unless it fills a tensor with numbers drawn."""
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
 def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:

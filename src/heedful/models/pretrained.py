@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedful import files
 from heedful.errors import UserError, listed
-from heedful.models.weights import WEIGHTS, renamed
+from heedful.models.weights import WEIGHTS, allocate, renamed
 
 if TYPE_CHECKING:
     from heedful.models.model import Model
@@ -147,7 +147,7 @@ def set_weights(
         if name in weights:
             _check_fit(name, weights[name], parameter, folder)
 
-    model.to_empty(device="cpu")
+    allocate(model)
     parameters = _by_plain_name(model, prefix)
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful import files
 from heedful.errors import UserError, listed
@@ -98,6 +98,24 @@ def check_weights(
             )
         if not tensor.is_floating_point():
             raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
+
+
+def allocate(model: nn.Module) -> None:
+    """Move a model from the device "meta" to the CPU, its weights still to be set.
+
+    ``to_empty`` does that, too, but imports the framework's compiler on the way, which takes longer
+    than all else that it takes to answer for a text. Shared parameters stay shared.
+    """
+    allocated: dict[Tensor, Tensor] = {}
+    for part in model.modules():
+        for name, old in [
+            *part.named_parameters(recurse=False),
+            *part.named_buffers(recurse=False),
+        ]:
+            if old not in allocated:
+                new = torch.empty(old.shape, dtype=old.dtype)
+                allocated[old] = nn.Parameter(new) if isinstance(old, nn.Parameter) else new
+            setattr(part, name, allocated[old])
 
 
 def renamed(name: str, table: Mapping[str, str]) -> str:

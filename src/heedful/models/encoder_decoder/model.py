@@ -26,7 +26,7 @@ from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
-from heedful.models.weights import check_weights
+from heedful.models.weights import allocate, check_weights
 
 
 class BertEncoderDecoder(Model):
@@ -153,7 +153,7 @@ class BertEncoderDecoder(Model):
         if self.enc_to_dec_proj is not None:
             expected = self.enc_to_dec_proj.state_dict()
             check_weights(weights["enc_to_dec_proj"], expected, folder / "enc_to_dec_proj")
-            self.enc_to_dec_proj.to_empty(device="cpu")
+            allocate(self.enc_to_dec_proj)
             self.enc_to_dec_proj.load_state_dict(weights["enc_to_dec_proj"])
         return report
 

@@ -35,6 +35,7 @@ from heedful.models.pretrained import LoadReport
 from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.translation import loss_of, options_of, shifted, to_write, uncovered
+from heedful.models.weights import allocate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +107,7 @@ class RnnSearch(Model):
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         weights = names.from_file(tensors, self.state_dict(), folder)
-        self.to_empty(device="cpu")
+        allocate(self)
         self.load_state_dict(weights)
         return LoadReport(fresh=[], unused=[])
 

@@ -35,6 +35,7 @@ from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.state import SearchState
 from heedful.models.translation import loss_of, options_of, shifted, to_write
+from heedful.models.weights import allocate
 
 
 class Transformer(Model):
@@ -78,7 +79,7 @@ class Transformer(Model):
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         weights = names.from_file(tensors, self.state_dict(), self.config, folder)
-        self.to_empty(device="cpu")
+        allocate(self)
         self.load_state_dict(weights)
         return LoadReport(fresh=[], unused=[])
 
