@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from heedful.batches import Draw, Example, Fitted, plan_pass
-from heedful.batches.buckets import PASS_PADDING
+from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, naming_arguments, unknown_name
@@ -172,6 +172,17 @@ class Predictor:
         for fitted in encoded:
             yield [next(outputs) for _ in fitted.pieces]
 
+    def plan(self, lengths: Sequence[int], settings: PredictSettings) -> list[Positions]:
+        """Decide which examples are computed together, by how many tokens each has."""
+        return plan_pass(
+            lengths,
+            batch_tokens=settings.batch_tokens,
+            max_items=_most_items(settings),
+            # Writing takes a step for each token of a batch's longest text, whatever else is in it:
+            # one batch more costs far more than what padding there is to read.
+            most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
+        )
+
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)
 
@@ -182,14 +193,7 @@ class Predictor:
         """Return what the task computes for each example of the items, in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
         outputs: list[Any] = [None] * len(examples)
-        for rows in plan_pass(
-            [len(example.ids) for example in examples],
-            batch_tokens=settings.batch_tokens,
-            max_items=_most_items(settings),
-            # Writing takes a step for each token of a batch's longest text, whatever else is in it:
-            # one batch more costs far more than what padding there is to read.
-            most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
-        ):
+        for rows in self.plan([len(example.ids) for example in examples], settings):
             draw = Draw(seed=0, epoch=0, rows=np.asarray(rows)) if labelled else None
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.compute(self.model, batch.to(self.device), settings)

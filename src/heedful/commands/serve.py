@@ -17,6 +17,4 @@ def serve(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
         from heedful.serving.server import run
     except ImportError:
         raise missing("serve") from None
-    from heedful.serving.service import load
-
-    run(load(runs, settings), settings, say)
+    run(runs, settings, say)

@@ -1,23 +1,61 @@
 """The ASGI application: the routes of every protocol, and problems in the shape of each."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from heedful import __version__
+from heedful.serving.doors import Doors
+from heedful.serving.gate import Gate
 from heedful.serving.problem import Kind, Problem
-from heedful.serving.protocols import PROTOCOLS, Speaks
+from heedful.serving.protocols import OPEN_PATHS, PROTOCOLS, Speaks
 from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
 
-def application(service: Service) -> FastAPI:
+def application(service: Service, doors: Doors) -> ASGIApp:
     """Return the application that answers for a service, which it starts and stops."""
+    routers = [(protocol, protocol.router(service)) for protocol in PROTOCOLS]
+
+    def respond(scope: Scope, problem: Problem) -> Json:
+        status, body = _spoken(scope, routers).render(problem)
+        retry = problem.retry_after
+        headers = {"retry-after": str(retry)} if retry is not None else {}
+        if status == 401:
+            headers["www-authenticate"] = "Bearer"
+        return Json(body, status_code=status, headers=headers)
+
+    gate = Gate(
+        app=_routes(service, routers, respond),
+        settings=service.settings,
+        doors=doors,
+        metrics=service.metrics,
+        respond=respond,
+        open_paths=OPEN_PATHS,
+    )
+    if not service.settings.cors:
+        return gate
+    return CORSMiddleware(
+        gate,
+        allow_origins=service.settings.cors,
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type", "x-request-id"],
+        expose_headers=["x-request-id", "retry-after"],
+    )
+
+
+def _routes(
+    service: Service,
+    routers: list[tuple[Speaks, APIRouter]],
+    respond: Callable[[Scope, Problem], Json],
+) -> FastAPI:
+    """Return the routes of every protocol."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -34,34 +72,25 @@ def application(service: Service) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    routers = [(protocol, protocol.router(service)) for protocol in PROTOCOLS]
     for _, router in routers:
         app.include_router(router)
 
-    def respond(request: Request, problem: Problem) -> Json:
-        status, body = _spoken(request.scope, routers).render(problem)
-        retry = problem.retry_after
-        headers = {"retry-after": str(retry)} if retry is not None else {}
-        if status == 401:
-            headers["www-authenticate"] = "Bearer"
-        return Json(body, status_code=status, headers=headers)
-
     @app.exception_handler(Problem)
     async def tell(request: Request, problem: Problem) -> Json:
-        return respond(request, problem)
+        return respond(request.scope, problem)
 
     @app.exception_handler(RequestValidationError)
     async def tell_what_is_invalid(request: Request, error: RequestValidationError) -> Json:
-        return respond(request, Problem("validation", _first_error(error)))
+        return respond(request.scope, Problem("validation", _first_error(error)))
 
     @app.exception_handler(HTTPException)
     async def tell_what_has_no_route(request: Request, error: HTTPException) -> Json:
         kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
-        return respond(request, Problem(kind, str(error.detail), status=error.status_code))
+        return respond(request.scope, Problem(kind, str(error.detail), status=error.status_code))
 
     @app.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Json:
-        return respond(request, Problem("internal", "the server failed; its log says how"))
+        return respond(request.scope, Problem("internal", "the server failed; its log says how"))
 
     return app
 
@@ -69,13 +98,17 @@ def application(service: Service) -> FastAPI:
 def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
     """Return the protocol whose route was asked, or the first."""
     for protocol, router in routers:
-        if any(route.matches(scope)[0] is not Match.NONE for route in router.routes):
-            return protocol
+        for route in router.routes:
+            if route.matches(scope)[0] is not Match.NONE:
+                scope.setdefault("route", route)  # for the log, if it was not asked at all
+                return protocol
     return routers[0][0]
 
 
 def _first_error(error: RequestValidationError) -> str:
     """Say what is wrong with a request, in a line, without what it holds."""
     first = error.errors()[0]
+    if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
+        return "the body must be a JSON object, sent as Content-Type: application/json"
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}"

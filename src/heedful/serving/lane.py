@@ -16,6 +16,8 @@ import torch
 
 from heedful.batches import Example, Fitted
 from heedful.errors import UserError
+from heedful.serving.exchange import CURRENT
+from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.queue import Batch, Queue, Ticket
 from heedful.settings import PredictSettings, ServeSettings
@@ -75,18 +77,29 @@ class Lane:
     """What a run's requests go through.
 
     Args:
+        name: of the run.
         turns: shared with the other lanes.
         encoder: the thread that encodes texts, also shared.
         settings: the limits.
+        metrics: what counts batches.
     """
 
-    def __init__(self, turns: Turns, encoder: Executor, settings: ServeSettings) -> None:
+    def __init__(
+        self,
+        name: str,
+        turns: Turns,
+        encoder: Executor,
+        settings: ServeSettings,
+        metrics: Metrics,
+    ) -> None:
+        self.name = name
         self.queue = Queue(settings.batch_tokens)
         self.speed: Speed | None = None
         self._turns = turns
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
         self._settings = settings
+        self._metrics = metrics
         self._encoding = 0
         self._more = asyncio.Event()
 
@@ -99,6 +112,8 @@ class Lane:
             Problem: the queue is full, the request has too many tokens, or a record cannot be
                 answered.
         """
+        if not records:
+            return []
         self._admit(len(records))
         self._encoding += len(records)
         try:
@@ -115,12 +130,18 @@ class Lane:
             tokens=tokens,
             done=asyncio.get_running_loop().create_future(),
         )
+        if (exchange := CURRENT.get()) is not None:
+            exchange.run = self.name
+            exchange.items += len(records)
+            exchange.tokens += sum(tokens)
         self.queue.put(ticket)
         self._more.set()
         try:
             await ticket.done
         finally:
             self.queue.drop(ticket)
+            if exchange is not None and ticket.begun is not None:
+                exchange.queue_seconds += ticket.begun - ticket.queued
         return ticket.answers
 
     async def run(self) -> None:
@@ -165,7 +186,10 @@ class Lane:
     async def _encode(
         self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
     ) -> tuple[list[Fitted[Example]], list[int]]:
-        """Encode a request's records, some at a time, and count the tokens of each."""
+        """Encode a request's records, some at a time, and count the tokens of each.
+
+        A record without any counts as one, so that no queue is free.
+        """
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
         loop = asyncio.get_running_loop()
@@ -178,7 +202,7 @@ class Lane:
             except UserError as error:
                 raise refusal(error) from None
             tokens += [
-                sum(len(example.ids) for example in fitted.pieces)
+                max(1, sum(len(example.ids) for example in fitted.pieces))
                 for fitted in encoded[len(tokens) :]
             ]
             if sum(tokens) > self._settings.max_tokens:
@@ -194,8 +218,7 @@ class Lane:
             return
         for ticket in {id(ticket): ticket for ticket, _ in batch.items}.values():
             # Whoever is not to blame for it shall not suffer from it.
-            alone = Batch(predictor=batch.predictor, settings=batch.settings)
-            alone.items = [item for item in batch.items if item[0] is ticket]
+            alone = batch.part(ticket)
             if len(alone.items) < len(batch.items):
                 answers, error = await self._computed(alone, threads)
             if error is None:
@@ -231,6 +254,14 @@ def _answers(batch: Batch, threads: int) -> list[Any]:
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)  # of this thread alone
     return list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
+
+
+def _padding(batch: Batch) -> int:
+    """Return the tokens of padding that a batch is computed with."""
+    lengths = [len(example.ids) for fitted in batch.encoded for example in fitted.pieces]
+    plan = batch.predictor.plan(lengths, batch.settings)
+    padded: int = sum(len(rows) * max(lengths[row] for row in rows.tolist()) for rows in plan)
+    return padded - sum(lengths)
 
 
 def _deliver(batch: Batch, answers: Sequence[Any]) -> None:

@@ -3,7 +3,9 @@
 Nothing here computes or waits, so it can be tested without a model or a clock.
 """
 
+import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,10 @@ class Ticket:
     """Tokens of each record."""
     done: "asyncio.Future[None]"
     """Set when every record has its answer, or when one cannot be answered."""
+    queued: float = field(default_factory=time.perf_counter)
+    """When it began to wait, and..."""
+    begun: float | None = None
+    """...when the first of its records was computed."""
     answers: list[Any] = field(init=False)
     waiting: deque[int] = field(init=False)
     """Positions of the records that are in no batch yet, the longest first."""
@@ -53,6 +59,23 @@ class Batch:
     items: list[tuple[Ticket, int]] = field(default_factory=list)
     """The ticket and the position of each record."""
     tokens: int = 0
+
+    def part(self, ticket: Ticket) -> "Batch":
+        """Return a batch of the records that are of one ticket."""
+        items = [item for item in self.items if item[0] is ticket]
+        return Batch(
+            predictor=self.predictor,
+            settings=self.settings,
+            items=items,
+            tokens=sum(ticket.tokens[row] for _, row in items),
+        )
+
+    def begin(self, now: float) -> Iterator[float]:
+        """Note that it is being computed, and yield how long each new ticket has waited."""
+        for ticket, _ in self.items:
+            if ticket.begun is None:
+                ticket.begun = now
+                yield now - ticket.queued
 
     @property
     def records(self) -> list[Any]:

@@ -16,6 +16,9 @@ import torch
 from heedful.errors import UserError, listed
 from heedful.predictor import Predictor, with_options
 from heedful.serving.lane import Lane, Turns
+from heedful.serving.loading import Loaded, Version, load, version_of, warm_records
+from heedful.serving.logs import log
+from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.settings import PredictOptions, PredictSettings, ServeSettings
 from heedful.task import AnyTask
@@ -32,6 +35,8 @@ class Served:
     predictor: Predictor
     """Another one once the run was read again; use it in one go, without awaiting in between."""
     lane: Lane
+    version: Version
+    """Of the folder, when it was read."""
     warm: bool = False
     """Whether it has answered once, so that the first client does not wait longer than others."""
 
@@ -58,19 +63,35 @@ class Service:
     Args:
         loaded: what the command line names, and the predictor of each.
         settings: the limits.
+        on_failure: called if a lane breaks, after which its run would answer nobody.
     """
 
-    def __init__(self, loaded: Sequence[tuple[str, Predictor]], settings: ServeSettings) -> None:
+    def __init__(
+        self,
+        loaded: Sequence[Loaded],
+        settings: ServeSettings,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
         self.settings = settings
+        self.metrics = Metrics()
+        self._on_failure = on_failure
+        self._reloading = asyncio.Lock()
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
         turns = Turns(settings.threads or torch.get_num_threads(), len(loaded))
         self.runs: dict[str, Served] = {}
         """By name, in the order of the command line."""
-        for folder, predictor in loaded:
-            name = _free_name(folder, self.runs)
-            lane = Lane(turns, self._encoder, settings)
-            self.runs[name] = Served(name=name, folder=folder, predictor=predictor, lane=lane)
-        self._lanes: list[asyncio.Task[None]] = []
+        for run in loaded:
+            name = _free_name(run.folder, self.runs)
+            lane = Lane(name, turns, self._encoder, settings, self.metrics)
+            self.metrics.watch(lane)
+            self.runs[name] = Served(
+                name=name,
+                folder=run.folder,
+                predictor=run.predictor,
+                lane=lane,
+                version=run.version,
+            )
+        self._tasks: list[asyncio.Task[None]] = []
 
     def find(self, name: str | None, able: Callable[[Served], bool]) -> Served:
         """Return the run of a name, or without one the first that can answer.
@@ -125,62 +146,66 @@ class Service:
 
     def start(self) -> None:
         """Let the lanes run, and every run answer once, on the event loop."""
-        self._lanes = [asyncio.create_task(served.lane.run()) for served in self.runs.values()]
-        self._lanes.append(asyncio.create_task(self._warm()))
+        work = [served.lane.run() for served in self.runs.values()]
+        self._tasks = [asyncio.create_task(one) for one in (*work, self._warm())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """Stop the lanes. Whoever still waits is told by the server, which drains first."""
-        for task in self._lanes:
+        """Stop the lanes, once the server has answered what it accepted."""
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._lanes, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for served in self.runs.values():
             served.lane.close()
         self._encoder.shutdown(wait=False, cancel_futures=True)
 
+    async def reload(self) -> list[str]:
+        """Read again those folders that have changed, while the runs answer as before.
+
+        Requests that have come are answered by the model that was there when they came.
+
+        Returns:
+            A line for the user on each folder.
+        """
+        async with self._reloading:
+            return [await self._reload(served) for served in self.runs.values()]
+
+    async def _reload(self, served: Served) -> str:
+        task = asyncio.create_task(self._fresh(served))
+        await asyncio.wait([task])
+        if (error := task.exception()) is not None:
+            reason = str(error) or type(error).__name__
+            log("reload failed", {"run": served.name, "reason": reason})
+            return f"{served.name}: goes on as it was, for it cannot be read again: {reason}"
+        fresh = task.result()
+        if fresh is None:
+            return f"{served.name}: unchanged"
+        served.predictor, served.version = fresh.predictor, fresh.version
+        log("reloaded", {"run": served.name})
+        return f"{served.name}: read again"
+
+    async def _fresh(self, served: Served) -> Loaded | None:
+        """Load a run whose folder has changed, and let the new model answer once."""
+        if await asyncio.to_thread(version_of, served.folder) == served.version:
+            return None
+        fresh = await asyncio.to_thread(load, served.folder, self.settings)
+        await self._ask_once(served.lane, fresh.predictor)
+        return fresh
+
     async def _warm(self) -> None:
         for served in self.runs.values():
-            records = warm_records(served.predictor)
-            await served.lane.answer(served.predictor, records, served.predictor.settings)
+            await self._ask_once(served.lane, served.predictor)
             served.warm = True
+        log("ready", {"runs": list(self.runs)})
 
+    async def _ask_once(self, lane: Lane, predictor: Predictor) -> None:
+        await lane.answer(predictor, warm_records(predictor), predictor.settings)
 
-def warm_records(predictor: Predictor) -> list[Any]:
-    """Return records to warm a run up with: a short one, and one as long as the model reads."""
-    long = " ".join(["word"] * predictor.max_length)
-    inputs: Any
-    for inputs in (["word", long], [("word", long)], [("word", "word", long)]):
-        try:
-            records = predictor.task.from_texts(inputs)
-            list(predictor.encode(records, predictor.settings))
-        except UserError:  # it reads pairs, or choices
-            continue
-        return records
-    return []
-
-
-def load(runs: Sequence[str], settings: ServeSettings) -> list[tuple[str, Predictor]]:
-    """Load runs, in their order.
-
-    Raises:
-        UserError: one is no finished run, no model, or damaged.
-    """
-    return [(run, load_one(run, settings)) for run in runs]
-
-
-def load_one(run: str, settings: ServeSettings) -> Predictor:
-    """Load a run with the settings of the server.
-
-    Raises:
-        UserError: see `load`.
-    """
-    predicting = PredictSettings(
-        precision=settings.precision,
-        device=settings.device,
-        long_text=settings.long_text,
-        max_length=settings.max_length,
-        batch_tokens=settings.batch_tokens,
-    )
-    return Predictor.load(run, predicting)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log("failure", {}, error=error)
+            self._on_failure(error)
 
 
 def _free_name(folder: str, taken: dict[str, Served]) -> str:

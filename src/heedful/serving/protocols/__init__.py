@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter
 
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import runs
+from heedful.serving.protocols import health, runs
 from heedful.serving.service import Service
 
 
@@ -19,5 +19,9 @@ class Speaks(Protocol):
         """Return the status and the JSON that tell a client of it."""
 
 
-PROTOCOLS: tuple[Speaks, ...] = (runs,)
+PROTOCOLS: tuple[Speaks, ...] = (runs, health)
 """Every protocol. The first one also answers for routes that are nobody's."""
+
+OPEN_PATHS = frozenset({"/health", "/health/live"})
+"""Paths that answer without the API key and however busy the server is: they tell nothing but
+whether it is well."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from heedful.errors import UserError
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.service import Served, Service
-from heedful.serving.wire import Json
+from heedful.serving.wire import Json, reply
 from heedful.settings import PredictSettings
 
 Name = Annotated[str, Path(description="Name of a run, as GET /api/runs gives it.")]
@@ -94,7 +94,11 @@ def router(service: Service) -> APIRouter:
         settings = served.settings(**asked.get("options", {}))
         records = records_of(served, question.texts)
         answers = await service.answer(served, records, settings)
-        return Json({"answers": [a.to_dict(everything=question.all_scores) for a in answers]})
+        everything = question.all_scores
+        return await reply(
+            lambda: {"answers": [one.to_dict(everything=everything) for one in answers]},
+            len(answers),
+        )
 
     return routes
 
@@ -112,7 +116,7 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
     """
     for number, text in enumerate(texts, start=1):
         if isinstance(text, list) and len(text) < 2:
-            raise Problem("validation", f"text {number}: a list of {len(text)} texts")
+            raise Problem("validation", f"text {number}: a list needs at least 2 texts")
     inputs: list[Any] = [text if isinstance(text, str) else tuple(text) for text in texts]
     try:
         records = served.task.from_texts(inputs)

@@ -1,0 +1,118 @@
+"""One connection: uvicorn's protocol, with the limits that uvicorn lacks.
+
+uvicorn closes a connection that is idle after an answer, and refuses a head of over 16 KiB. But it
+waits forever for the head of a request, and for a client that does not read its answer.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionLimits:
+    """What a connection may do."""
+
+    connections: int
+    """Most connections; the next one is dropped."""
+    read_seconds: float
+    """In which the head of a request must come."""
+    write_seconds: float
+    """In which the client must take the next part of an answer."""
+
+
+class Connection(H11Protocol):
+    """A connection within limits.
+
+    Args:
+        limits: the limits.
+        config: of uvicorn.
+        server_state: what its connections share.
+        app_state: what the application shares.
+        _loop: the event loop, which uvicorn may name.
+    """
+
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limits = limits
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the head of a request, unless there are too many connections."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            transport.abort()
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all clocks."""
+        self._stop_reading()
+        self._stop_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request, and wait for the rest of its head if that is not all."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._await_head()
+        else:
+            self._stop_reading()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """Go on, for the client has read."""
+        super().resume_writing()
+        self._stop_writing()
+
+    def on_response_complete(self) -> None:
+        """Wait for the client to read what is left of its answer."""
+        if self.transport.get_write_buffer_size():
+            self._await_reader()
+        super().on_response_complete()
+
+    def _await_head(self) -> None:
+        if self._reading is None and not self.transport.is_closing():
+            self._reading = self.loop.call_later(self._limits.read_seconds, self.transport.abort)
+
+    def _await_reader(self) -> None:
+        if self._writing is None:
+            seconds = self._limits.write_seconds
+            self._writing = self.loop.call_later(seconds, self._check_reader, self.cycle)
+
+    def _check_reader(self, cycle: RequestResponseCycle) -> None:
+        """Drop a client that has not read its answer, but not one that is at the next already."""
+        self._writing = None
+        if self.transport.get_write_buffer_size():
+            if self.cycle is cycle:
+                self.transport.abort()
+            else:
+                self._await_reader()
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None

@@ -1,0 +1,165 @@
+"""Between the socket and the routes: who may ask, how much, and for how long.
+
+Every request passes through here, so no protocol can forget a limit.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from heedful.serving.body import Body, ClientLeftError, Load
+from heedful.serving.doors import Doors
+from heedful.serving.exchange import CURRENT, Exchange, request_id
+from heedful.serving.logs import log
+from heedful.serving.metrics import Metrics
+from heedful.serving.problem import Problem
+from heedful.serving.wire import Json
+from heedful.settings import ServeSettings
+
+_BODIES_AT_ONCE = 32
+"""How many bodies of the largest size may be in memory at once."""
+_CLIENT_LEFT = 499
+_HEADERS = [(b"x-content-type-options", b"nosniff")]
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """An ASGI application around another."""
+
+    app: ASGIApp
+    settings: ServeSettings
+    doors: Doors
+    metrics: Metrics
+    respond: Callable[[Scope, Problem], Json]
+    """A problem in the shape of the protocol whose route was asked."""
+    open_paths: frozenset[str]
+    """Paths that answer without the key, however busy the server is."""
+    load: Load = field(default_factory=Load)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request, or what else a server may call an application for."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        exchange = Exchange(id=request_id(headers.get(b"x-request-id")))
+        CURRENT.set(exchange)
+        body = Body(receive, self.load)
+        self.load.requests += 1
+        try:
+            await self._admit(scope, headers, body, exchange, _noting(send, exchange, body))
+        finally:
+            self.load.requests -= 1
+            body.forget()
+            self._record(scope, exchange, body)
+
+    async def _admit(
+        self,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        body: Body,
+        exchange: Exchange,
+        send: Send,
+    ) -> None:
+        """Read a request's body if it may come in, and answer it within its time."""
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                self._check(scope, headers)
+                await self._read(headers, body)
+                exchange.bytes_in = len(body.content)
+                await self._handle(scope, body, exchange, send)
+            return
+        except ClientLeftError:
+            return
+        except Problem as error:
+            problem = error
+        except TimeoutError:
+            message = f"no answer within {self.settings.timeout:g} s"
+            problem = Problem("overloaded", message, status=503, retry_after=1)
+        if exchange.status is None:
+            if body.expected and problem.status != 408 and b"expect" not in headers:
+                await body.discard(4 * self.settings.max_body)
+            await self.respond(scope, problem)(scope, body.again, send)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        is_open = scope["path"].removeprefix(scope.get("root_path", "")) in self.open_paths
+        self.doors.check(headers, needs_key=not is_open)
+        if not is_open and self.load.requests > self.settings.connections:
+            raise Problem("overloaded", "too many requests at once", status=503, retry_after=1)
+
+    async def _read(self, headers: dict[bytes, bytes], body: Body) -> None:
+        most = self.settings.max_body
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:20]) > most:
+            raise Problem("too large", f"a body may have {most:,} bytes")
+        try:
+            async with asyncio.timeout(self.settings.read_timeout):
+                async for size in body.read():
+                    if size > most:
+                        raise Problem("too large", f"a body may have {most:,} bytes")
+                    if self.load.body_bytes > _BODIES_AT_ONCE * most:
+                        raise Problem("overloaded", "too much is being sent", retry_after=1)
+        except TimeoutError:
+            message = f"the body did not come within {self.settings.read_timeout:g} s"
+            raise Problem("validation", message, status=408) from None
+
+    async def _handle(self, scope: Scope, body: Body, exchange: Exchange, send: Send) -> None:
+        """Let the routes answer, until they have or the client has left."""
+        left = asyncio.create_task(body.wait_until_left())
+        handled = asyncio.ensure_future(self.app(scope, body.again, send))
+        try:
+            await asyncio.wait({left, handled}, return_when=asyncio.FIRST_COMPLETED)
+            if handled.done() and (error := handled.exception()) is not None:
+                log("failure", {"id": exchange.id}, error=error)
+        finally:
+            left.cancel()
+            handled.cancel()
+            await asyncio.wait({left, handled})
+
+    def _record(self, scope: Scope, exchange: Exchange, body: Body) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        if exchange.status is None:
+            exchange.status = _CLIENT_LEFT
+        self.metrics.count_exchange(exchange, route, method)
+        fields: dict[str, Any] = {
+            "id": exchange.id,
+            "client": (scope.get("client") or [None])[0],
+            "method": method,
+            "route": route,
+            "status": exchange.status,
+            "seconds": round(exchange.seconds, 6),
+            "bytes_in": exchange.bytes_in,
+            "bytes_out": exchange.bytes_out,
+        }
+        if exchange.run is not None:
+            fields |= {
+                "run": exchange.run,
+                "items": exchange.items,
+                "tokens": exchange.tokens,
+                "queue_seconds": round(exchange.queue_seconds, 6),
+            }
+        if self.settings.log_texts:
+            fields["body"] = body.start
+        log("request", fields)
+
+
+def _noting(send: Send, exchange: Exchange, body: Body) -> Send:
+    """Return a ``send`` that notes what is sent, and adds the headers that every answer has."""
+
+    async def noting(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            headers = [(b"x-request-id", exchange.id.encode()), *_HEADERS]
+            if body.expected:  # nobody will read the rest
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": [*message.get("headers", []), *headers]}
+        else:
+            exchange.bytes_out += len(message.get("body", b""))
+        await send(message)
+
+    return noting

@@ -1,0 +1,47 @@
+"""Whether the server is well: ``GET /health`` and ``GET /metrics``."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
+
+from heedful.serving.problem import Problem
+from heedful.serving.protocols import runs
+from heedful.serving.service import Service
+
+
+class Health(BaseModel):
+    """How the server is."""
+
+    status: Literal["ready", "alive"]
+
+
+def router(service: Service) -> APIRouter:
+    """Return the routes by which a server is watched."""
+    routes = APIRouter(tags=["health"], responses={"default": {"model": runs.Failure}})
+
+    @routes.get("/health")
+    async def health() -> Health:
+        """Tell whether every run is loaded and has answered once: 200, or else 503."""
+        if not service.ready:
+            raise Problem("not ready", "not every run is ready yet", retry_after=1)
+        return Health(status="ready")
+
+    @routes.get("/health/live")
+    async def live() -> Health:
+        """Tell that the server lives, though its runs may not be ready yet."""
+        return Health(status="alive")
+
+    @routes.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """Give what the server counts, as Prometheus reads it."""
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return routes
+
+
+def render(problem: Problem) -> tuple[int, Any]:
+    """Return the status and the JSON that tell a client of a problem."""
+    return runs.render(problem)
