@@ -83,8 +83,10 @@ class Predictor:
         """
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
         record = foreign_record(folder) or runs.read_finished(folder)
-        name = folder.resolve().name
-        return cls(load_model(folder), load_tokenizer(folder), record, settings, name=name)
+        device = choose_device(settings.device)
+        dtype = choose_precision(settings.precision, device).dtype
+        model = load_model(folder).to(device=device, dtype=dtype)  # nobody's yet: no copy is needed
+        return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.
