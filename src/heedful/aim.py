@@ -8,12 +8,16 @@ Shapes: N times that the examples are in a batch, E examples, P positions, C out
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor
 
-from heedful.batches import Batch, Example
+from heedful.batches import Batch, Example, Fitted
 from heedful.tokens import PairLayout, Tokenizer
+
+RecordT_co = TypeVar("RecordT_co", covariant=True)
+OutputT_co = TypeVar("OutputT_co", covariant=True)
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 Link = Literal["softmax", "sigmoid", "exp", "none"]
 """How outputs become a probability: those of a choice share it, each has its own, they are its
@@ -32,7 +36,8 @@ class Token:
     """Where its slice of that text starts, in characters; None for a special token."""
     end: int | None
     word: int | None
-    """The number of its word among the words of the side; None for a special token."""
+    """The number of its word among the words of the side; None for a special token, and for a token
+    that the explanation takes as it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +58,19 @@ class Side:
             else self.texts[token.text][token.start : token.end]
             for token in self.tokens
         ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Computed(Generic[RecordT_co, OutputT_co, AnswerT_co]):
+    """A record, and how it was answered."""
+
+    record: RecordT_co
+    fitted: Fitted[Example]
+    """Its examples."""
+    outputs: Sequence[OutputT_co]
+    """What was computed for each of them."""
+    answer: AnswerT_co
+    """What they came to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from heedful.aim import Aim
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.errors import UserError
 from heedful.judging import Judge
@@ -280,21 +280,12 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         ...
 
     def aim(
-        self,
-        record: RecordT,
-        fitted: Fitted[Example],
-        outputs: Sequence[OutputT],
-        answer: AnswerT,
-        target: str | None,
-        tokenizer: Any,
+        self, computed: Computed[RecordT, OutputT, AnswerT], target: str | None, tokenizer: Any
     ) -> Aim:
         """Say by which number of the model an answer is explained.
 
         Args:
-            record: what was asked.
-            fitted: its examples.
-            outputs: what was computed for each of them.
-            answer: what they came to.
+            computed: the answer, and what it was computed from.
             target: what the user asks about, as the task reads it; None for what was answered.
             tokenizer: the model's tokenizer.
 

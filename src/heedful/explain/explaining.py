@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.aim import Aim
+from heedful.aim import Aim, Computed
 from heedful.errors import UserError
 from heedful.explain.explanation import AttentionMap, Attribution, Explanation
 from heedful.explain.flow import rollout
@@ -55,11 +55,12 @@ def subject_of(predictor: Predictor, record: Any, target: str | None) -> tuple[S
     if not fitted.pieces or not fitted.tokens_total:
         raise UserError("the text is empty: there is nothing to explain")
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
+    computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
     subject = Subject(
         model=predictor.model,
         task=task,
         tokenizer=predictor.tokenizer,
-        aim=task.aim(record, fitted, outputs, answer, target, predictor.tokenizer),
+        aim=task.aim(computed, target, predictor.tokenizer),
         batch_tokens=settings.batch_tokens,
     )
     return subject, answer

@@ -63,9 +63,9 @@ class Subject:
         return mask_id
 
     def of_texts(self) -> list[NDArray[np.bool_]]:
-        """Tell which tokens of each example are of a text, not special. Each of shape (T,)."""
+        """Tell which tokens of each example are of a word that is weighed. Each of shape (T,)."""
         return [
-            np.array([token.text is not None for token in side.tokens], dtype=np.bool_)
+            np.array([token.word is not None for token in side.tokens], dtype=np.bool_)
             for side in self.aim.sides
         ]
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, spans
 from heedful.batches.features import row_offsets
@@ -30,6 +31,7 @@ from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import spans as aims
 from heedful.tasks.answers.candidates import SpanAnswer, weigh
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import refuse_columns, start_encoder, store_records
@@ -259,6 +261,15 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         ):
             start, end = scores[inside].T.numpy()
             yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
+
+    def aim(
+        self,
+        computed: Computed[Question, Tensor, SpanAnswer],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> Aim:
+        """Explain a slice of the context, or the answer: its start's and its end's scores."""
+        return aims.span(computed, target, tokenizer, _logits)
 
     def scores(self) -> "SpanAnswerScores":
         """Return empty scores."""

@@ -7,6 +7,7 @@ Shapes: B examples, C choices of an item, T longest example.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, tee
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
@@ -25,6 +27,7 @@ from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
 from heedful.tokens import Tokenizer
@@ -214,6 +217,12 @@ class Choose(Task[Choices, Tensor, Choice]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
+
+    def aim(
+        self, computed: Computed[Choices, Tensor, Choice], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain the score of a choice: its text or number from 0, or the one that was chosen."""
+        return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
 
     def scores(self) -> "ChooseScores":
         """Return empty scores."""

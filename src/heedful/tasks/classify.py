@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, window_notes
+from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, collate, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
@@ -20,11 +20,11 @@ from heedful.reading import Record, Text
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import (
     encode_texts,
     read_table,
-    record_side,
     start_encoder,
     store_records,
     text_records,
@@ -235,35 +235,13 @@ class Classify(Task[Record, Tensor, Prediction]):
 
     def aim(
         self,
-        record: Record,
-        fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
-        answer: Prediction,
+        computed: Computed[Record, Tensor, Prediction],
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain the logit of a label: the one that is named, or the likeliest.
-
-        Raises:
-            UserError: the model has no such label.
-        """
-        label = target or max(self.labels, key=answer.scores.__getitem__)
-        if label not in self.labels:
-            raise UserError(
-                f"--target {label!r} is not one of the model's labels"
-                f"{did_you_mean(label, self.labels)}: {listed(self.labels)}"
-            )
-        index = self.labels.index(label)
-        window = max(range(len(outputs)), key=lambda number: float(outputs[number][index]))
-        return Aim(
-            target=f"label {label!r}",
-            examples=(fitted.pieces[window],),
-            sides=(record_side(record, fitted.kept[window], tokenizer),),
-            outputs=lambda forward, batch, positions: forward(**batch.inputs).logits,
-            index=index,
-            link="sigmoid" if self.multi_label else "softmax",
-            notes=window_notes(window, len(outputs), "where the label is likeliest"),
-        )
+        """Explain the logit of a label: the one that is named, or the likeliest."""
+        link: Link = "sigmoid" if self.multi_label else "softmax"
+        return aims.label(computed, target, tokenizer, self.labels, link)
 
     def scores(self) -> "ClassifyScores":
         """Return empty scores."""

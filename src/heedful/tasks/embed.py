@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
@@ -26,6 +27,7 @@ from heedful.judging import Judge
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
 from heedful.task import Ability, Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import vectors as aims
 from heedful.tasks.answers.vectors import Embedding, join_windows
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
@@ -241,6 +243,15 @@ class Embed(Task[Record, Tensor, Embedding]):
             windows=len(outputs),
             token_vectors=token_vectors,
         )
+
+    def aim(
+        self,
+        computed: Computed[Record, Tensor, Embedding],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> Aim:
+        """Explain the cosine of a pair, or of a text the length of its vector."""
+        return aims.vectors(computed, target, tokenizer, self.vectors)
 
     def scores(self) -> "EmbedScores":
         """Return empty scores."""

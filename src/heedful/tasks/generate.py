@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
@@ -43,6 +44,7 @@ from heedful.task import (
     Task,
     check_max_length,
 )
+from heedful.tasks.aims import written as aims
 from heedful.tasks.answers.written import Generation, GenerationScores, best_texts
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
@@ -211,7 +213,9 @@ class Generate(Task[Record, WriterOutput, Generation]):
                 total, used = total + len(target), used + len(labels) - 1
             elif labelled:
                 examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
-            yield Fitted(pieces=examples, tokens_total=total, tokens_used=used)
+            first = len(ids) - len(kept)
+            numbers = [([first + at for at in part],) for (part,) in cut.kept]
+            yield Fitted(pieces=examples, tokens_total=total, tokens_used=used, kept=numbers)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``labels``, -100 where nothing is to be learnt.
@@ -278,6 +282,16 @@ class Generate(Task[Record, WriterOutput, Generation]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
+
+    def aim(
+        self,
+        computed: Computed[Record, WriterOutput, Generation],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> Aim:
+        """Explain a word of what was written, or all of it."""
+        write = aims.answered if self.pairs else aims.continued
+        return write(computed, target, tokenizer)
 
     def scores(self) -> GenerationScores:
         """Return empty scores."""

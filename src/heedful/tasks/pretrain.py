@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
 from heedful.batches.collate import class_labels, collate
 from heedful.batches.corpus import Corpus
@@ -47,6 +48,7 @@ from heedful.task import (
     Task,
     check_max_length,
 )
+from heedful.tasks.aims import blanks as aims
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
 from heedful.tasks.answers.sequences import Scored, SequenceScores
@@ -391,6 +393,15 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
+
+    def aim(
+        self,
+        computed: Computed[Example | Record, Tensor, Scored | Filled],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> Aim:
+        """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second), or what follows."""
+        return aims.blank(computed, target, tokenizer)
 
     def scores(self) -> SequenceScores:
         """Return empty scores."""

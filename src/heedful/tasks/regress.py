@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
@@ -18,6 +19,7 @@ from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
     encode_texts,
@@ -168,6 +170,12 @@ class Regress(Task[Record, Tensor, Estimate]):
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
         )
+
+    def aim(
+        self, computed: Computed[Record, Tensor, Estimate], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain the number."""
+        return aims.number(computed, target, tokenizer)
 
     def scores(self) -> "EstimateScores":
         """Return empty scores."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
@@ -39,6 +40,7 @@ from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.aims import entities as aims
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.judges import entities as judges
 from heedful.tasks.texts import start_encoder, store_records
@@ -294,6 +296,15 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         ]
         pieces = tagged_pieces(record.text, rows, self.labels, settings.long_text, tokenizer)
         return replace(answer, pieces=pieces)
+
+    def aim(
+        self,
+        computed: Computed[TaggedText, Tensor, Tagging],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> Aim:
+        """Explain the tag of a word: ``WORD`` or ``WORD=TAG``, or that of the first entity."""
+        return aims.tag(computed, target, tokenizer, self.labels)
 
     def scores(self) -> "TagScores":
         """Return empty scores."""

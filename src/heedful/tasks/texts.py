@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from heedful.aim import Side, side_of
 from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import NoRoomError
 from heedful.errors import UserError, listed
@@ -145,12 +144,6 @@ def _text(record: Record, pairs: bool) -> Text:
             f"{record.source}, line {record.line}: expected {expected}, as the run learnt from"
         )
     return record.text if record.text_pair is None else (record.text, record.text_pair)
-
-
-def record_side(record: Record, kept: Sequence[Sequence[int]], tokenizer: Tokenizer) -> Side:
-    """Return the tokens of an example of a text, or of a pair."""
-    texts = (record.text,) if record.text_pair is None else (record.text, record.text_pair)
-    return side_of("text" if len(texts) == 1 else "texts", texts, kept, tokenizer)
 
 
 # Training.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.parallel import cut_source, encode_pairs, to_example, token_ids
@@ -45,6 +46,7 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks import translator
+from heedful.tasks.aims import written as aims
 from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
 from heedful.tasks.answers.written import best_texts
 from heedful.tasks.judges import texts as judges
@@ -316,6 +318,15 @@ class Translate(Task[Record, WriterOutput, Translation]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
+
+    def aim(
+        self,
+        computed: Computed[Record, WriterOutput, Translation],
+        target: str | None,
+        tokenizer: TranslationTokenizer,
+    ) -> Aim:
+        """Explain a word of the translation, or all of it."""
+        return aims.translated(computed, target, tokenizer)
 
     def scores(self) -> TranslationScores:
         """Return empty scores."""

@@ -78,6 +78,10 @@ class BertEncoderDecoder(Model):
         """The most tokens that it reads at once."""
         return self.encoder.max_positions
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings of what is read."""
+        return self.encoder.get_input_embeddings()
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the two bodies, and may learn at a rate of its own."""
         bridge = [] if self.enc_to_dec_proj is None else [*self.enc_to_dec_proj.parameters()]

@@ -109,9 +109,9 @@ def link_words(
     target_spans = _piece_spans(translation, target_ids, tokenizer.target)
     if source_spans is None or target_spans is None:
         return None
-    source_words, target_words = _words(text), _words(translation)
-    source_owners = _word_numbers(source_spans, source_words)
-    target_owners = _word_numbers(target_spans, target_words)
+    source_words, target_words = word_spans(text), word_spans(translation)
+    source_owners = word_numbers(source_spans, source_words)
+    target_owners = word_numbers(target_spans, target_words)
     # Of each word of the translation alone what it attended to: of a long text that is little.
     weights: list[defaultdict[int, float]] = [defaultdict(float) for _ in target_words]
     for targets, sources, rows in zip(target_owners, source_owners, attention, strict=True):
@@ -130,7 +130,7 @@ def link_words(
     )
 
 
-def _words(text: str) -> list[Span]:
+def word_spans(text: str) -> list[Span]:
     """Return where the words of a text are: between spaces, punctuation marks and ideographs."""
     return [(positions[0], positions[-1] + 1) for _, positions in _WORDS(text)]
 
@@ -165,7 +165,7 @@ def _single_spaced_spans(
     ]
 
 
-def _word_numbers(
+def word_numbers(
     parts: Sequence[Sequence[Span]], words: Sequence[Span]
 ) -> Iterator[list[int | None]]:
     """Yield the number of the word that each piece of a part starts in, if it is in one."""

@@ -1,0 +1,124 @@
+"""Words for masks, and whether a text follows another.
+
+Shapes: N times that the example is in a batch, T tokens, V vocabulary.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.batches import Batch
+from heedful.errors import UserError
+from heedful.models.outputs import PreTrainingOutput
+from heedful.reading import Record
+from heedful.tasks.answers.blanks import Filled
+from heedful.tokens import Tokenizer
+
+_FOLLOWS = ("the second text follows", "the second text does not follow")
+_NUMBERED = re.compile(r"(?:(\d+)=)?(.*)", re.DOTALL)
+
+
+def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer) -> Aim:
+    """Explain the logit of a word for a mask, or of a pair whether its second text follows.
+
+    Args:
+        computed: the answer.
+        target: ``WORD`` for the first mask, ``2=WORD`` for the second, or ``2=`` for the second's
+            likeliest word; by default the first's.
+        tokenizer: the model's tokenizer.
+
+    Raises:
+        UserError: there is no such mask, or the word is not one token.
+    """
+    record = computed.record
+    assert isinstance(record, Record)
+    if record.text_pair is not None:
+        return _follows(computed, (record.text, record.text_pair), target, tokenizer)
+    number, token_id = _choice(computed.answer, target, tokenizer)
+    start = computed.answer.blanks[number].start
+    places = []
+    for window, offsets in enumerate(computed.fitted.offsets):
+        for position in np.flatnonzero(offsets[:, 0] == start).tolist():
+            places.append((min(position, len(offsets) - 1 - position), -window, position))
+    _, window, position = max(places)
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        # The masks that stand for what is left out are not asked for.
+        length = batch.inputs["input_ids"].shape[1]
+        firsts = torch.arange(len(positions), device=positions.device) * length
+        output = forward(**batch.inputs | {"positions": firsts + positions[:, 0]})
+        logits: Tensor
+        logits = (
+            output.prediction_logits if isinstance(output, PreTrainingOutput) else output.logits
+        )
+        return logits  # (N, V)
+
+    word = tokenizer.vocabulary.token(token_id)
+    kept = computed.fitted.kept[-window]
+    return Aim(
+        target=f"{word!r} for mask {number + 1}",
+        examples=(computed.fitted.pieces[-window],),
+        sides=(side_of("text", [record.text], kept, tokenizer),),
+        outputs=outputs,
+        index=token_id,
+        link="softmax",
+        positions=(position,),
+        notes=window_notes(
+            -window, len(computed.outputs), "where the mask has the most text around it"
+        ),
+    )
+
+
+def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the number of a mask, from 0, and the id of a token for it."""
+    match = _NUMBERED.fullmatch(target or "")
+    assert match is not None
+    number, word = int(match[1] or 1) - 1, match[2]
+    if not 0 <= number < len(answer.blanks):
+        raise UserError(f"--target {target!r}: the text has {len(answer.blanks)} masks")
+    if not word:
+        candidates = answer.blanks[number].candidates
+        if not candidates:
+            raise UserError(f"mask {number + 1} stands in a part of the text that was not read")
+        return number, tokenizer.vocabulary.ids[candidates[0].token]
+    for spelt in (word, f" {word}"):  # to some tokenizers a word begins with its space
+        (token_ids,) = tokenizer.encode_batch([spelt])
+        if len(token_ids) == 1 and token_ids[0] != tokenizer.unk_token_id:
+            return number, token_ids[0]
+    raise UserError(
+        f"--target {target!r}: {word!r} is not one token of the vocabulary, and a mask stands for "
+        "one"
+    )
+
+
+def _follows(
+    computed: Computed[Any, Tensor, Any],
+    texts: tuple[str, str],
+    target: str | None,
+    tokenizer: Tokenizer,
+) -> Aim:
+    if target is not None:
+        raise UserError(
+            f"--target {target!r}: of a pair this run tells whether the second text follows; leave "
+            "it out"
+        )
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        logits: Tensor = forward(**batch.inputs).seq_relationship_logits  # (N, 2)
+        return logits
+
+    index = int(computed.answer.next_sentence < 0.5)
+    return Aim(
+        target=_FOLLOWS[index],
+        examples=(computed.fitted.pieces[0],),
+        sides=(side_of("texts", texts, computed.fitted.kept[0], tokenizer),),
+        outputs=outputs,
+        index=index,
+        link="softmax",
+        notes=window_notes(0, len(computed.outputs), "the first"),
+    )

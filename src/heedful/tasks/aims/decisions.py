@@ -1,0 +1,120 @@
+"""Labels, numbers and choices.
+
+Shapes: N times that the example is in a batch, C labels.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, Link, side_of, window_notes
+from heedful.batches import Batch
+from heedful.errors import UserError, did_you_mean, listed
+from heedful.reading import Record
+from heedful.reading.choices import Choices
+from heedful.tokens import Tokenizer
+
+
+def label(
+    computed: Computed[Record, Tensor, Any],
+    target: str | None,
+    tokenizer: Tokenizer,
+    labels: Sequence[str],
+    link: Link,
+) -> Aim:
+    """Explain the logit of a label: the one that is named, or the likeliest.
+
+    Raises:
+        UserError: the model has no such label.
+    """
+    name = target or max(labels, key=computed.answer.scores.__getitem__)
+    if name not in labels:
+        raise UserError(
+            f"--target {name!r} is not one of the model's labels"
+            f"{did_you_mean(name, labels)}: {listed(labels)}"
+        )
+    index = labels.index(name)
+    window = max(
+        range(len(computed.outputs)), key=lambda number: float(computed.outputs[number][index])
+    )
+    why = "where the label is likeliest"
+    return _of_window(computed, window, tokenizer, f"label {name!r}", index, link, why)
+
+
+def number(
+    computed: Computed[Record, Tensor, Any], target: str | None, tokenizer: Tokenizer
+) -> Aim:
+    """Explain the number.
+
+    Raises:
+        UserError: a target is named.
+    """
+    if target is not None:
+        raise UserError(f"--target {target!r}: a regress run has one number to explain; leave out")
+    return _of_window(computed, 0, tokenizer, "the number", 0, "none", "the first")
+
+
+def _of_window(
+    computed: Computed[Record, Tensor, Any],
+    window: int,
+    tokenizer: Tokenizer,
+    target: str,
+    index: int,
+    link: Link,
+    why: str,
+) -> Aim:
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        logits: Tensor = forward(**batch.inputs).logits  # (N, C)
+        return logits
+
+    record = computed.record
+    texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
+    name = "text" if len(texts) == 1 else "texts"
+    return Aim(
+        target=target,
+        examples=(computed.fitted.pieces[window],),
+        sides=(side_of(name, texts, computed.fitted.kept[window], tokenizer),),
+        outputs=outputs,
+        index=index,
+        link=link,
+        notes=window_notes(window, len(computed.outputs), why),
+    )
+
+
+def choice(
+    computed: Computed[Choices, Tensor, Any],
+    target: str | None,
+    tokenizer: Tokenizer,
+    scores: Callable[[Callable[..., Any], Batch], Tensor],
+) -> Aim:
+    """Explain the score of a choice: its text or its number from 0, or the one that was chosen.
+
+    Args:
+        computed: the answer.
+        target: what the user names.
+        tokenizer: the model's tokenizer.
+        scores: a model and a batch to a score for each example, shape (N, 1).
+
+    Raises:
+        UserError: there is no such choice.
+    """
+    record = computed.record
+    names = {**{str(at): at for at in range(len(record.choices))}}
+    names |= {text: at for at, text in enumerate(record.choices)}
+    if target is not None and target not in names:
+        raise UserError(
+            f"--target {target!r} is not one of the choices{did_you_mean(target, record.choices)}: "
+            f"{listed(record.choices)}"
+        )
+    chosen = computed.answer.choice if target is None else names[target]
+    windows = [at for at, one in enumerate(computed.fitted.pieces) if one.part == chosen]
+    texts = (record.question, record.choices[chosen])
+    kept = computed.fitted.kept[windows[0]]
+    return Aim(
+        target=f"choice {record.choices[chosen]!r}",
+        examples=(computed.fitted.pieces[windows[0]],),
+        sides=(side_of("question and choice", texts, kept, tokenizer),),
+        outputs=lambda forward, batch, positions: scores(forward, batch),
+        notes=window_notes(0, len(windows), "the first"),
+    )

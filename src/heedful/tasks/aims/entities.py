@@ -1,0 +1,106 @@
+"""Tags of words.
+
+Shapes: N times that the example is in a batch, T tokens, L tags.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.batches import Batch
+from heedful.errors import UserError, did_you_mean, listed
+from heedful.reading.tagging import TaggedText
+from heedful.tasks.answers.entities import TaggedWord, Tagging
+from heedful.tokens import Tokenizer
+
+
+def tag(
+    computed: Computed[TaggedText, Tensor, Tagging],
+    target: str | None,
+    tokenizer: Tokenizer,
+    labels: Sequence[str],
+) -> Aim:
+    """Explain the logit of a word's tag, where the word has the most text around it.
+
+    Args:
+        computed: the answer.
+        target: ``WORD`` or ``WORD=TAG``; by default the first word of the first entity, or where
+            there is none the word that is likeliest to be in one.
+        tokenizer: the model's tokenizer.
+        labels: the model's tags.
+
+    Raises:
+        UserError: there is no such word, or no such tag.
+    """
+    word, name = _word(computed.answer, target, labels)
+    window, position = _place(computed, word)
+    record = computed.record
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        logits = forward(**batch.inputs).logits  # (N, T, L)
+        rows = torch.arange(len(positions), device=logits.device)
+        chosen: Tensor = logits[rows, positions[:, 0]]  # (N, L)
+        return chosen
+
+    return Aim(
+        target=f"tag {name!r} of {word.text!r}",
+        examples=(computed.fitted.pieces[window],),
+        sides=(side_of("text", [record.text], computed.fitted.kept[window], tokenizer),),
+        outputs=outputs,
+        index=labels.index(name),
+        link="softmax",
+        positions=(position,),
+        notes=window_notes(
+            window, len(computed.outputs), "where the word has the most text around it"
+        ),
+    )
+
+
+def _word(answer: Tagging, target: str | None, labels: Sequence[str]) -> tuple[TaggedWord, str]:
+    """Return a word, and a tag."""
+    words = [word for word in answer.words if word.scores is not None]
+    if not words:
+        raise UserError("the text has no word to explain")
+    if target is None:
+        starts = [entity.start for entity in answer.entities]
+        word = next(
+            (word for word in words if word.start in starts),
+            min(words, key=lambda one: (one.scores or {})[labels[0]]),  # the first means no entity
+        )
+        return word, word.tag
+    text, _, name = target.rpartition("=") if "=" in target else (target, "", "")
+    for word in words:
+        # What is named may be an entity of several words: the first of them is explained.
+        if word.text in (text, text.split()[0] if text.split() else text):
+            break
+    else:
+        texts = [one.text for one in words]
+        raise UserError(
+            f"--target {target!r}: {text!r} is not a word of the text"
+            f"{did_you_mean(text, texts)}: {listed(texts)}"
+        )
+    name = name or word.tag
+    if name not in labels:
+        raise UserError(
+            f"--target {target!r}: {name!r} is not one of the model's tags"
+            f"{did_you_mean(name, labels)}: {listed(labels)}"
+        )
+    return word, name
+
+
+def _place(computed: Computed[TaggedText, Tensor, Tagging], word: TaggedWord) -> tuple[int, int]:
+    """Return the window where a word has the most text around it, and its first token there."""
+    places = []
+    for window, offsets in enumerate(computed.fitted.offsets):
+        starts = offsets[:, 0]
+        inside = np.flatnonzero((starts >= word.start) & (starts < word.end))
+        if len(inside):
+            position = int(inside[0])
+            places.append((min(position, len(offsets) - 1 - position), -window, position))
+    assert places  # or the word would have no scores
+    _, window, position = max(places)
+    return -window, position

@@ -1,0 +1,84 @@
+"""Answers that are slices of a context.
+
+Shapes: N times that the example is in a batch, T tokens.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.batches import Batch
+from heedful.errors import UserError
+from heedful.reading.squad import Question
+from heedful.tasks.answers.candidates import SpanAnswer
+from heedful.tokens import Tokenizer
+
+
+def span(
+    computed: Computed[Question, Tensor, SpanAnswer],
+    target: str | None,
+    tokenizer: Tokenizer,
+    scores: Callable[[Callable[..., Any], Batch], Tensor],
+) -> Aim:
+    """Explain how well an answer starts and ends where it does: the sum of both scores.
+
+    Args:
+        computed: the answer.
+        target: a slice of the context; by default the answer, or that there is none.
+        tokenizer: the model's tokenizer.
+        scores: a model and a batch to both scores of each token, shape (N, T, 2).
+
+    Raises:
+        UserError: there is no such slice, or it stands whole in no window.
+    """
+    record, answer = computed.record, computed.answer
+    if target is None:
+        start, end = answer.start, answer.end
+    else:
+        start = record.context.find(target) if target else -1
+        if start < 0:
+            raise UserError(f"--target {target!r} is not a slice of the context")
+        end = start + len(target)
+    places = [
+        (float(output[ends[0], 0] + output[ends[1], 1]), -window, ends)
+        for window, output in enumerate(computed.outputs)
+        if (ends := _ends(computed.fitted.offsets[window], start, end)) is not None
+    ]
+    if not places:
+        raise UserError(f"--target {target!r} stands whole in no window that the model reads")
+    _, window, ends = max(places)
+    window = -window
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        both = scores(forward, batch)  # (N, T, 2)
+        rows = torch.arange(len(positions), device=both.device)
+        first, last = positions.T
+        return (both[rows, first, 0] + both[rows, last, 1])[:, None]
+
+    texts = (record.question, record.context)
+    return Aim(
+        target="no answer" if start is None else f"answer {record.context[start:end]!r}",
+        examples=(computed.fitted.pieces[window],),
+        sides=(side_of("question and context", texts, computed.fitted.kept[window], tokenizer),),
+        outputs=outputs,
+        positions=ends,
+        notes=window_notes(
+            window, len(computed.outputs), "where this answer has the highest score"
+        ),
+    )
+
+
+def _ends(
+    offsets: np.ndarray[Any, np.dtype[np.int32]], start: int | None, end: int | None
+) -> tuple[int, int] | None:
+    """Return the first and the last token of a slice; of no answer the first of the window."""
+    if start is None or end is None:
+        return 0, 0
+    inside = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 0] < end) & (offsets[:, 1] > start))
+    if not len(inside) or offsets[inside[0], 0] > start or offsets[inside[-1], 1] < end:
+        return None
+    return int(inside[0]), int(inside[-1])

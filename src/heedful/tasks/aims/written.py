@@ -1,0 +1,239 @@
+"""Texts that were written, and their words.
+
+What is explained is the log-probability of the tokens of a word, or of all, each after those before
+it. What was written before a word stays as it is: only the text that was read is explained.
+
+Shapes: N times that the example is in a batch, S tokens that were written, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, Side, Token, side_of, special, window_notes
+from heedful.batches import Batch, Example
+from heedful.errors import UserError, did_you_mean, listed
+from heedful.reading import Record
+from heedful.tasks.answers.translations import word_numbers, word_spans
+from heedful.tasks.writing import WriterOutput
+from heedful.tokens import PairLayout, Tokenizer, TranslationTokenizer
+from heedful.tokens.translation import Side as SideTokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Written:
+    """What was written for one part of a text."""
+
+    token_ids: tuple[int, ...]
+    side: Side
+    """Its tokens, without the one that ends it."""
+    ended: bool
+
+
+def answered(
+    computed: Computed[Record, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+) -> Aim:
+    """Explain what a BERT wrote for a text that another read.
+
+    Raises:
+        UserError: the target is no word of it.
+    """
+    parts = [_by_encoder(output, tokenizer) for output in computed.outputs]
+    part, positions = _find(parts, target)
+    side = side_of("text", [computed.record.text], computed.fitted.kept[part], tokenizer)
+    start, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+    pieces = (tokenizer.vocabulary.token(start), tokenizer.vocabulary.token(end))
+    return _two_sided(computed, part, parts[part], positions, target, side, (end, *pieces))
+
+
+def translated(
+    computed: Computed[Record, WriterOutput, Any],
+    target: str | None,
+    tokenizer: TranslationTokenizer,
+) -> Aim:
+    """Explain a translation.
+
+    Raises:
+        UserError: the target is no word of it.
+    """
+    parts = []
+    for output in computed.outputs:
+        best = output.hypotheses[0]
+        tokens, text = _spelt(best.tokens, tokenizer.target)
+        side = Side(name="translation", texts=(text,), tokens=tokens)
+        parts.append(_Written(token_ids=tuple(best.tokens), side=side, ended=best.ended))
+    part, positions = _find(parts, target)
+    tokens, text = _spelt(computed.fitted.pieces[part].ids[:-1].tolist(), tokenizer.source)
+    ending = tokenizer.source.tokens[tokenizer.eos_token_id]
+    read = Side(name="text", texts=(text,), tokens=(*tokens, special(ending)))
+    names = (tokenizer.target.tokens[tokenizer.pad_token_id], ending)
+    return _two_sided(
+        computed, part, parts[part], positions, target, read, (tokenizer.eos_token_id, *names)
+    )
+
+
+def continued(
+    computed: Computed[Record, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+) -> Aim:
+    """Explain how a text goes on.
+
+    Raises:
+        UserError: the target is no word of what was written.
+    """
+    (output,), (example,) = computed.outputs, computed.fitted.pieces
+    written = _by_encoder(output, tokenizer)
+    _, chosen = _find([written], target)
+    layout = tokenizer.layout
+    prompt = example.ids[: len(example.ids) - len(layout.end)]
+    begun = PairLayout(begin=layout.begin)
+    read = side_of("text", [computed.record.text], computed.fitted.kept[0], tokenizer, begun)
+    after = tuple(replace(token, text=1, word=None) for token in written.side.tokens)
+    token_ids = torch.tensor([*written.token_ids, tokenizer.sep_token_id])  # (S,)
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        length = batch.inputs["input_ids"].shape[1]
+        firsts = torch.arange(len(positions), device=positions.device)[:, None] * length
+        logits = forward(**batch.inputs, positions=(firsts + positions).flatten()).logits
+        return _log_probability(logits.view(*positions.shape, -1), token_ids[chosen].to(positions))
+
+    return Aim(
+        target=_words(target, "the text that was written"),
+        examples=(Example(ids=np.append(prompt, written.token_ids).astype(np.int32)),),
+        sides=(
+            Side(
+                name="text and what was written",
+                texts=(*read.texts, *written.side.texts),
+                tokens=(*read.tokens, *after),
+            ),
+        ),
+        outputs=outputs,
+        link="exp",
+        # Each token was written at the one before it.
+        positions=tuple(len(prompt) - 1 + at for at in chosen),
+    )
+
+
+def _two_sided(
+    computed: Computed[Record, WriterOutput, Any],
+    part: int,
+    written: _Written,
+    chosen: list[int],
+    target: str | None,
+    read: Side,
+    ends: tuple[int, str, str],
+) -> Aim:
+    """Explain some tokens of what a decoder wrote for what an encoder read.
+
+    Args:
+        computed: the answer.
+        part: the part of the text.
+        written: what was written for it.
+        chosen: the numbers of the tokens.
+        target: what the user asked about.
+        read: what was read.
+        ends: the token id that ends a text, and as it stands in the vocabulary the one that a
+            decoder starts with, and the ending one.
+    """
+    end, start_piece, end_piece = ends
+    labels = torch.tensor([*written.token_ids, end])  # (S,)
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        rows = labels.to(batch.inputs["input_ids"]).expand(batch.num_examples, -1)  # (N, S)
+        logits = forward(**batch.inputs, labels=rows).logits.view(*rows.shape, -1)  # (N, S, V)
+        return _log_probability(logits[:, chosen], rows[0, chosen])
+
+    back = replace(
+        written.side,
+        name=f"{written.side.name}, read back",
+        tokens=(special(start_piece), *written.side.tokens),
+    )
+    wrote = replace(written.side, tokens=(*written.side.tokens, special(end_piece)))
+    return Aim(
+        target=_words(target, f"the {written.side.name}"),
+        examples=(replace(computed.fitted.pieces[part], labels=()),),
+        sides=(read,),
+        outputs=outputs,
+        link="exp",
+        written=(back, wrote),
+        notes=window_notes(part, len(computed.outputs), "with what was written for it"),
+    )
+
+
+def _log_probability(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """Return the sum over some tokens. Shape (N, 1) for logits (N, P, V) and tokens (P,)."""
+    rows = token_ids.expand(len(logits), -1)[..., None]  # (N, P, 1)
+    return logits.log_softmax(-1).gather(-1, rows).sum(1)
+
+
+def _words(target: str | None, every: str) -> str:
+    return every if target is None else f"the word {target!r}"
+
+
+def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]]:
+    """Return which part has a word, and the numbers of the word's tokens; None is all of the first.
+
+    Raises:
+        UserError: there is no such word.
+    """
+    if target is None:
+        first = parts[0]
+        return 0, list(range(len(first.token_ids) + first.ended))
+    known = []
+    for part, written in enumerate(parts):
+        words: dict[int, list[int]] = {}
+        for at, token in enumerate(written.side.tokens):
+            if token.word is not None:
+                words.setdefault(token.word, []).append(at)
+        for tokens in words.values():
+            ends = written.side.tokens[tokens[0]], written.side.tokens[tokens[-1]]
+            known.append(written.side.texts[0][ends[0].start : ends[1].end])
+            if known[-1] == target:
+                return part, tokens
+    raise UserError(
+        f"--target {target!r} is not a word of what was written{did_you_mean(target, known)}: "
+        f"{listed(known)}"
+    )
+
+
+def _by_encoder(output: WriterOutput, tokenizer: Tokenizer) -> _Written:
+    """Return what was written with the tokenizer of an encoder."""
+    best = output.hypotheses[0]
+    text = tokenizer.text_of(best.tokens)
+    name = "text that was written"
+    pieces = tokenizer.pieces(text)
+    if pieces.ids == list(best.tokens):
+        bare = PairLayout()
+        side = side_of(name, [text], [range(len(pieces.ids))], tokenizer, bare)
+    else:  # another way to cut the same text
+        spelt = [tokenizer.vocabulary.token(token_id) for token_id in best.tokens]
+        side = _joined(name, spelt, [tokenizer.continues_word(at) for at in best.tokens])
+    return _Written(token_ids=tuple(best.tokens), side=side, ended=best.ended)
+
+
+def _joined(name: str, pieces: Sequence[str], goes_on: Sequence[bool]) -> Side:
+    """Return a side whose text is its pieces, with spaces between."""
+    tokens, start, word = [], 0, -1
+    for piece, inside in zip(pieces, goes_on, strict=True):
+        word += not inside or word < 0
+        end = start + len(piece)
+        tokens.append(Token(piece=piece, text=0, start=start, end=end, word=word))
+        start = end + 1
+    return Side(name=name, texts=(" ".join(pieces),), tokens=tuple(tokens))
+
+
+def _spelt(token_ids: Sequence[int], tokenizer: SideTokenizer) -> tuple[tuple[Token, ...], str]:
+    """Return tokens of one side of a translation, and their text."""
+    text = tokenizer.decode(token_ids)
+    spans = tokenizer.offsets(token_ids)
+    (numbers,) = word_numbers([spans], word_spans(text))
+    tokens = (
+        Token(piece=piece, text=0, start=start, end=end, word=word)
+        for piece, (start, end), word in zip(
+            tokenizer.pieces(token_ids), spans, numbers, strict=True
+        )
+    )
+    return tuple(tokens), text
