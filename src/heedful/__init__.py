@@ -30,12 +30,14 @@ _HOMES = {
     "load": "heedful.predictor",
     "load_model": "heedful.models",
     "load_tokenizer": "heedful.tokens",
+    "report": "heedful.commands.python",
     "train": "heedful.commands.python",
 }
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from heedful.commands.python import evaluate as evaluate
+    from heedful.commands.python import report as report
     from heedful.commands.python import train as train
     from heedful.decoding.search import Search as Search
     from heedful.errors import UserError as UserError

@@ -42,6 +42,7 @@ MEETING = (
     "predictor",
     "evaluation",
     "explain",
+    "reports",
     "serving",
     "doctor",
     "commands",

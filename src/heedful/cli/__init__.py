@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from heedful import __version__
-from heedful.cli import explaining, serving, training, using
+from heedful.cli import explaining, reporting, serving, training, using
 from heedful.cli.options import say
 from heedful.errors import UserError
 
@@ -36,6 +36,7 @@ app.command(training.app)
 for command in (
     using.evaluate,
     using.predict,
+    reporting.report,
     using.score,
     explaining.explain,
     serving.serve,

@@ -10,11 +10,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
 
 from heedful.commands import evaluate as evaluation
+from heedful.commands import report as reporting
 from heedful.commands import train as training
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.predictor import Predictor
 from heedful.reading.frames import Data, as_files
+from heedful.reports.document import Report
 from heedful.settings import (
     TASKS,
     ColumnSettings,
@@ -109,6 +111,43 @@ def evaluate(
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings))
         return evaluation.evaluate(Path(run), files, columns, predictor, say, file)
+
+
+def report(
+    run: str | os.PathLike[str],
+    data: Data = None,
+    *,
+    say: Say = _tell,
+    **options: Unpack[EvaluateOptions],
+) -> Report:
+    """Report on a run, as ``heedful report`` does: curves, scores with intervals, errors.
+
+    ``heedful.report("runs/tickets", "new_tickets.csv").save("report.html")``; at the end of a cell
+    of a notebook it shows itself.
+
+    Args:
+        run: the run folder.
+        data: with the truth: a file, several, a list of dicts, or a table of pandas or pyarrow.
+            Without it the report shows what the run folder alone knows.
+        say: takes each line meant for the user; by default they go to standard error.
+        options: the command's options, dashes as underscores.
+
+    Raises:
+        UserError: an option is misspelt or out of range, or the run or the data is wrong.
+    """
+    with naming_arguments(), ExitStack() as stack:
+        values: dict[str, Any] = {**options}
+        columns = _settings(ColumnSettings, values)
+        settings = _settings(PredictSettings, values)
+        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        if data is None:
+            if options:
+                raise UserError(f"{next(iter(options))} is for data; give some, too")
+            return reporting.report_of_folder(Path(run))
+        labelled = reporting.LabelledData(
+            paths=stack.enter_context(as_files(data)), columns=columns
+        )
+        return reporting.report_on_data(Path(run), Predictor.load(run, settings), labelled, say=say)
 
 
 def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:

@@ -1,0 +1,80 @@
+"""``heedful report``: a run, and perhaps files with the truth, in; one HTML document out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful import files
+from heedful.checkpoints.runs import RECORD, read_record
+from heedful.commands.evaluate import METRICS, labelled_records
+from heedful.errors import UserError
+from heedful.evaluation import Evaluation
+from heedful.predictor import Predictor, read_task
+from heedful.reports.document import Report, Scored, report
+from heedful.reports.observation import Observation
+from heedful.settings import ColumnSettings
+from heedful.task import Say
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelledData:
+    """Files with the truth, and how to read them."""
+
+    paths: Sequence[Path]
+    columns: ColumnSettings
+
+
+def report_of_folder(run: Path) -> Report:
+    """Report what a run folder alone knows; its training need not have finished.
+
+    Raises:
+        UserError: it is no run folder, or a file in it is damaged.
+    """
+    record = read_record(run)
+    path = run / METRICS
+    metrics = files.read_json(path) if path.is_file() else {}
+    return report(run, record, read_task(record).card(), None, metrics)
+
+
+def report_on_data(
+    run: Path,
+    predictor: Predictor,
+    data: LabelledData,
+    *,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> Report:
+    """Report how a run answers labelled data, too.
+
+    Args:
+        run: its folder.
+        predictor: of the run.
+        data: what it is asked.
+        seed: decides what the bootstrap draws.
+        say: takes a line for the user.
+
+    Raises:
+        UserError: see `heedful.commands.evaluate.labelled_records` and `Evaluation`.
+    """
+    task = predictor.task
+    observation = Observation(task.judge())
+    with labelled_records(predictor, data.paths, data.columns, say) as records:
+        evaluation = Evaluation(predictor, records)
+        observation.watch(evaluation)
+        scores = evaluation.scores()
+    names = [str(path) for path in data.paths]
+    scored = Scored(data=names, scores=scores, observation=observation, seed=seed)
+    return report(run, predictor.record, task.card(), scored, {})
+
+
+def path_of(run: Path, out: Path | None) -> Path:
+    """Return where a report goes, if nobody says: into the run folder.
+
+    Raises:
+        UserError: the folder is another library's, in which nothing is written.
+    """
+    if out is None and not (run / RECORD).is_file():
+        raise UserError(f"{run} is not a heedful run: say by --out where the report goes")
+    return out or run / REPORT

@@ -1,0 +1,320 @@
+"""The report of a run: one HTML document."""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from heedful import files
+from heedful.checkpoints.runs import RunRecord
+from heedful.judging import Judgement
+from heedful.metrics.calibration import calibration_error, reliability
+from heedful.metrics.resampling import Interval, intervals
+from heedful.pages.document import asset, document, fill
+from heedful.reports import PACKAGE, charts, curves
+from heedful.reports.charts import Chart, Series
+from heedful.reports.observation import SHOWN, Observation
+
+LARGEST_MATRIX = 25
+"""The most labels of a confusion matrix; of more, the most frequent mistakes are listed."""
+MOST_LABELS = 40
+MOST_POINTS = 1000
+SEEN = 8
+"""Items of a list that are seen without unfolding it."""
+LONGEST_TEXT = 600
+"""Characters of a text that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A report as one HTML document; in a notebook it shows itself."""
+
+    html: str
+
+    def save(self, path: Path | str, *, overwrite: bool = False) -> None:
+        """Write it to a file.
+
+        Raises:
+            UserError: there is one already, or no such folder.
+        """
+        with files.new_file(Path(path), overwrite=overwrite) as partial:
+            partial.write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return (
+            '<iframe title="Report of a run" width="100%" height="800" sandbox="allow-scripts" '
+            f'srcdoc="{html.escape(self.html)}"></iframe>'
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """A run's answers to labelled data."""
+
+    data: Sequence[str]
+    """Names of the files."""
+    scores: Mapping[str, Any]
+    observation: Observation
+    seed: int
+
+
+def report(
+    run: Path, record: RunRecord, card: str, scored: Scored | None, metrics: Mapping[str, Any]
+) -> Report:
+    """Make the report of a run.
+
+    Args:
+        run: its folder.
+        record: what the folder says of it.
+        card: what the run does.
+        scored: its answers to data; None to show what the folder alone knows.
+        metrics: the scores that the folder has, of an evaluation before.
+    """
+    training = curves.read_training(run)
+    scores = scored.scores if scored else metrics
+    body = fill(
+        PACKAGE,
+        "report.html",
+        {
+            "run": run.name,
+            "card": card,
+            "facts": _facts(record, training),
+            "curves": curves.curves(training),
+            "scored": scored is not None,
+            "data": [
+                Path(path).name for path in (scored.data if scored else scores.get("data", []))
+            ],
+            "scores": _score_rows(scored, scores),
+            "items": scores.get("items"),
+            "per_class": _per_class(scores),
+            "confusion": _confusion(scores),
+            **_observed(scored.observation if scored else None),
+        },
+    )
+    return Report(
+        document(title=f"Report: {run.name}", body=body, styles=[asset(PACKAGE, "report.css")])
+    )
+
+
+def _facts(record: RunRecord, training: curves.Training) -> dict[str, str]:
+    settings = record.settings
+    facts = {
+        "task": record.task,
+        "started from": str(settings.get("model") or settings.get("preset") or ""),
+        "learnt from": ", ".join(Path(str(one["file"])).name for one in record.data),
+        "steps": f"{max(training.steps, default=0):,}" if training.steps else "",
+        "tokens learnt from": f"{training.tokens:,}" if training.steps else "",
+        "reads at once": f"{record.max_length:,} tokens",
+        "seed": str(settings.get("seed", "")),
+        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _score_rows(scored: Scored | None, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each score, with its interval where there are items to draw anew."""
+    bounds: Mapping[str, Interval] = {}
+    if scored and scored.observation.items > 1:
+        observation = scored.observation
+        bounds = intervals(observation.judge.measure, observation.columns, seed=scored.seed)
+    return [
+        {"name": name, "score": value, "interval": bounds.get(name), "bar": _bar(bounds.get(name))}
+        for name, value in scores.items()
+        if isinstance(value, float) and name != "tokens_per_second"
+    ]
+
+
+def _bar(interval: Interval | None) -> dict[str, float] | None:
+    """Return where an interval is on a line from 0 to 1, of 100 units."""
+    if interval is None or not (interval.low >= 0 and interval.high <= 1):
+        return None
+    low, high, score = (
+        round(100 * value, 1) for value in (interval.low, interval.high, interval.score)
+    )
+    return {"low": low, "width": max(round(high - low, 1), 0.6), "score": score}
+
+
+def _per_class(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of labels, and how many are left out: the best of many."""
+    rows = scores.get("per_class", [])
+    if len(rows) <= MOST_LABELS:
+        return {"rows": rows, "more": 0}
+    worst = sorted(rows, key=lambda row: (row["f1"], -row["support"]))[:MOST_LABELS]
+    return {"rows": worst, "more": len(rows) - MOST_LABELS}
+
+
+def _confusion(scores: Mapping[str, Any]) -> dict[str, Any] | None:
+    if "confusion" not in scores:
+        return None
+    names = [row["label"] for row in scores["per_class"]]
+    counts = scores["confusion"]
+    mistakes = sorted(
+        (
+            (count, names[true], names[predicted], count / sum(row))
+            for true, row in enumerate(counts)
+            for predicted, count in enumerate(row)
+            if count and true != predicted
+        ),
+        key=lambda mistake: (-mistake[0], mistake[1:]),
+    )
+    rows = []
+    if len(names) <= LARGEST_MATRIX:
+        for name, row in zip(names, counts, strict=True):
+            shades = [_shade(count / max(sum(row), 1)) for count in row]
+            rows.append({"name": name, "cells": list(zip(row, shades, strict=True))})
+    shown = mistakes[:SHOWN]
+    return {"names": names, "rows": rows, "mistakes": shown, "more": len(mistakes) - len(shown)}
+
+
+def _shade(share: float) -> int:
+    """Return a shade from 0 to 8: 0 for none, and at least 1 for few."""
+    return 0 if not share else max(1, round(8 * share))
+
+
+def _observed(observation: Observation | None) -> dict[str, Any]:
+    """Return what only answers to data can tell."""
+    if observation is None:
+        return dict.fromkeys(("calibration", "lengths", "scatter", "faults"), None) | {
+            "lists": [],
+            "worth": None,
+        }
+    return {
+        "calibration": _calibration(observation),
+        "lengths": _lengths(observation),
+        "scatter": _scatter(observation),
+        "faults": _faults(observation),
+        "lists": _lists(observation),
+        "worth": observation.judge.worth,
+    }
+
+
+def _calibration(observation: Observation) -> dict[str, Any] | None:
+    if not len(observation.decisions):
+        return None
+    bins = reliability(observation.decisions)
+    points = [(one.confidence, one.accuracy) for one in bins]
+    title = "How often answers of a confidence are right"
+    chart = charts.lines(
+        title,
+        [Series(name="share that is right", points=points, marked=True)],
+        x_label="confidence",
+        y_range=(0, 1),
+        diagonal=True,
+    )
+    return {"chart": chart, "bins": bins, "error": calibration_error(bins)}
+
+
+def _lengths(observation: Observation) -> dict[str, Any]:
+    total, used = observation.lengths.T
+    heights, edges = np.histogram(total, bins=min(30, max(int(np.ptp(total)), 1)))
+    chart = charts.bars(
+        "Tokens of an item",
+        edges.tolist(),
+        heights.tolist(),
+        x_label="tokens",
+        y_label="items",
+        name="items",
+    )
+    return {
+        "chart": chart,
+        "median": float(np.median(total)),
+        "longest": int(total.max()),
+        "cut": int((used < total).sum()),
+        "unread": int((total - used).sum()),
+        "items": len(total),
+    }
+
+
+def _scatter(observation: Observation) -> Chart | None:
+    pairs = observation.pairs
+    if not len(pairs):
+        return None
+    step = -(-len(pairs) // MOST_POINTS)
+    points = [(truth, answer) for truth, answer in pairs[::step].tolist()]
+    series = Series(name="answer", points=sorted(points), marked=True, joined=False)
+    return charts.lines("Answers beside the truth", [series], x_label="truth", y_label="answer")
+
+
+def _faults(observation: Observation) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": kind,
+            "count": count,
+            "examples": [
+                {
+                    "truth": fault.truth,
+                    "answer": fault.answer,
+                    "where": judgement.where,
+                    "texts": _texts(judgement),
+                }
+                for fault, judgement in observation.fault_examples[kind]
+            ],
+        }
+        for kind, count in observation.faults.most_common()
+    ]
+
+
+def _lists(observation: Observation) -> list[dict[str, Any]]:
+    """Return the lists of items that are worth a look, each with its title."""
+    worst = (
+        observation.worst
+        if observation.judge.worth or observation.judged_right_or_wrong == 0
+        else []
+    )
+    by = f" by {observation.judge.worth}" if observation.judge.worth else ""
+    lists = [
+        ("Surest errors", observation.surest_errors),
+        ("Least sure answers", observation.least_sure),
+        (f"Furthest from the truth{by}", worst),
+        ("The first answers", observation.first),
+    ]
+    return [{"title": title, "parts": _parts(items)} for title, items in lists if items]
+
+
+def _parts(judgements: Sequence[Judgement]) -> list[list[dict[str, Any]]]:
+    """Return the items that are seen at once, and those that are unfolded."""
+    rows = [_row(judgement) for judgement in judgements]
+    return [part for part in (rows[:SEEN], rows[SEEN:]) if part]
+
+
+def _row(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "where": judgement.where,
+        "texts": _texts(judgement),
+        "truth": _plain(judgement.truth),
+        "answer": _plain(judgement.answer),
+        "right": judgement.right,
+        "worth": judgement.worth,
+        "confidence": judgement.confidence,
+    }
+
+
+def _texts(judgement: Judgement) -> dict[str, str]:
+    return {
+        name: _cut(text if isinstance(text, str) else " | ".join(text))
+        for name, text in judgement.texts.items()
+    }
+
+
+def _cut(text: str) -> str:
+    """Shorten a long text in its middle."""
+    half = LONGEST_TEXT // 2
+    return text if len(text) <= LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
+
+
+def _plain(value: Any) -> str:
+    """Write a truth or an answer as people do."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return charts.shown(value)
+    if isinstance(value, list):
+        parts = [
+            f"{one['text']} ({one['label']})" if isinstance(one, dict) else str(one)
+            for one in value
+        ]
+        return _cut(", ".join(parts)) or "none"
+    return _cut(str(value)) or "nothing"

@@ -1,0 +1,130 @@
+"""What is kept of a run's answers to labelled data: numbers of all items, and few items whole."""
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.judging import AnyJudge, Fault, Judgement, judge_all
+from heedful.metrics.measures import Numbers
+
+SHOWN = 20
+"""Items of a list."""
+
+
+@dataclass(order=True, slots=True)
+class _Ranked:
+    """A judgement in a list of the highest; of equal ones the earlier item stays."""
+
+    value: float
+    order: int
+    judgement: Judgement = field(compare=False)
+
+
+class _Highest:
+    """The items of the highest values."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Ranked] = []
+
+    def add(self, value: float, number: int, judgement: Judgement) -> None:
+        ranked = _Ranked(value, -number, judgement)
+        if len(self._heap) < SHOWN:
+            heapq.heappush(self._heap, ranked)
+        else:
+            heapq.heappushpop(self._heap, ranked)
+
+    def sorted(self) -> list[Judgement]:
+        return [one.judgement for one in sorted(self._heap, reverse=True)]
+
+
+class Observation:
+    """Answers beside their truth, as they pass by.
+
+    Its memory grows by some numbers an item; of the items themselves it keeps a few.
+
+    Args:
+        judge: the task's.
+    """
+
+    def __init__(self, judge: AnyJudge) -> None:
+        self.judge = judge
+        self.items = self.right = self.judged_right_or_wrong = 0
+        self.faults: Counter[str] = Counter()
+        self.fault_examples: dict[str, list[tuple[Fault, Judgement]]] = {}
+        self.first: list[Judgement] = []
+        self._counts, self._lengths = array("d"), array("q")
+        self._decisions, self._pairs = array("d"), array("d")
+        self._width = 0
+        self._sure_errors, self._unsure, self._worst = _Highest(), _Highest(), _Highest()
+
+    def watch(self, answered: Iterable[tuple[Any, Any]]) -> None:
+        """Take in all answers with their records."""
+        for judgement, lengths in judge_all(self.judge, answered):
+            self._add(judgement)
+            self._lengths.extend(lengths)
+
+    def _add(self, judgement: Judgement) -> None:
+        number, self.items = self.items, self.items + 1
+        self._width = len(judgement.counts)
+        self._counts.extend(judgement.counts)
+        for confidence, right in judgement.decisions:
+            self._decisions.extend((confidence, right))
+        if isinstance(judgement.truth, float) and isinstance(judgement.answer, float):
+            self._pairs.extend((judgement.truth, judgement.answer))
+        if len(self.first) < SHOWN:
+            self.first.append(judgement)
+        if judgement.right is not None:
+            self.judged_right_or_wrong += 1
+            self.right += judgement.right
+        if judgement.confidence is not None:
+            self._unsure.add(-judgement.confidence, number, judgement)
+            if judgement.right is False:
+                self._sure_errors.add(judgement.confidence, number, judgement)
+        if judgement.worth is not None and judgement.right is not True:
+            self._worst.add(-judgement.worth, number, judgement)
+        for fault in judgement.faults:
+            self.faults[fault.kind] += 1
+            examples = self.fault_examples.setdefault(fault.kind, [])
+            if len(examples) < SHOWN:
+                examples.append((fault, judgement))
+
+    @property
+    def columns(self) -> Numbers:
+        """The numbers from which the scores follow. Shape (N, K)."""
+        return np.asarray(self._counts).reshape(self.items, self._width)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each item, and how many of them were read. Shape (N, 2)."""
+        return np.asarray(self._lengths, dtype=np.int64).reshape(self.items, 2)
+
+    @property
+    def decisions(self) -> Numbers:
+        """The probability of each decision, and 1 if it is right. Shape (decisions, 2)."""
+        return np.asarray(self._decisions).reshape(-1, 2)
+
+    @property
+    def pairs(self) -> Numbers:
+        """The truth and the answer, where both are numbers. Shape (pairs, 2)."""
+        return np.asarray(self._pairs).reshape(-1, 2)
+
+    @property
+    def surest_errors(self) -> list[Judgement]:
+        """Wrong answers that the model was sure of, the surest first."""
+        return self._sure_errors.sorted()
+
+    @property
+    def least_sure(self) -> list[Judgement]:
+        """Answers that the model was not sure of, the least sure first."""
+        return self._unsure.sorted()
+
+    @property
+    def worst(self) -> list[Judgement]:
+        """Answers that are furthest from the truth, the furthest first."""
+        return self._worst.sorted()

@@ -1,0 +1,130 @@
+"""A report of every task, as one document that holds what it should and no more."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.browser import PHONE, Browser, assert_accessible
+from tests.golden.asking import command
+from tests.golden.copies import LATEST, ONE_OF_EACH, copy_to
+
+import heedful
+from heedful.cli import run
+
+LARGEST = 400_000
+"""Bytes of a report."""
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_to(tmp_path_factory.mktemp("reports"))
+
+
+@pytest.fixture(autouse=True)
+def in_golden(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(golden)
+
+
+def text_of(html: str) -> str:
+    """Return what a document says, without its markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main")[1]))
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_every_golden_run_is_reported(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    scores = json.loads(command(["evaluate", *ONE_OF_EACH[name]]))
+    command(["report", *ONE_OF_EACH[name], "--out", str(out)])
+    html = out.read_text("utf-8")
+    said = text_of(html)
+    for key, value in scores.items():
+        if isinstance(value, float) and key != "tokens_per_second":
+            assert f"{key} {value:.4f}" in said, key
+    assert "All were read whole" in said
+    assert "The first answers" in said
+    assert len(html) < LARGEST
+    assert not re.search(r'(src|href)="(?!data:|#)', html)
+    assert not re.search(r"\sstyle=|\son\w+=", html), "the policy of the document refuses these"
+
+
+def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
+    command(["report", "classify", "--out", str(tmp_path / "before.html")])
+    before = text_of((tmp_path / "before.html").read_text("utf-8"))
+    assert "heedful report RUN --data FILE" in before
+    assert "Sorts text into 3 labels" in before
+    command(["evaluate", *ONE_OF_EACH["classify"]])
+    command(["report", "classify", "--out", str(tmp_path / "after.html")])
+    after = text_of((tmp_path / "after.html").read_text("utf-8"))
+    assert "accuracy 1.0000" in after
+    assert "Rows are the true labels" in after
+
+
+def test_a_report_goes_into_the_run_and_is_only_replaced_if_told(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    command(["report", "regress"])
+    assert run(["report", "regress"]) == 2
+    assert "report.html exists" in capsys.readouterr().err
+    command(["report", "regress", "--overwrite"])
+    assert run(["report", "marian", "--data", "data/translate.de", "data/translate.en"]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert run(["report", "regress", "--overwrite", "--text-pair", "other"]) == 2
+    assert "--data" in capsys.readouterr().err
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }} &amp; \u202e"
+
+
+def hostile_run(folder: Path) -> tuple[Path, Path]:
+    """Make a run of hostile labels, and hostile data for it."""
+    path = Path(shutil.copytree(LATEST / "classify", folder / "<b>run"))
+    for name in ("heedful.json", "config.json"):
+        text = (path / name).read_text("utf-8")
+        label = json.dumps(HOSTILE)[1:-1]
+        (path / name).write_text(text.replace('"animal"', f'"{label}"'), "utf-8")
+    rows = [{"text": f"the red cat {HOSTILE}", "label": HOSTILE} for _ in range(3)]
+    rows += [{"text": "the soup", "label": "place"}, {"text": "x" * 9000, "label": "food"}]
+    data = folder / "new.jsonl"
+    data.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return path, data
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    path, data = hostile_run(tmp_path)
+    html = heedful.report(path, data).html
+    assert "<script>alert" not in html
+    assert "<img" not in html
+    assert "<b>run" not in html
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in html
+    assert "{{ 7 * 7 }}" in html
+    assert "x" * 700 not in html, "a long text is shortened"
+
+
+def test_it_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+    report = heedful.report("tag", "data/tag.jsonl")
+    assert report._repr_html_().startswith("<iframe ")
+    report.save(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text("utf-8") == report.html
+    with pytest.raises(heedful.UserError, match="exists"):
+        report.save(tmp_path / "report.html")
+
+
+def test_a_browser_reads_it(chromium: Browser, tmp_path: Path) -> None:
+    path, data = hostile_run(tmp_path)
+    rows = [json.dumps({"step": n, "loss": 1 / n, "learning_rate": 1e-4}) for n in range(1, 40)]
+    rows += [json.dumps({"step": 39, "dev": {"accuracy": 0.5, "macro_f1": 0.25}})]
+    (path / "metrics.jsonl").write_text("\n".join(rows), "utf-8")
+    report = heedful.report(path, data)
+    for dark in (False, True):
+        chromium.open(report.html, dark=dark)
+        assert_accessible(chromium)
+    chromium.open(report.html, size=PHONE)
+    wide = "return document.documentElement.scrollWidth - innerWidth"
+    assert chromium.driver.execute_script(wide) <= 0
+    assert not chromium.complaints()
+    charts = chromium.driver.execute_script("return document.querySelectorAll('svg[role=img]')")
+    assert len(charts) == 5
+    for chart in charts:
+        assert chart.get_attribute("aria-label")
