@@ -31,6 +31,15 @@ def test_a_file_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert run([*words, "--overwrite"]) == 0
 
 
+def test_a_file_of_html(tmp_path: Path) -> None:
+    out = tmp_path / "explained.html"
+    assert run(["explain", str(GOLDEN / "classify"), TEXT, "--out", str(out)]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "What classify looked at" in page
+    assert "<dt>label</dt><dd>animal</dd>" in page
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

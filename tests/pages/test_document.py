@@ -81,6 +81,16 @@ def test_the_accessibility_check_notices(chromium: Browser) -> None:
     assert [text.partition(":")[0] for text in chromium.violations()] == ["button-name"]
 
 
+def test_the_accessibility_check_notices_faint_text_on_mixed_colours(chromium: Browser) -> None:
+    body = Markup("<p class='mixed'>Text</p>")
+    mixed = ".mixed { background: color-mix(in srgb, var(--ink) %s%%, transparent); }"
+    chromium.open(document(title="A page", body=body, styles=[mixed % 60]))
+    (violation,) = chromium.violations()
+    assert violation.startswith("mixed-contrast: ")
+    chromium.open(document(title="A page", body=body, styles=[mixed % 20]))
+    assert chromium.violations() == []
+
+
 def test_given_scripts_and_styles_work(chromium: Browser) -> None:
     script = "document.title = heedful.data('colours').at(-1) + heedful.colour('test');"
     styles = [":root { --test: rgb(1, 2, 3); }"]

@@ -42,7 +42,7 @@ def explain(
     context_file
         File that holds the context.
     out
-        File to write for one text: .json.
+        File to write for one text: .html for a browser, or .json.
     overwrite
         Replace --out.
     """

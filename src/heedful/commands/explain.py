@@ -6,6 +6,11 @@ from pathlib import Path
 from heedful import files
 from heedful.errors import UserError
 from heedful.explain.explanation import Explanation
+from heedful.explain.html import render
+
+
+def _write_html(explanation: Explanation, path: Path) -> None:
+    path.write_text(render(explanation), encoding="utf-8")
 
 
 def _write_json(explanation: Explanation, path: Path) -> None:
@@ -13,6 +18,7 @@ def _write_json(explanation: Explanation, path: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Explanation, Path], None]] = {
+    ".html": _write_html,
     ".json": _write_json,
 }
 """What writes an explanation, by the ending of the file."""

@@ -1,0 +1,143 @@
+"use strict";
+
+// The tabs, and the table that stands beside each view.
+
+const MOST_ROWS = 50;
+
+(async () => {
+  const VIEWS = { heads: headView, model: modelView, tokens: tokenView, matrix: matrixView };
+  const maps = await readMaps(heedful.data("explanation"));
+  if (!maps.length) return;
+
+  const byId = (id) => document.getElementById(id);
+  const choice = choicesOf(maps, () => showPicture());
+  let picture, view;
+  let frame = 0;
+  document.getElementById("attention").hidden = false;
+
+  function showView(name) {
+    choice.view = name;
+    choice.over = null;
+    for (const tab of document.querySelectorAll("[role=tab]")) {
+      const chosen = tab.id === `tab-${name}`;
+      tab.setAttribute("aria-selected", chosen);
+      tab.tabIndex = chosen ? 0 : -1;
+    }
+    byId("panel").setAttribute("aria-labelledby", `tab-${name}`);
+    const isModel = name === "model";
+    for (const id of ["choose-layer", "choose-heads"]) byId(id).classList.toggle("unused", isModel);
+    for (const id of ["choose-apart", "choose-reverse"])
+      byId(id).hidden = name !== "tokens";
+    byId("numbers-box").hidden = isModel;
+    byId("panel").classList.toggle("wide", isModel);
+    view = VIEWS[name](byId("view"), choice, happened);
+    showPicture();
+  }
+
+  function showPicture() {
+    byId("choose-reverse").hidden = choice.view !== "tokens" || !maps[choice.map].same;
+    picture = pictureOf(maps[choice.map], choice);
+    view.show(picture);
+    tell();
+  }
+
+  // What a view says has happened: another token, cell or view is looked at.
+  function happened(what, detail) {
+    if (what === "view") {
+      showView(detail);
+      byId(`tab-${detail}`).focus();
+    } else if (what === "cell") {
+      byId("hint").textContent = detail?.text ?? view.hint();
+      if (detail?.aloud) byId("status").textContent = detail.text;
+    } else if (what === "token") {
+      view.mark();
+      tell(true);
+    } else {
+      // The pointer may pass over many tokens before the next frame.
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => {
+        view.mark();
+        tell();
+      });
+    }
+  }
+
+  function tell(aloud = false) {
+    byId("hint").textContent = view.hint();
+    if (choice.view !== "model") showNumbers(aloud);
+  }
+
+  const name = (side, at) => visibleText(picture.map[side].tokens[at].shown);
+
+  function showNumbers(aloud) {
+    const token = choice.over ?? choice.token;
+    const mean = picture.heads.length > 1 ? `mean of ${picture.heads.length} heads` : `head ${picture.heads[0] + 1}`;
+    const where = `layer ${picture.layer + 1}, ${mean}`;
+    if (!token) {
+      const rows = picture.rows.map((at) => {
+        const [best] = ranked(picture, { side: "rows", at });
+        return best ? [name("rows", at), name("columns", best.at), best.at + 1, best.weight.toFixed(3)] : [];
+      });
+      const heads = ["token", "looks most at", "number", "weight"];
+      showTable(`Where each token looks most: ${where}`, heads, rows);
+      byId("status").textContent = "";
+      return;
+    }
+    const [verb, other] = token.side === "rows" ? ["attends to", "columns"] : ["is attended to by", "rows"];
+    const weights = ranked(picture, token);
+    const pair = (at) => (token.side === "rows" ? [token.at, at] : [at, token.at]);
+    const many = picture.heads.length > 1;
+    const rows = weights.slice(0, MOST_ROWS).map(({ at, weight }) => [
+      name(other, at),
+      at + 1,
+      ...(many ? [strongestHead(picture, ...pair(at)) + 1] : []),
+      weight.toFixed(3),
+    ]);
+    const heads = ["token", "number", ...(many ? ["strongest head"] : []), "weight"];
+    const part = rows.length < weights.length ? `, the ${rows.length} strongest of ${weights.length}` : "";
+    showTable(`“${name(token.side, token.at)}” ${verb}: ${where}${part}`, heads, rows);
+    const first = weights.slice(0, 3).map(({ at, weight }) => `${name(other, at)} ${weight.toFixed(2)}`);
+    if (aloud) byId("status").textContent = `${name(token.side, token.at)} ${verb} ${first.join(", ")}`;
+  }
+
+  function showTable(caption, heads, rows) {
+    const last = heads.length - 1;
+    const cells = (kind, texts) => {
+      const row = element("tr");
+      texts.forEach((text, at) => {
+        const cell = element(kind, at === last || typeof text === "number" ? "number" : "", text);
+        if (kind === "th") cell.scope = "col";
+        row.append(cell);
+      });
+      return row;
+    };
+    byId("numbers-caption").textContent = caption;
+    document.querySelector("#numbers thead").replaceChildren(cells("th", heads));
+    document.querySelector("#numbers tbody").replaceChildren(...rows.map((row) => cells("td", row)));
+  }
+
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  for (const tab of tabs) tab.addEventListener("click", () => showView(tab.id.replace("tab-", "")));
+  document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const to = tabs.at((tabs.indexOf(event.target) + step) % tabs.length);
+    to.focus();
+    to.click();
+  });
+
+  // A head that is pointed at is seen alone.
+  const heads = byId("choose-heads");
+  const point = (event) => {
+    const head = event.target.closest?.("[data-head]");
+    const only = event.type === "pointerleave" || event.pointerType === "touch" || !head ? null : Number(head.dataset.head);
+    if (only === choice.only) return;
+    choice.only = only;
+    showPicture();
+  };
+  heads.addEventListener("pointerover", point);
+  heads.addEventListener("pointerleave", point);
+
+  heedful.onTheme(() => view.mark());
+  showView(["alignment", "cross"].includes(maps[0].kind) ? "matrix" : "heads");
+})();

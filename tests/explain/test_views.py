@@ -1,0 +1,235 @@
+"""The views in a real browser: they draw, and are used by pointer, keyboard and screen reader."""
+
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+from tests.browser import DESKTOP, PHONE, Browser, assert_accessible
+from tests.explain.examples import SENTENCE, classified, translated
+
+from heedful.explain.explanation import Explanation
+from heedful.explain.html import render
+
+VIEWS = ("heads", "model", "tokens", "matrix")
+
+
+def opened(browser: Browser, explanation: Explanation, view: str, **how: object) -> Browser:
+    """Open an explanation, go to a view, and wait until it has drawn."""
+    browser.open(render(explanation), **how)
+    wait(browser, "return !document.getElementById('attention').hidden")
+    find(browser, f"#tab-{view}").click()
+    if view == "model":
+        wait(browser, "return document.getElementById('view').dataset.done")
+    return browser
+
+
+def wait(browser: Browser, script: str) -> None:
+    WebDriverWait(browser.driver, 20, 0.02).until(lambda driver: driver.execute_script(script))
+
+
+def find(browser: Browser, selector: str) -> WebElement:
+    return browser.driver.find_element("css selector", selector)
+
+
+def texts(browser: Browser, selector: str) -> list[str]:
+    script = "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)"
+    return browser.driver.execute_script(script, selector)
+
+
+def press(browser: Browser, *keys: str) -> None:
+    ActionChains(browser.driver).send_keys(*keys).perform()
+
+
+def ink(browser: Browser, selector: str) -> int:
+    """Return how many pixels of a canvas are not empty."""
+    script = """
+    const canvas = document.querySelector(arguments[0]);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const {data} = copy.getImageData(0, 0, canvas.width, canvas.height);
+    return data.filter((part, at) => at % 4 === 3 && part > 0).length;
+    """
+    return browser.driver.execute_script(script, selector)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_each_view_is_accessible_and_logs_nothing(chromium: Browser, view: str, dark: bool) -> None:
+    for size, explanation in ((DESKTOP, classified("Who paid?", SENTENCE)), (PHONE, translated())):
+        opened(chromium, explanation, view, size=size, dark=dark)
+        if view in ("heads", "tokens"):
+            chromium.driver.execute_script("document.querySelector('[role=option]').focus()")
+        assert_accessible(chromium)
+        assert chromium.complaints() == []
+        # Nothing but what scrolls on its own is wider than the window.
+        wide = "return document.documentElement.scrollWidth - innerWidth"
+        assert chromium.driver.execute_script(wide) <= 0
+
+
+def test_scores_are_accessible_without_any_attention(chromium: Browser) -> None:
+    for dark in (False, True):
+        chromium.open(render(replace(classified(), attention=())), dark=dark)
+        assert_accessible(chromium)
+        assert chromium.complaints() == []
+
+
+def test_tabs_are_walked_by_arrows(chromium: Browser) -> None:
+    opened(chromium, classified(), "heads")
+    find(chromium, "#tab-heads").send_keys(Keys.ARROW_RIGHT)
+    assert chromium.driver.switch_to.active_element.get_attribute("id") == "tab-model"
+    assert find(chromium, "#tab-model").get_attribute("aria-selected") == "true"
+    assert find(chromium, "#view .thumbnails").is_displayed()
+    press(chromium, Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert chromium.driver.switch_to.active_element.get_attribute("id") == "tab-matrix"
+
+
+def test_tokens_are_chosen_by_keyboard_and_read_out(chromium: Browser) -> None:
+    explanation = classified()
+    opened(chromium, explanation, "heads")
+    assert texts(chromium, "#numbers-caption") == [
+        "Where each token looks most: layer 4, mean of 6 heads"
+    ]
+    chromium.driver.execute_script("document.querySelector('.rows [tabindex=\"0\"]').focus()")
+    press(chromium, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    assert texts(chromium, "#numbers-caption") == ["“card” attends to: layer 4, mean of 6 heads"]
+    mean = explanation.attention[0].weights[3].mean(0)[2]
+    first = mean.argsort()[::-1][0]
+    row = texts(chromium, "#numbers tbody tr:first-child td")
+    assert row[:2] == [explanation.sides[0].shown()[first], str(first + 1)]
+    assert float(row[-1]) == pytest.approx(mean[first], abs=0.004)
+    assert int(row[2]) == explanation.attention[0].weights[3, :, 2, first].argmax() + 1
+    assert find(chromium, "#status").get_attribute("textContent").startswith("card attends to ")
+    press(chromium, Keys.ESCAPE)
+    assert texts(chromium, "#numbers-caption")[0].startswith("Where each token looks most")
+
+
+def test_a_token_that_is_attended_to_can_be_chosen_and_let_go(chromium: Browser) -> None:
+    opened(chromium, classified(), "heads")
+    token = find(chromium, ".columns [data-at='4']")
+    token.click()
+    assert texts(chromium, "#numbers-caption")[0].startswith("“charged” is attended to by")
+    assert token.get_attribute("aria-selected") == "true"
+    shares = chromium.driver.execute_script(
+        "return [...document.querySelectorAll('.rows .token')]"
+        ".map((node) => Number(node.style.getPropertyValue('--share')))"
+    )
+    assert max(shares) == 1
+    token.click()
+    ActionChains(chromium.driver).move_to_element(find(chromium, "h1")).perform()
+    wait(chromium, "return document.getElementById('numbers-caption').textContent.startsWith('W')")
+
+
+def test_a_chosen_token_and_fewer_heads_leave_fewer_lines(chromium: Browser) -> None:
+    opened(chromium, classified(), "heads")
+    everything = ink(chromium, ".bipartite canvas")
+    head = find(chromium, "[data-head='2']")
+    ActionChains(chromium.driver).key_down(Keys.SHIFT).click(head).key_up(Keys.SHIFT).perform()
+    one = ink(chromium, ".bipartite canvas")
+    assert texts(chromium, "[aria-pressed=true]") == ["3"]
+    find(chromium, ".rows [data-at='4']").click()
+    assert 0 < ink(chromium, ".bipartite canvas") < one < everything
+
+
+def test_special_tokens_and_one_text_of_a_pair_are_left_out(chromium: Browser) -> None:
+    opened(chromium, classified("Who paid?", SENTENCE), "heads")
+    find(chromium, "[name=special]").click()
+    assert "[SEP]" not in texts(chromium, "#view .token")
+    find(chromium, "[name=rows]").send_keys("question")
+    assert texts(chromium, ".rows .token") == ["Who", "paid", "?"]
+    find(chromium, "[name=columns]").send_keys("context")
+    assert texts(chromium, ".columns .token")[:3] == ["My", "card", "was"]
+
+
+def test_a_thumbnail_is_enlarged(chromium: Browser) -> None:
+    opened(chromium, classified(gone=((1, 2),)), "model")
+    names = "return [...document.querySelectorAll('.thumbnail')].map((n) => n.ariaLabel)"
+    habits = chromium.driver.execute_script(names)
+    assert len(habits) == 4 * 6 - 1
+    assert habits[0].startswith("Layer 1, head 1: mostly the token itself (0.")
+    assert habits[2].startswith("Layer 1, head 3: mostly [CLS] (0.")
+    assert ink(chromium, ".thumbnail canvas") > 50
+    chromium.driver.execute_script("document.querySelector('.thumbnail[tabindex=\"0\"]').focus()")
+    press(chromium, Keys.ARROW_UP, Keys.ARROW_RIGHT, Keys.ENTER)
+    assert find(chromium, "#tab-heads").get_attribute("aria-selected") == "true"
+    assert texts(chromium, "#numbers-caption") == ["Where each token looks most: layer 3, head 2"]
+
+
+def test_the_text_is_shaded_by_one_token(chromium: Browser) -> None:
+    opened(chromium, classified(), "tokens")
+    assert "My card was charged twice" in find(chromium, ".texts .running").text
+    chromium.driver.execute_script("document.querySelector('.texts [tabindex=\"0\"]').focus()")
+    press(chromium, Keys.ARROW_RIGHT)
+    assert texts(chromium, "#numbers-caption")[0].startswith("“My” attends to")
+    find(chromium, "[name=reverse]").click()
+    assert texts(chromium, "#numbers-caption")[0].startswith("“My” is attended to by")
+    find(chromium, "[name=apart]").click()
+    assert texts(chromium, ".copy figcaption") == [f"Head {n}" for n in range(1, 7)]
+    lit = "return document.querySelectorAll('.copy:last-child .lit').length"
+    assert chromium.driver.execute_script(lit) > 3
+
+
+@pytest.mark.parametrize("heads", [4, 1], ids=["transformer", "rnn"])
+def test_a_translation_starts_with_its_matrix(chromium: Browser, heads: int) -> None:
+    explanation = translated(layers=1, heads=heads)
+    chromium.open(render(explanation))
+    wait(chromium, "return document.querySelector('.matrix canvas')?.width > 300")
+    assert find(chromium, "#tab-matrix").get_attribute("aria-selected") == "true"
+    find(chromium, ".matrix canvas").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    weight = explanation.attention[0].weights[0].mean(0)[1, 1]
+    said = find(chromium, "#status").get_attribute("textContent")
+    assert said.startswith("“'” to “The”: ")
+    assert float(said.rpartition(" ")[2]) == pytest.approx(weight, abs=0.004)
+    press(chromium, Keys.ENTER)
+    assert texts(chromium, "#numbers-caption")[0].startswith("“'” attends to: layer 1")
+
+
+def test_another_map_has_its_own_sides(chromium: Browser) -> None:
+    opened(chromium, translated(), "heads")
+    assert texts(chromium, ".rows .token")[0] == "L"
+    find(chromium, "[name=map]").send_keys("the encoder")
+    assert texts(chromium, ".rows .token")[:2] == ["[CLS]", "The"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_512_tokens_are_drawn(chromium: Browser, view: str) -> None:
+    words = " ".join([SENTENCE] * 40).split()[:415]
+    opened(chromium, classified(" ".join(words), layers=2, heads=2), view)
+    canvas = {
+        "heads": ".bipartite canvas",
+        "model": ".thumbnail canvas",
+        "matrix": ".matrix canvas",
+    }.get(view)
+    if canvas:
+        assert ink(chromium, canvas) > 500
+    else:
+        assert len(texts(chromium, ".texts [role=option]")) > 500
+    if view == "heads":
+        assert "strongest lines are drawn" in find(chromium, "#hint").text
+        script = "document.querySelector('.bipartite').scrollTop = 9000"
+        chromium.driver.execute_script(script)
+        assert ink(chromium, canvas) > 500
+    assert chromium.complaints() == []
+
+
+def test_canvases_are_drawn_again_in_other_colours(chromium: Browser) -> None:
+    opened(chromium, translated(1, 1), "matrix")
+    corner = """
+    const canvas = document.querySelector(".matrix canvas");
+    return [...canvas.getContext("2d").getImageData(canvas.width - 5, 90, 1, 1).data];
+    """
+    before = chromium.driver.execute_script(corner)
+    find(chromium, "#theme").click()
+    after = chromium.driver.execute_script(corner)
+    assert sum(after[:3]) < 200 < 600 < sum(before[:3])
+
+
+def test_hostile_text_runs_nothing(chromium: Browser) -> None:
+    hostile = "</script><img src=x: onerror=\"document.title='reached'\">"
+    explanation = replace(classified(hostile, hostile), model=hostile)
+    opened(chromium, explanation, "tokens")
+    assert hostile in find(chromium, ".texts .running").text
+    assert chromium.driver.title.startswith("What </script>")
+    assert chromium.complaints() == []
