@@ -147,3 +147,9 @@ def test_the_command_line_gives_them_but_does_not_score_them(
     assert {"token_vectors", "pieces"} & set(row) or min(row["scores"].values()) < 0
     assert cli.run(["evaluate", str(RUNS / run), "--data", "x.csv", option]) == 2
     assert f"{option} has no effect where answers are scored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", ["classify", "embed", "pretrain", "translate", "regress", "answer"])
+def test_three_texts_are_no_pair(run: str) -> None:
+    with pytest.raises(UserError, match="3 texts; give"):
+        load(run)([("a", "b", "c")])

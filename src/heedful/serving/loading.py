@@ -64,7 +64,12 @@ def warm_records(predictor: Predictor) -> list[Any]:
     """Return records to warm a run up with: a short one, and one as long as the model reads."""
     long = " ".join(["word"] * predictor.max_length)
     inputs: Any
-    for inputs in (["word", long], [("word", long)], [("word", "word", long)]):
+    kinds: list[Any] = [["word", long], [("word", long)], [("word", "word", long)]]
+    if "fill" in predictor.task.abilities:
+        kinds.insert(
+            0, [predictor.tokenizer.mask_token, f"{predictor.tokenizer.mask_token} {long}"]
+        )
+    for inputs in kinds:
         try:
             records = predictor.task.from_texts(inputs)
             list(predictor.encode(records, predictor.settings))

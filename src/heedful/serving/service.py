@@ -5,11 +5,12 @@ Protocols are written against this alone.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import torch
 
@@ -22,6 +23,8 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.settings import PredictOptions, PredictSettings, ServeSettings
 from heedful.task import AnyTask
+
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -37,6 +40,8 @@ class Served:
     lane: Lane
     version: Version
     """Of the folder, when it was read."""
+    loaded: float = field(default_factory=time.time)
+    """When, in seconds since 1970."""
     warm: bool = False
     """Whether it has answered once, so that the first client does not wait longer than others."""
 
@@ -93,12 +98,13 @@ class Service:
             )
         self._tasks: list[asyncio.Task[None]] = []
 
-    def find(self, name: str | None, able: Callable[[Served], bool]) -> Served:
+    def find(self, name: str | None, able: Callable[[Served], bool], need: str) -> Served:
         """Return the run of a name, or without one the first that can answer.
 
         Args:
             name: what the client calls it, if it names one.
             able: whether a run can answer what is asked.
+            need: what such a run is, such as "a run of embed", for the client.
 
         Raises:
             Problem: there is no such run, or it cannot answer this.
@@ -108,12 +114,23 @@ class Service:
             if served is None:
                 raise Problem("not found", f"no run of that name; there are: {listed(self.runs)}")
             if not able(served):
-                raise Problem("validation", f"{name} is a {served.task.name} run, which cannot")
+                raise Problem("unable", f"{name} is a {served.task.name} run; this needs {need}")
             return served
         for served in self.runs.values():
             if able(served):
                 return served
-        raise Problem("not found", f"none of the runs can: {listed(self.runs)}")
+        raise Problem("unable", f"this needs {need}, and there is none: {listed(self.runs)}")
+
+    async def encoding(self, function: Callable[[], T]) -> T:
+        """Call what uses a tokenizer in the thread that encodes, and return what it returns.
+
+        Raises:
+            Problem: for its `UserError`.
+        """
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._encoder, function)
+        except UserError as error:
+            raise refusal(error) from None
 
     async def answer(
         self, served: Served, records: Sequence[Any], settings: PredictSettings

@@ -84,6 +84,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             where = f"question {number}"
             if isinstance(text, str):
                 raise UserError(f"{where}: no context to answer it from: give both, or --context")
+            if len(text) != 2:
+                raise UserError(f"{where}: {len(text)} texts; give a question and its context")
             question, context = text
             check_texts(question, context, where)
             records.append(Question(question=question, context=context, answers=None, where=where))

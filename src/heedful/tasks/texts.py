@@ -72,7 +72,16 @@ def target(record: Record) -> float:
 
 
 def text_records(texts: Sequence[Text]) -> list[Record]:
-    """Make records of texts or pairs."""
+    """Make records of texts or pairs.
+
+    Raises:
+        UserError: there are more than two texts where a pair is meant.
+    """
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str) and len(text) != 2:
+            raise UserError(
+                f"text {number}: {len(text)} texts; give single texts, or pairs of them"
+            )
     return [
         Record(text=first, text_pair=second, labels=None, source="text", line=number)
         for number, text in enumerate(texts, start=1)

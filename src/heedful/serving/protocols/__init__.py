@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter
 
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import health, runs
+from heedful.serving.protocols import health, openai, runs, tei
 from heedful.serving.service import Service
 
 
@@ -19,7 +19,7 @@ class Speaks(Protocol):
         """Return the status and the JSON that tell a client of it."""
 
 
-PROTOCOLS: tuple[Speaks, ...] = (runs, health)
+PROTOCOLS: tuple[Speaks, ...] = (runs, health, tei, openai)
 """Every protocol. The first one also answers for routes that are nobody's."""
 
 OPEN_PATHS = frozenset({"/health", "/health/live"})

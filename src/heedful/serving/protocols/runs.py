@@ -89,7 +89,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/api/runs/{run}/predict", response_model=Answers)
     async def predict(run: Name, question: Question) -> Json:
         """Answer for texts with a run."""
-        served = service.find(run, lambda served: True)
+        served = service.find(run, lambda served: True, "any run")
         asked = question.model_dump(exclude_unset=True)
         settings = served.settings(**asked.get("options", {}))
         records = records_of(served, question.texts)
@@ -122,8 +122,6 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
         records = served.task.from_texts(inputs)
     except UserError as error:
         raise refusal(error) from None
-    except ValueError:  # several texts where a pair is meant
-        raise Problem("validation", "give single texts, or pairs of them") from None
     return list(records)
 
 

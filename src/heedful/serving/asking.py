@@ -1,0 +1,125 @@
+"""What protocols share: bodies whose keys are checked by name, routes for each run, and asking."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Unpack
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+from heedful.errors import LONGEST_NAME, UserError, shorten, unknown_name
+from heedful.reading import Text
+from heedful.serving.problem import Problem, refusal
+from heedful.serving.service import Served, Service
+from heedful.settings import PredictOptions
+
+
+class Body(BaseModel):
+    """What a client sends. A key that is none of its own is refused, and the nearest one named."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _know_every_key(cls, body: Any) -> Any:
+        if isinstance(body, dict):
+            for key in body:
+                if key not in cls.model_fields:
+                    unknown = unknown_name("key", shorten(key, LONGEST_NAME), cls.model_fields)
+                    raise PydanticCustomError("unknown_key", "{message}", {"message": str(unknown)})
+        return body
+
+
+class Reply(BaseModel):
+    """What a client gets."""
+
+
+def _named(
+    run: Annotated[str, Path(description="Name of a run.", examples=["tickets"])],
+) -> str:
+    return run
+
+
+def _unnamed() -> None:
+    return None
+
+
+NamedRun = str | None
+"""The run that a path names; None where it names none, for the first that can answer."""
+
+UNNAMED, NAMED = Depends(_unnamed), Depends(_named)
+
+PREFIX = "/models/{run}"
+"""What stands before a path that names a run."""
+
+
+def for_each_run(routes_for: Callable[[Any], APIRouter]) -> APIRouter:
+    """Return routes twice: for the first run that can answer, and under each run's own path.
+
+    Args:
+        routes_for: makes the routes, whose endpoints take a `NamedRun` from the dependency that it
+            is given.
+    """
+    routes = APIRouter()
+    routes.include_router(routes_for(UNNAMED))
+    routes.include_router(routes_for(NAMED), prefix=PREFIX)
+    return routes
+
+
+async def ask(
+    service: Service, served: Served, texts: Sequence[Text], **options: Unpack[PredictOptions]
+) -> list[Any]:
+    """Return a run's answers to texts, or to tuples of texts.
+
+    Raises:
+        Problem: the run does not read such texts, or an option or a limit stands against it.
+    """
+    settings = served.settings(**options)
+    return await service.answer(served, records_of(served, texts), settings)
+
+
+def records_of(served: Served, texts: Sequence[Text]) -> list[Any]:
+    """Make records of texts, or of tuples of texts.
+
+    Raises:
+        Problem: the run does not read such texts.
+    """
+    try:
+        return list(served.task.from_texts(texts))
+    except UserError as error:
+        raise refusal(error) from None
+
+
+def in_words(problem: Problem, names: dict[str, str]) -> Problem:
+    """Return a problem that names options of heedful as a protocol does."""
+    message = problem.message
+    for option, name in names.items():
+        message = message.replace(option, name)
+    return Problem(problem.kind, message, status=problem.status, retry_after=problem.retry_after)
+
+
+_SAYS = {
+    400: "The request is not one that can be answered.",
+    401: "The API key is missing or wrong.",
+    404: "There is no such run.",
+    413: "The request is larger than a limit of the server.",
+    422: "The request is not one that can be answered.",
+    424: "The run cannot answer this.",
+    429: "The queue is full; Retry-After says when to try again.",
+    500: "The server failed; its log says how.",
+    503: "The run is not ready yet; Retry-After says when to try again.",
+}
+
+
+def problems(failure: type[Reply], *more: int) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says of a protocol's errors.
+
+    Args:
+        failure: the body of all of them.
+        more: statuses beside those that every protocol has.
+    """
+    statuses = sorted({401, 404, 413, 422, 429, 500, 503, *more})
+    documented: dict[int | str, dict[str, Any]] = {
+        status: {"model": failure, "description": _SAYS[status]} for status in statuses
+    }
+    return documented | {"default": {"model": failure, "description": "Anything else."}}

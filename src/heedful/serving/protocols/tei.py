@@ -1,0 +1,421 @@
+"""What clients of text-embeddings-inference speak: vectors, labels, ranks and tokens of texts."""
+
+from itertools import chain
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from fastapi import APIRouter
+from pydantic import Field
+
+from heedful import __version__
+from heedful.serving.asking import Body, NamedRun, Reply, ask, for_each_run, in_words, problems
+from heedful.serving.problem import Kind, Problem
+from heedful.serving.service import Served, Service
+from heedful.serving.vectors import NEED, gives_vectors, shaped
+from heedful.serving.wire import Json
+from heedful.settings import LongText
+from heedful.tasks.classify import Classify
+from heedful.tasks.embed import Embed
+from heedful.tasks.regress import Regress
+from heedful.tokens.tokenizer import ModelTokenizer
+
+Direction = Literal["Left", "Right", "left", "right"]
+Ids = list[int]
+
+
+class Truncation(Body):
+    """What is done with a text that is too long."""
+
+    truncate: bool | None = Field(
+        default=False, description="Read the start of a text that is too long; else refuse it."
+    )
+    truncation_direction: Direction = Field(
+        default="Right", description="The end that is cut off: only Right."
+    )
+    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
+
+
+class EmbedAllBody(Truncation):
+    """Texts whose tokens are wanted as vectors."""
+
+    inputs: str | list[str] | Ids | list[Ids] = Field(
+        description="A text, several, or the same as ids, which POST /decode turns into texts.",
+        examples=["the red cat sleeps", ["the red cat", "it is white"]],
+    )
+
+
+class EmbedBody(EmbedAllBody):
+    """Texts that are wanted as vectors."""
+
+    normalize: bool = Field(default=True, description="Give vectors of length 1.")
+    dimensions: int | None = Field(default=None, description="Give only the first dimensions.")
+
+
+class PredictBody(Truncation):
+    """Texts, or pairs of them, whose labels are wanted."""
+
+    inputs: str | list[str] | list[list[str]] = Field(
+        description='A text; ["a", "b"] is one pair; [["a"], ["b"]] are two texts and '
+        '[["a", "b"], ["c", "d"]] two pairs.',
+        examples=["the red cat sleeps", [["the red cat"], ["it is white"]]],
+    )
+    raw_scores: bool = Field(default=False, description="Give logits, not probabilities.")
+
+
+class RerankBody(Body):
+    """Texts to be put in order by how well they go with a query."""
+
+    query: str = Field(examples=["a red cat"])
+    texts: list[str] = Field(examples=[["the cat is red", "it is white"]])
+    raw_scores: bool = Field(
+        default=False, description="Give logits; a run of regress gives its number in any case."
+    )
+    return_text: bool = False
+    truncate: bool | None = False
+    truncation_direction: Direction = "Right"
+
+
+class Sentences(Body):
+    """A text, and those to compare it with."""
+
+    source_sentence: str = Field(examples=["the red cat"])
+    sentences: list[str] = Field(examples=[["a cat, red", "it is white"]])
+
+
+class SimilarityBody(Body):
+    """Texts whose similarity is wanted."""
+
+    inputs: Sentences
+    parameters: Truncation = Truncation()
+
+
+class TokenizeBody(Body):
+    """Texts to cut into tokens."""
+
+    inputs: str | list[str] = Field(examples=["the red cat"])
+    add_special_tokens: bool = True
+    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
+
+
+class DecodeBody(Body):
+    """Ids of tokens."""
+
+    ids: Ids | list[Ids] = Field(examples=[[2, 10, 11, 3]])
+    skip_special_tokens: bool = True
+
+
+class Label(Reply):
+    """A label and its probability, or its logit."""
+
+    label: str
+    score: float
+
+
+class Rank(Reply):
+    """A text by its number, and how well it goes with the query."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class Token(Reply):
+    """A token: its slice of the text, in characters; none of a special token."""
+
+    id: int
+    text: str
+    special: bool
+    start: int | None
+    stop: int | None
+
+
+class Info(Reply):
+    """What is served."""
+
+    model_id: str
+    model_sha: None = None
+    model_dtype: str
+    served_model_name: str
+    model_type: dict[str, dict[str, Any]] = Field(
+        description="classifier, embedding, reranker, or the task of the run.",
+        examples=[{"embedding": {"pooling": "mean"}}],
+    )
+    max_concurrent_requests: int | None = None
+    max_input_length: int
+    max_batch_tokens: int
+    max_batch_requests: None = None
+    max_client_batch_size: int
+    auto_truncate: Literal[False] = False
+    tokenization_workers: int = 1
+    version: str
+    sha: None = None
+    docker_label: None = None
+
+
+class Failure(Reply):
+    """What went wrong."""
+
+    error: str
+    error_type: Literal["Backend", "Empty", "Overloaded", "Unhealthy", "Validation"]
+
+
+_TYPES: dict[Kind, str] = {
+    "overloaded": "Overloaded",
+    "not ready": "Unhealthy",
+    "unable": "Backend",
+    "internal": "Backend",
+    "empty": "Empty",
+}
+_STATUS: dict[Kind, int] = {"unable": 424, "empty": 400}
+
+_NAMES = {"long_text": "truncate"}
+"""What its users call options of heedful."""
+
+
+def render(problem: Problem) -> tuple[int, Any]:
+    """Return the status and the JSON that tell a client of a problem."""
+    problem = in_words(problem, _NAMES)
+    kind = _TYPES.get(problem.kind, "Validation")
+    status = _STATUS.get(problem.kind, problem.status)
+    return status, {"error": problem.message, "error_type": kind}
+
+
+def router(service: Service) -> APIRouter:
+    """Return the routes."""
+
+    def routes_for(named: Any) -> APIRouter:
+        routes = APIRouter(
+            tags=["text-embeddings-inference"], responses=problems(Failure, 400, 424)
+        )
+        _add_vectors(routes, service, named)
+        _add_scores(routes, service, named)
+        _add_tokens(routes, service, named)
+        return routes
+
+    return for_each_run(routes_for)
+
+
+def _add_vectors(routes: APIRouter, service: Service, named: Any) -> None:
+    @routes.post("/embed", response_model=list[list[float]])
+    async def embed(body: EmbedBody, run: NamedRun = named) -> Json:
+        """Give each text a vector."""
+        served = service.find(run, gives_vectors, NEED)
+        texts = await _texts(service, served, body.inputs)
+        answers = await ask(service, served, texts, long_text=_rule(body), raw=not body.normalize)
+        vectors = [shaped(a.vector, body.dimensions, normalise=body.normalize) for a in answers]
+        return Json([vector.tolist() for vector in vectors])
+
+    @routes.post("/embed_all", response_model=list[list[list[float]]])
+    async def embed_all(body: EmbedAllBody, run: NamedRun = named) -> Json:
+        """Give each token of each text a vector, special tokens among them."""
+        served = service.find(run, gives_vectors, NEED)
+        texts = await _texts(service, served, body.inputs)
+        answers = await ask(service, served, texts, long_text=_rule(body), token_vectors=True)
+        return Json([answer.token_vectors[0].tolist() for answer in answers])
+
+    @routes.post("/similarity", response_model=list[float])
+    async def similarity(body: SimilarityBody, run: NamedRun = named) -> Json:
+        """Give the cosine of a text and each of others."""
+        served = service.find(run, gives_vectors, NEED)
+        texts = [body.inputs.source_sentence, *_some(body.inputs.sentences, "inputs.sentences")]
+        first, *others = await ask(service, served, texts, long_text=_rule(body.parameters))
+        return Json([float(F.cosine_similarity(first.vector, o.vector, dim=0)) for o in others])
+
+
+def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
+    @routes.post("/predict", response_model=list[Label] | list[list[Label]])
+    async def predict(body: PredictBody, run: NamedRun = named) -> Json:
+        """Give every label its probability, the likeliest first."""
+        inputs = _some(body.inputs, "inputs")
+        batch = not isinstance(inputs, str) and isinstance(inputs[0], list)
+        sequences = [_sequence(text) for text in (inputs if batch else [inputs])]
+        pairs = isinstance(sequences[0], tuple)
+        if any(isinstance(text, tuple) != pairs for text in sequences):
+            raise Problem("validation", "inputs: give single texts or pairs, not both")
+        served = service.find(
+            run,
+            lambda served: isinstance(served.task, Classify) and served.task.pairs == pairs,
+            f"a run of classify that learnt from {'pairs of texts' if pairs else 'single texts'}",
+        )
+        answers = await ask(service, served, sequences, long_text=_rule(body), raw=body.raw_scores)
+        rows = [_labels(answer.scores) for answer in answers]
+        return Json(rows if batch else rows[0])
+
+    @routes.post("/rerank", response_model=list[Rank])
+    async def rerank(body: RerankBody, run: NamedRun = named) -> Json:
+        """Put texts in order, the one that goes best with the query first."""
+        served = service.find(
+            run,
+            _ranks,
+            "a run of regress, or of classify with one label, that learnt from pairs of texts",
+        )
+        pairs = [(body.query, text) for text in _some(body.texts, "texts")]
+        rule = _rule(body)
+        if isinstance(served.task, Regress):
+            answers = await ask(service, served, pairs, long_text=rule)
+            scores = [answer.value for answer in answers]
+        else:
+            answers = await ask(service, served, pairs, long_text=rule, raw=body.raw_scores)
+            scores = [next(iter(answer.scores.values())) for answer in answers]
+        ranks = [
+            {"index": number, "score": score, "text": text if body.return_text else None}
+            for number, (score, text) in enumerate(zip(scores, body.texts, strict=True))
+        ]
+        return Json(sorted(ranks, key=lambda rank: -scores[rank["index"]]))
+
+
+def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
+    @routes.post("/tokenize", response_model=list[list[Token]])
+    async def tokenize(body: TokenizeBody, run: NamedRun = named) -> Json:
+        """Cut texts into tokens."""
+        _refuse_prompt(body.prompt_name)
+        tokenizer = _tokenizer(service, run)
+        texts = [body.inputs] if isinstance(body.inputs, str) else _some(body.inputs, "inputs")
+        special = body.add_special_tokens
+        rows = await service.encoding(lambda: [_tokens(text, tokenizer, special) for text in texts])
+        return Json(rows)
+
+    @routes.post("/decode", response_model=list[str])
+    async def decode(body: DecodeBody, run: NamedRun = named) -> Json:
+        """Turn ids into texts."""
+        tokenizer = _tokenizer(service, run)
+        return Json(await service.encoding(lambda: _decoded(body, tokenizer)))
+
+    @routes.get("/info", response_model=Info)
+    async def info(run: NamedRun = named) -> Json:
+        """Say what is served."""
+        served = service.find(run, lambda served: True, "a run")
+        predictor, limits = served.predictor, service.settings
+        about = Info(
+            model_id=served.name,
+            model_dtype=str(predictor.precision.dtype).removeprefix("torch."),
+            served_model_name=served.name,
+            model_type=_model_type(served),
+            max_input_length=predictor.max_length,
+            max_batch_tokens=limits.batch_tokens,
+            max_client_batch_size=limits.max_items,
+            version=__version__,
+        )
+        return Json(about.model_dump())
+
+
+def _rule(body: Truncation | RerankBody) -> LongText:
+    """Return what is done with long texts.
+
+    Raises:
+        Problem: it is what heedful does not do.
+    """
+    if isinstance(body, Truncation):
+        _refuse_prompt(body.prompt_name)
+    if body.truncate and body.truncation_direction.lower() == "left":
+        raise Problem("validation", "truncation_direction Left: only the end can be cut off")
+    return "head" if body.truncate else "refuse"
+
+
+def _refuse_prompt(name: str | None) -> None:
+    if name is not None:
+        raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
+
+
+def _some(items: Any, name: str) -> Any:
+    """Return what has something in it.
+
+    Raises:
+        Problem: it has nothing.
+    """
+    if isinstance(items, list) and not items:
+        raise Problem("empty", f"{name} is empty")
+    return items
+
+
+def _sequence(text: str | list[str]) -> Any:
+    """Return a text, or a pair as a tuple."""
+    if isinstance(text, str):
+        return text
+    if len(text) not in (1, 2):
+        raise Problem(
+            "validation", f"inputs: a list of {len(text)} texts where one or a pair is meant"
+        )
+    return tuple(text) if len(text) == 2 else text[0]
+
+
+async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
+    """Return texts, those of ids among them."""
+    inputs = _some(inputs, "inputs")
+    if isinstance(inputs, str):
+        return [inputs]
+    if all(isinstance(text, str) for text in inputs):
+        return list(inputs)
+    tokenizer = served.predictor.tokenizer
+    body = DecodeBody(ids=inputs)
+    return await service.encoding(lambda: _decoded(body, tokenizer))
+
+
+def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
+    """Return labels with their scores, the highest first."""
+    best_first = sorted(scores.items(), key=lambda item: -item[1])
+    return [{"label": label, "score": score} for label, score in best_first]
+
+
+def _ranks(served: Served) -> bool:
+    """Tell whether a run gives pairs one number."""
+    task = served.task
+    if isinstance(task, Classify):
+        return task.pairs and len(task.labels) == 1
+    return isinstance(task, Regress) and task.pairs
+
+
+def _tokenizer(service: Service, run: str | None) -> ModelTokenizer:
+    served = service.find(
+        run,
+        lambda served: isinstance(served.predictor.tokenizer, ModelTokenizer),
+        "the tokenizer of an encoder",
+    )
+    tokenizer: ModelTokenizer = served.predictor.tokenizer
+    return tokenizer
+
+
+def _tokens(text: str, tokenizer: ModelTokenizer, special: bool) -> list[dict[str, Any]]:
+    """Return the tokens of a text."""
+    pieces = tokenizer.pieces(text)
+    tokens: list[dict[str, Any]] = [
+        {"id": at, "text": text[start:end], "special": False, "start": start, "stop": end}
+        for at, (start, end) in zip(pieces.ids, pieces.offsets, strict=True)
+    ]
+    if not special:
+        return tokens
+    layout = tokenizer.layout
+    return [
+        *(_special(at, tokenizer) for at in layout.begin),
+        *tokens,
+        *(_special(at, tokenizer) for at in layout.end),
+    ]
+
+
+def _special(token_id: int, tokenizer: ModelTokenizer) -> dict[str, Any]:
+    text = tokenizer.vocabulary.token(token_id)
+    return {"id": token_id, "text": text, "special": True, "start": None, "stop": None}
+
+
+def _decoded(body: DecodeBody, tokenizer: ModelTokenizer) -> list[str]:
+    """Return the text of ids, or of several rows of them."""
+    rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
+    for token_id in chain.from_iterable(rows):
+        if not 0 <= token_id < len(tokenizer):
+            last = len(tokenizer) - 1
+            raise Problem("validation", f"{token_id} is no id of this run: 0 to {last}")
+    return tokenizer.batch_decode(rows, body.skip_special_tokens)
+
+
+def _model_type(served: Served) -> dict[str, dict[str, Any]]:
+    task = served.task
+    if isinstance(task, Embed):
+        return {"embedding": {"pooling": task.pooling}}
+    names = task.labels if isinstance(task, Classify) else ("value",)
+    labels = {
+        "id2label": {str(number): label for number, label in enumerate(names)},
+        "label2id": {label: number for number, label in enumerate(names)},
+    }
+    if _ranks(served):
+        return {"reranker": labels}
+    return {"classifier": labels} if isinstance(task, Classify) else {task.name: {}}

@@ -1,0 +1,93 @@
+"""A server, on a free port, over small runs of ``tests/golden``."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful import files
+from heedful.predictor import Predictor
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
+SERVED = (
+    *("classify", "many", "pair", "nli", "ranker", "embed", "tag", "answer"),
+    *("choose", "pretrain", "masked", "translate", "replies", "regress"),
+)
+OPTIONS = ("--precision", "fp32", "--port", "0")
+SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Live:
+    """A server that answers at an address, and what its runs answer in Python."""
+
+    url: str
+    load: Callable[[str], Predictor]
+
+
+def _with_goal(folder: Path, name: str, run: str, **goal: Any) -> None:
+    """Copy a run as one that learnt from other data."""
+    shutil.copytree(GOLDEN / run, folder / name)
+    path = folder / name / "heedful.json"
+    record = json.loads(path.read_text("utf-8"))
+    record["goal"] |= goal
+    path.write_text(json.dumps(record), "utf-8")
+    (folder / name / files.MANIFEST).unlink()
+    files.write_manifest(folder / name)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Give the folders of `SERVED`."""
+    folder = tmp_path_factory.mktemp("runs")
+    _with_goal(folder, "nli", "pair", labels=["contradiction", "neutral", "entailment"])
+    _with_goal(folder, "ranker", "regress", pairs=True)
+    made = {path.name: path for path in folder.iterdir()}
+    return {name: made.get(name, GOLDEN / name) for name in SERVED}
+
+
+@pytest.fixture(scope="session")
+def live(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Serve the runs in a process of its own."""
+    pytest.importorskip("fastapi", reason="needs the extra [serve]")
+    pytest.importorskip("uvicorn", reason="needs the extra [serve]")
+    log = tmp_path_factory.mktemp("server") / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "heedful", "serve", *map(str, runs.values()), *OPTIONS],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield Live(
+            url=_address(process, log),
+            load=cache(lambda name: heedful.load(runs[name], precision="fp32")),
+        )
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Wait until the server is ready, and return its address."""
+    ends = time.monotonic() + SECONDS
+    while process.poll() is None and time.monotonic() < ends:
+        said = log.read_text("utf-8")
+        if '"ready"' in said:
+            address = re.search(r"http://\S+", said)
+            assert address, said
+            return address[0]
+        time.sleep(0.02)
+    raise AssertionError(log.read_text("utf-8"))
