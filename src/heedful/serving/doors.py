@@ -99,6 +99,8 @@ def _read_key(path: Path | None) -> bytes | None:
     if path is not None:
         try:
             key, source = path.read_text(encoding="utf-8").strip(), f"--api-key-file {path}"
+        except FileNotFoundError:
+            raise UserError(f"--api-key-file {path}: no such file") from None
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--api-key-file {path}: {error}") from None
     elif KEY_VARIABLE in os.environ:

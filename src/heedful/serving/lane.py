@@ -228,10 +228,22 @@ class Lane:
 
     async def _computed(self, batch: Batch, threads: int) -> tuple[list[Any], BaseException | None]:
         """Return the answers of a batch, or the error."""
+        started = time.perf_counter()
+        for seconds in batch.begin(started):
+            self._metrics.queue_seconds.labels(self.name).observe(seconds)
         future = asyncio.get_running_loop().run_in_executor(self._thread, _answers, batch, threads)
         await asyncio.wait([future])
-        error = future.exception()
-        return ([], error) if error else (future.result(), None)
+        if (error := future.exception()) is not None:
+            return [], error
+        answers, padding = future.result()
+        self._metrics.count_batch(
+            self.name,
+            items=len(batch.items),
+            tokens=batch.tokens,
+            padding=padding,
+            seconds=time.perf_counter() - started,
+        )
+        return answers, None
 
     def _learn(self, batch: Batch, seconds: float) -> None:
         items = len(batch.items)
@@ -249,11 +261,12 @@ def _encoded(
     return list(predictor.encode(records, settings))
 
 
-def _answers(batch: Batch, threads: int) -> list[Any]:
-    """Compute a batch, in the lane's thread."""
+def _answers(batch: Batch, threads: int) -> tuple[list[Any], int]:
+    """Compute a batch, in the lane's thread. Return the answers, and the tokens of padding."""
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)  # of this thread alone
-    return list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
+    answers = list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
+    return answers, _padding(batch)
 
 
 def _padding(batch: Batch) -> int:

@@ -27,16 +27,21 @@ class Loaded:
     version: Version
 
 
-def load(folder: str, settings: ServeSettings) -> Loaded:
+def load(folder: str, settings: ServeSettings, *, changing: bool = False) -> Loaded:
     """Load a run with the settings of a server.
+
+    Args:
+        folder: what the command line names.
+        settings: of the server.
+        changing: whether somebody may be writing the folder just now, so that its files may be of
+            two runs.
 
     Raises:
         UserError: it is no finished run, no model, or damaged.
     """
     version = version_of(folder)  # before it is read, so that no change gets lost
     path = Path(folder)
-    if folder not in PACKAGES and (path / MANIFEST).is_file():
-        # Somebody may be writing it anew just now.
+    if changing and folder not in PACKAGES and (path / MANIFEST).is_file():
         check_manifest(path, {name for name, *_ in version} - _NOT_READ)
     predictor = Predictor.load(
         folder,
@@ -53,7 +58,7 @@ def load(folder: str, settings: ServeSettings) -> Loaded:
 
 def version_of(folder: str) -> Version:
     """Return what tells whether the files of a folder have changed."""
-    if folder in PACKAGES:
+    if folder in PACKAGES or not Path(folder).is_dir():
         return ()
     files = [path for path in sorted(Path(folder).iterdir()) if path.is_file()]
     states = [(path.name, path.stat()) for path in files]

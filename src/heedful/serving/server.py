@@ -4,7 +4,8 @@ import asyncio
 import functools
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import uvicorn
@@ -30,18 +31,29 @@ def run(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
         UserError: a run cannot be loaded, the address cannot be listened at, or the API key is
             none.
     """
-    # A run that is being loaded needs no second reading.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     ways_in = doors(settings)
     if is_open(settings) and ways_in.key is None:
         say(
             f"warning: whoever can reach {settings.host} can use this server; "
             f"--api-key-file or {KEY_VARIABLE} asks them for a key"
         )
-    with _listen(settings) as listener:
+    with _listen(settings) as listener, _keeping_signals():
+        # A run that is being loaded need not be read again.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         loaded = [load(run, settings) for run in runs]
         with logging_json():
             asyncio.run(_serve(loaded, settings, ways_in, listener, say))
+
+
+@contextmanager
+def _keeping_signals() -> Iterator[None]:
+    """Put back at the end what SIGHUP and SIGTERM do."""
+    handlers = {name: signal.getsignal(name) for name in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
 
 
 async def _serve(

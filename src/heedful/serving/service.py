@@ -206,7 +206,7 @@ class Service:
         """Load a run whose folder has changed, and let the new model answer once."""
         if await asyncio.to_thread(version_of, served.folder) == served.version:
             return None
-        fresh = await asyncio.to_thread(load, served.folder, self.settings)
+        fresh = await asyncio.to_thread(load, served.folder, self.settings, changing=True)
         await self._ask_once(served.lane, fresh.predictor)
         return fresh
 

@@ -1,0 +1,444 @@
+"""Who may ask a server, how much, and for how long; what is counted and logged of it."""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.serving.inside import client_of, loaded, service_of
+
+from heedful.cli import run
+from heedful.errors import UserError
+from heedful.serving.doors import doors
+from heedful.serving.logs import LOG, JsonLines
+from heedful.serving.service import Service
+from heedful.settings import ServeSettings
+
+pytestmark = pytest.mark.anyio
+KEY = "a-key-of-enough-characters"
+PREDICT = "/api/runs/classify/predict"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def logged() -> Iterator[list[dict[str, Any]]]:
+    """Give what the server logs, as it is read from its lines."""
+    lines: list[dict[str, Any]] = []
+
+    class Keeps(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line = JsonLines().format(record)
+            assert line.isascii()
+            assert "\n" not in line
+            lines.append(json.loads(line))
+
+    handler = Keeps()
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    yield lines
+    LOG.removeHandler(handler)
+
+
+def problem(reply: httpx.Response) -> tuple[int, str]:
+    """Return the status and the message of a problem."""
+    return reply.status_code, reply.json()["error"]["message"]
+
+
+async def ask(client: httpx.AsyncClient, *texts: str, **more: Any) -> httpx.Response:
+    """Ask for texts."""
+    return await client.post(PREDICT, json={"texts": texts or ["the red cat sleeps"]}, **more)
+
+
+async def test_only_the_hosts_it_was_started_for_are_answered() -> None:
+    async with (
+        service_of("classify", allow_host=("Models.Example",)) as service,
+        client_of(service) as client,
+    ):
+        for host, status in {
+            "localhost:8000": 200,
+            "127.0.0.1": 200,
+            "[::1]:80": 200,
+            "models.example": 200,
+            "evil.example": 421,
+            "127.0.0.1.evil.example": 421,
+            "192.168.0.1": 421,
+            "localhost@evil.example": 421,
+            "[": 421,
+            "": 421,
+            "\xe9": 421,
+        }.items():
+            reply = await client.get("/api/runs", headers={"host": host.encode("latin-1")})
+            assert reply.status_code == status, host
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "status"),
+    [("0.0.0.0", "192.168.0.1", 200), ("0.0.0.0", "evil.example", 421), ("::", "[fe80::1]", 200)],
+)
+async def test_a_server_at_every_address_goes_by_each(host: str, other: str, status: int) -> None:
+    async with service_of("classify", host=host) as service, client_of(service) as client:
+        assert (await client.get("/api/runs", headers={"host": other})).status_code == status
+
+
+async def test_pages_from_elsewhere_may_not_even_ask() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        for origin, status in {
+            "http://localhost:3000": 200,
+            "http://evil.example": 403,
+            "null": 403,
+            "http://[": 403,
+        }.items():
+            reply = await client.get("/api/runs", headers={"origin": origin})
+            assert reply.status_code == status, origin
+            assert "access-control-allow-origin" not in reply.headers
+
+
+async def test_pages_that_are_named_may_ask() -> None:
+    origin = {"origin": "https://page.example"}
+    wants = {"access-control-request-method": "POST"}
+    async with (
+        service_of("classify", cors=("https://page.example",)) as service,
+        client_of(service) as client,
+    ):
+        allowed = await client.options(PREDICT, headers=origin | wants)
+        assert allowed.headers["access-control-allow-origin"] == "https://page.example"
+        reply = await ask(client, headers=origin)
+        assert reply.status_code == 200
+        assert reply.headers["access-control-allow-origin"] == "https://page.example"
+        other = await ask(client, headers={"origin": "https://other.example"})
+        assert other.status_code == 403
+
+
+async def test_the_key_is_asked_of_all_but_those_who_look_after_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n", encoding="utf-8")
+    monkeypatch.setenv("HEEDFUL_API_KEY", "another-key-that-the-file-beats")
+    async with service_of("classify", api_key_file=path) as service, client_of(service) as client:
+        for header, status in {
+            f"Bearer {KEY}": 200,
+            f"bearer {KEY}": 200,
+            f"Bearer {KEY}x": 401,
+            f"Bearer {KEY[:-1]}": 401,
+            "Bearer ": 401,
+            KEY: 401,
+            f"Basic {KEY}": 401,
+            "Bearer \xe9": 401,
+        }.items():
+            wanted = {"authorization": header.encode("latin-1")}
+            reply = await client.get("/api/runs", headers=wanted)
+            assert reply.status_code == status, header
+        reply = await ask(client)
+        assert problem(reply) == (401, "the API key is missing or wrong")
+        assert reply.headers["www-authenticate"] == "Bearer"
+        assert (await client.get("/metrics")).status_code == 401
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/health/live")).status_code == 200
+
+
+def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEEDFUL_API_KEY", raising=False)
+    assert doors(ServeSettings()).key is None
+    monkeypatch.setenv("HEEDFUL_API_KEY", KEY)
+    assert doors(ServeSettings()).key == KEY.encode()
+    for short in ("", "short", "key with spaces in it", "k\xe9y-of-enough-characters"):
+        monkeypatch.setenv("HEEDFUL_API_KEY", short)
+        with pytest.raises(UserError, match="HEEDFUL_API_KEY: a key is 16 or more printable"):
+            doors(ServeSettings())
+    with pytest.raises(UserError, match="--api-key-file nowhere: "):
+        doors(ServeSettings(api_key_file=Path("nowhere")))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_is_bounded(chunked: bool) -> None:
+    async def parts() -> Any:
+        for _ in range(30):
+            yield b" " * 100
+
+    async with service_of("classify", max_body=1000) as service, client_of(service) as client:
+        content = parts() if chunked else b" " * 3000
+        assert problem(await client.post(PREDICT, content=content)) == (
+            *(413, "a body may have 1,000 bytes"),
+        )
+        assert (await ask(client)).status_code == 200
+
+
+async def talk(service: Service, receive: Callable[[], Any]) -> list[dict[str, Any]]:
+    """Send a request by hand; return what is sent back."""
+    client = client_of(service)
+    app = client._transport.app  # type: ignore[attr-defined]
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": PREDICT,
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "state": {},
+    }
+    await app(scope, receive, send)
+    return sent
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    async with service_of("classify", read_timeout=0.05) as service:
+        start, body = await talk(service, receive)
+    assert start["status"] == 408
+    assert (b"connection", b"close") in start["headers"]
+    assert b"the body did not come within 0.05 s" in body["body"]
+
+
+async def test_who_leaves_is_not_answered(logged: list[dict[str, Any]]) -> None:
+    body = json.dumps({"texts": ["a"]}).encode()
+    asked = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if not asked.is_set():
+            asked.set()
+            return {"type": "http.request", "body": body, "more_body": False}
+        while not service.runs["classify"].lane.queue.items:
+            await asyncio.sleep(0.001)
+        return {"type": "http.disconnect"}
+
+    async with service_of("classify", started=False) as service:
+        assert await talk(service, receive) == []
+        assert service.runs["classify"].lane.queue.items == 0
+        assert 'route="/api/runs/{run}/predict",status="499"' in service.metrics.text().decode()
+    assert [line["status"] for line in logged] == [499]
+
+
+async def test_a_request_has_an_end() -> None:
+    async with (
+        service_of("classify", started=False, timeout=0.05) as service,
+        client_of(service) as client,
+    ):
+        reply = await ask(client)
+        assert problem(reply) == (503, "no answer within 0.05 s")
+        assert reply.headers["retry-after"] == "1"
+        assert service.runs["classify"].lane.queue.items == 0
+
+
+async def test_requests_at_once_are_bounded_but_for_health() -> None:
+    async with (
+        service_of("classify", started=False, connections=2, timeout=5) as service,
+        client_of(service) as client,
+    ):
+        waiting = [asyncio.create_task(ask(client)) for _ in range(2)]
+        while service.runs["classify"].lane.queue.items < 2:
+            await asyncio.sleep(0.001)
+        reply = await ask(client)
+        assert problem(reply) == (503, "too many requests at once")
+        assert reply.headers["retry-after"] == "1"
+        assert (await client.get("/health")).status_code == 200
+        service.start()
+        assert [reply.status_code for reply in await asyncio.gather(*waiting)] == [200, 200]
+        assert (await ask(client)).status_code == 200
+
+
+async def test_a_full_queue_says_when_to_come_again() -> None:
+    async with (
+        service_of("classify", started=False, queue_tokens=5) as service,
+        client_of(service) as client,
+    ):
+        waiting = asyncio.create_task(ask(client))
+        while not service.runs["classify"].lane.queue.items:
+            await asyncio.sleep(0.001)
+        reply = await ask(client)
+        assert problem(reply) == (429, "the queue is full; try again in 1 s")
+        assert reply.headers["retry-after"] == "1"
+        service.start()
+        assert (await waiting).status_code == 200
+
+
+async def test_ready_is_not_alive() -> None:
+    async with service_of("classify", started=False) as service, client_of(service) as client:
+        service.runs["classify"].warm = False
+        assert (await client.get("/health/live")).json() == {"status": "alive"}
+        reply = await client.get("/health")
+        assert problem(reply) == (503, "not every run is ready yet")
+        assert reply.headers["retry-after"] == "1"
+        assert problem(await ask(client)) == (503, "classify is not ready yet")
+        service.start()
+        while not service.ready:
+            await asyncio.sleep(0.001)
+        assert (await client.get("/health")).json() == {"status": "ready"}
+        assert (await ask(client)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\x00",
+        b"null",
+        b"[" * 100_000,
+        b'{"texts": ' + b"[" * 5000,
+        b'{"texts": ["a"], "options": {"beam": 1e400}}',
+        b'{"texts": ["a"], "options": {"top": ' + b"9" * 5000 + b"}}",
+        b'{"texts": ["a"], "options": {"top": NaN}}',
+        b'{"texts": ["a"], "options": {"precision": "bf16"}}',
+        b'{"texts": ["a"], "__class__": "x"}',
+        b'{"texts": [["a"]]}',
+        b'{"texts": [["a", "b", "c"]]}',
+        b'{"texts": [[]]}',
+        b'{"texts": [1]}',
+        b'{"texts": "a"}',
+    ],
+)
+async def test_hostile_bodies_are_refused_in_one_line(
+    body: bytes, logged: list[dict[str, Any]]
+) -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        reply = await client.post(
+            PREDICT, content=body, headers={"content-type": "application/json"}
+        )
+        status, message = problem(reply)
+        assert status in (400, 422)
+        assert "\n" not in message
+        assert "Traceback" not in message
+        assert len(message) < 300
+        assert (await ask(client)).status_code == 200
+    assert {line["event"] for line in logged} <= {"request", "ready"}
+
+
+@pytest.mark.parametrize("text", ["", " ", "\0", "\U0010ffff", "a\ud800", "é" * 300, "\r\n{}"])
+async def test_any_text_is_answered_or_refused(text: str) -> None:
+    async with service_of("classify", "tag") as service, client_of(service) as client:
+        for run_ in ("classify", "tag"):
+            body = json.dumps({"texts": [text]}).encode()
+            reply = await client.post(
+                f"/api/runs/{run_}/predict",
+                content=body,
+                headers={"content-type": "application/json"},
+            )
+            assert reply.status_code in (200, 422)
+            json.loads(reply.content)
+
+
+async def test_a_failure_tells_the_client_nothing_and_the_log_all(
+    monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(type(loaded("classify").predictor.task), "decode", broken)
+    async with service_of("classify") as service, client_of(service) as client:
+        service.runs["classify"].warm = True
+        reply = await ask(client, headers={"x-request-id": "mine"})
+    assert problem(reply) == (500, "the server failed; its log says how")
+    assert "secret" not in reply.text
+    failures = [line for line in logged if line["event"] == "failure" and line.get("id") == "mine"]
+    assert ["RuntimeError: a secret" in line["traceback"] for line in failures] == [True]
+
+
+async def test_ids_are_those_of_clients_if_they_are_well_formed() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        for wanted, kept in {"abc-1.2_3:4": True, "": False, "a b": False, "x" * 65: False}.items():
+            reply = await client.get("/health", headers={"x-request-id": wanted})
+            assert (reply.headers["x-request-id"] == wanted) is kept
+            assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("log_texts", [False, True])
+async def test_texts_are_logged_only_if_asked_for(
+    log_texts: bool, logged: list[dict[str, Any]]
+) -> None:
+    async with service_of("classify", log_texts=log_texts) as service, client_of(service) as client:
+        await ask(client, "a private text\n\x1b[31m")
+        await client.get("/a private path?a=private+query")
+    lines = [line for line in logged if line["event"] == "request"]
+    assert ["private" in json.dumps(line) for line in lines] == [log_texts, False]
+    answered, lost = lines
+    assert answered | {"seconds": 0, "queue_seconds": 0, "time": "", "id": "", "body": ""} == {
+        **{"time": "", "level": "info", "event": "request", "id": "", "client": "127.0.0.1"},
+        **{"method": "POST", "route": "/api/runs/{run}/predict", "status": 200, "seconds": 0},
+        **{"bytes_in": answered["bytes_in"], "bytes_out": answered["bytes_out"], "body": ""},
+        **{"run": "classify", "items": 1, "tokens": answered["tokens"], "queue_seconds": 0},
+    }
+    assert answered["tokens"] > 3
+    assert (lost["route"], lost["status"]) == ("none", 404)
+
+
+async def test_metrics_count_what_was_done() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        await ask(client, "the red cat sleeps", "a", "the red cat sleeps and the red cat sleeps")
+        await client.get("/nowhere")
+        lines = (await client.get("/metrics")).text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    route = "/api/runs/{run}/predict"
+    post = f'heedful_responses_total{{method="POST",route="{route}",status="200"}}'
+    assert float(values[post]) == 1
+    missing = 'heedful_responses_total{method="GET",route="none",status="404"}'
+    assert float(values[missing]) == 1
+    assert float(values['heedful_queue_items{run="classify"}']) == 0
+    assert float(values['heedful_tokens_per_second{run="classify"}']) > 0
+    # Three texts, and two that warm the run up.
+    assert float(values['heedful_batch_items_sum{run="classify"}']) == 5
+    tokens = float(values['heedful_tokens_total{run="classify"}'])
+    assert tokens == float(values['heedful_batch_tokens_sum{run="classify"}'])
+    assert float(values['heedful_padding_tokens_total{run="classify"}']) > 0
+    assert float(values[f'heedful_request_seconds_count{{route="{route}"}}']) == 1
+
+
+async def test_every_route_is_described() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        described = (await client.get("/openapi.json")).json()["paths"]
+        assert {"/api/runs", "/api/runs/{run}/predict", "/health", "/metrics"} <= set(described)
+        for path in ("/docs", "/redoc"):  # they would load scripts from elsewhere
+            assert (await client.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no run to serve: heedful serve RUN [RUN ...]"),
+        (["nowhere"], "nowhere: no such run folder"),
+        (["x", "--port", "70000"], "--port 70000: must be from 0 to 65,535"),
+        (["x", "--max-body", "0"], "--max-body 0: must be a whole number of at least 1"),
+        (["x", "--queue-seconds", "0"], "--queue-seconds 0.0: must be a number above 0"),
+        (["x", "--root-path", "x"], "--root-path x: must be a path like /heedful"),
+        (["x", "--cors", "a.b"], "--cors a.b: must be an origin like https://example.org, or *"),
+        (["x", "--api-key-file", "no"], "--api-key-file no: no such file"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_said_in_a_line(
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["serve", *arguments]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"heedful: {said}")
+
+
+def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["serve", "x", "--port", str(port)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"heedful: --host 127.0.0.1 --port {port}: Address already in use\n"

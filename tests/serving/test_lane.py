@@ -1,0 +1,214 @@
+"""Answers are those of predict, whoever else is asking; nobody suffers from another's request."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, same, service_of
+
+from heedful.predictor import Predictor
+from heedful.serving.problem import Problem
+from heedful.serving.service import Service
+from heedful.settings import PredictSettings, ServeSettings
+from heedful.training.device import bf16_products, choose_device
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def asked(service: Service, name: str, texts: list[Any], **options: Any) -> list[Any]:
+    """Ask a run of a service as protocols do."""
+    served = service.find(name, lambda served: True)
+    return await service.answer(
+        served, records(served.predictor, texts), served.settings(**options)
+    )
+
+
+async def test_every_task_answers_as_predict_alone_and_with_others() -> None:
+    expected = {}
+    for name, texts in TEXTS.items():
+        predictor = loaded(name).predictor
+        expected[name] = [rows([*predictor.answers(records(predictor, [one]))])[0] for one in texts]
+    draw = random.Random(0)
+    async with service_of(*TEXTS, batch_tokens=64) as service:
+        for name, texts in TEXTS.items():
+            assert same(rows(await asked(service, name, texts)), expected[name]), name
+        requests = [
+            (name, draw.choices(range(len(TEXTS[name])), k=draw.randint(1, 9)))
+            for name in draw.choices(list(TEXTS), k=90)
+        ]
+        answers = await asyncio.gather(
+            *(asked(service, name, [TEXTS[name][n] for n in chosen]) for name, chosen in requests)
+        )
+    for (name, chosen), given in zip(requests, answers, strict=True):
+        assert same(rows(given), [expected[name][n] for n in chosen]), name
+
+
+@pytest.mark.bf16
+async def test_scores_in_bf16_agree_to_a_hundredth() -> None:
+    native, why = bf16_products(choose_device("cpu"))
+    if not native:
+        pytest.skip(why)
+    predictor = Predictor.load(RUNS / "classify", PredictSettings(precision="bf16"))
+    texts = TEXTS["classify"]
+    expected = [rows([*predictor.predict([text])])[0] for text in texts]
+    async with service_of("classify") as service:
+        service.runs["classify"].predictor = predictor
+        together = await asyncio.gather(*(asked(service, "classify", texts) for _ in range(4)))
+    assert all(same(rows(answers), expected, tolerance=1e-2) for answers in together)
+
+
+async def test_options_of_one_request_are_not_those_of_another() -> None:
+    texts = TEXTS["translate"]
+    predictor = loaded("translate").predictor
+    options: list[dict[str, Any]] = [{"beam": 1}, {"beam": 4, "top": 3}, {"max_new_tokens": 2}]
+    expected = [rows([*predictor.predict(texts, **one)]) for one in options]
+    async with service_of("translate") as service:
+        answers = await asyncio.gather(
+            *(asked(service, "translate", texts, **one) for one in options * 3)
+        )
+    for given, right in zip(answers, expected * 3, strict=True):
+        assert same(rows(given), right)
+
+
+async def test_a_request_that_cannot_be_answered_hurts_nobody() -> None:
+    async with service_of("classify") as service:
+        good = [asked(service, "classify", ["the red cat sleeps"]) for _ in range(5)]
+        bad = [
+            asked(service, "classify", ["a " * 999], long_text="refuse"),
+            asked(service, "classify", [("a", "pair")]),
+            asked(service, "classify", ["a"], beam=2),
+        ]
+        *answers, long, pair, beam = await asyncio.gather(*good, *bad, return_exceptions=True)
+    assert [one[0].label for one in answers if isinstance(one, list)] == ["animal"] * 5
+    for problem in (long, pair, beam):
+        assert isinstance(problem, Problem)
+        assert problem.status == 422
+        assert "--" not in problem.message
+
+
+async def test_who_breaks_a_batch_breaks_it_for_itself_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = loaded("classify").predictor.task
+    decode = type(task).decode
+
+    def broken(self: Any, record: Any, *others: Any) -> Any:
+        if record.text == "break":
+            raise RuntimeError("broken")
+        return decode(self, record, *others)
+
+    monkeypatch.setattr(type(task), "decode", broken)
+    async with service_of("classify", batch_wait=50) as service:
+        first, second, third = await asyncio.gather(
+            asked(service, "classify", ["the red cat sleeps"]),
+            asked(service, "classify", ["break", "the red cat sleeps"]),
+            asked(service, "classify", ["the bread tastes"]),
+            return_exceptions=True,
+        )
+        assert isinstance(second, RuntimeError)
+        assert isinstance(first, list)
+        assert isinstance(third, list)
+        assert (first[0].label, third[0].label) == ("animal", "food")
+        assert (await asked(service, "classify", ["the red cat sleeps"]))[0].label == "animal"
+
+
+async def test_who_leaves_is_not_computed() -> None:
+    async with service_of("classify", started=False) as service:
+        lane = service.runs["classify"].lane
+        asking = asyncio.create_task(asked(service, "classify", ["a", "b", "c"]))
+        while not lane.queue.items:
+            await asyncio.sleep(0.001)
+        assert lane.queue.items == 3
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert lane.queue.items == 0
+
+
+async def test_a_short_request_overtakes_a_long_one() -> None:
+    async with service_of("classify", batch_tokens=32) as service:
+        long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
+        while not service.runs["classify"].lane.queue.items:
+            await asyncio.sleep(0)
+        assert len(await asked(service, "classify", ["the bread tastes"])) == 1
+        assert not long.done()
+        assert len(await long) == 600
+
+
+async def test_a_busy_run_lets_another_have_its_turn() -> None:
+    async with service_of("classify", "tag", batch_tokens=32, threads=1) as service:
+        long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
+        while not service.runs["classify"].lane.queue.items:
+            await asyncio.sleep(0)
+        assert len(await asked(service, "tag", ["Ann is in Paris"])) == 1
+        assert not long.done()
+        await long
+
+
+async def test_too_many_texts_tokens_and_hypotheses_are_refused() -> None:
+    async with service_of("classify", "translate", max_items=3, max_tokens=50) as service:
+        for name, texts, options, said in (
+            ("classify", ["a"] * 4, {}, "4 texts; a request may have 3"),
+            ("classify", ["a " * 60], {}, "the texts have over 50 tokens"),
+            ("translate", ["a"], {"beam": 17}, "17 texts for each; at most 16"),
+            ("translate", ["a"], {"sample": True, "top": 40}, "40 texts for each"),
+        ):
+            with pytest.raises(Problem, match=said) as caught:
+                await asked(service, name, texts, **options)
+            assert caught.value.status == 413
+        assert len(await asked(service, "classify", ["a"] * 3)) == 3
+        assert await asked(service, "classify", []) == []
+
+
+async def test_a_full_queue_refuses_at_once() -> None:
+    async with service_of("classify", started=False, queue_tokens=30) as service:
+        lane = service.runs["classify"].lane
+        asking = [
+            asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 4))
+            for _ in range(2)
+        ]
+        with pytest.raises(Problem, match="the queue is full") as caught:
+            await asyncio.gather(*asking)
+        assert caught.value.status == 429
+        assert caught.value.retry_after is not None
+        assert caught.value.retry_after >= 1
+        assert lane.queue.items == 4
+        for one in asking:
+            one.cancel()
+
+
+async def test_who_would_wait_too_long_is_refused_before_its_texts_are_read() -> None:
+    async with service_of("classify", queue_seconds=1.0) as service:
+        lane = service.runs["classify"].lane
+        await asked(service, "classify", ["a"])
+        assert lane.speed is not None
+        lane.speed.tokens_per_second = 0.5
+        lane.queue.ahead += 10
+        with pytest.raises(Problem, match="try again in 20 s") as caught:
+            await asked(service, "classify", [("a", "pair")])
+        assert (caught.value.status, caught.value.retry_after) == (429, 20)
+        lane.queue.ahead -= 10
+        assert len(await asked(service, "classify", ["a"])) == 1
+
+
+async def test_a_service_finds_runs() -> None:
+    service = Service([loaded("classify"), loaded("tag"), loaded("classify")], ServeSettings())
+    assert list(service.runs) == ["classify", "tag", "classify-2"]
+    assert service.find(None, lambda served: served.task.name == "tag").name == "tag"
+    assert service.find("classify-2", lambda served: True).name == "classify-2"
+    with pytest.raises(Problem, match="no run of that name; there are: classify, tag, ") as caught:
+        service.find("../tag", lambda served: True)
+    assert caught.value.status == 404
+    with pytest.raises(Problem, match="tag is a tag run, which cannot"):
+        service.find("tag", lambda served: False)
+    with pytest.raises(Problem, match="none of the runs can"):
+        service.find(None, lambda served: False)
+    with pytest.raises(Problem, match="classify is not ready yet") as caught:
+        await asked(service, "classify", ["a"])
+    assert (caught.value.status, caught.value.retry_after) == (503, 1)
