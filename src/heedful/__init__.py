@@ -19,7 +19,6 @@ _HOMES = {
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
-    "compare": "heedful.commands.python",
     "evaluate": "heedful.commands.python",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
@@ -37,7 +36,6 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
-    from heedful.commands.python import compare as compare
     from heedful.commands.python import evaluate as evaluate
     from heedful.commands.python import report as report
     from heedful.commands.python import train as train

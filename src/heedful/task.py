@@ -51,6 +51,18 @@ SAMPLE = 1000
 """Records that are looked at for what is odd about all of them."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """One of the texts that an item consists of."""
+
+    name: str
+    """What it is, such as ``question``."""
+    several: bool = False
+    """Whether it is any number of texts, as choices are; only the last input can be."""
+    optional: bool = False
+    """Whether it may be left out."""
+
+
 class Answer(Protocol):
     """The answer for one record: a frozen dataclass."""
 
@@ -173,6 +185,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
             UserError: the data is not what the settings say, or holds nothing to learn.
         """
         ...
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The texts that an item consists of, in the order in which `from_texts` takes them."""
+        return (Input(name="text"),)
 
     def check(self, record: RecordT) -> None:
         """Raise where a record's truth is none that this run knows."""

@@ -37,7 +37,6 @@ for command in (
     using.evaluate,
     using.predict,
     reporting.report,
-    reporting.compare,
     using.score,
     explaining.explain,
     serving.serve,

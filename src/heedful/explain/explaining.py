@@ -8,18 +8,17 @@ import torch
 
 from heedful.aim import Aim, Computed
 from heedful.errors import UserError
-from heedful.explain.explanation import (
-    ATTENTION_NOTE,
-    AttentionMap,
-    Attribution,
-    Explanation,
-)
+from heedful.explain.explanation import AttentionMap, Attribution, Explanation
 from heedful.explain.flow import rollout
 from heedful.explain.maps import attention_maps
 from heedful.explain.methods import METHODS
 from heedful.explain.subject import Subject
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings
+
+ATTENTION_NOTE = (
+    "Attention shows which tokens a layer takes from, not which tokens decided the answer."
+)
 
 
 def explain_record(predictor: Predictor, record: Any, settings: ExplainSettings) -> Explanation:

@@ -47,6 +47,7 @@ def document(
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
     connect: bool = False,
+    framed: Sequence[str] = (),
 ) -> str:
     """Make a whole HTML document that loads nothing.
 
@@ -60,6 +61,8 @@ def document(
         scripts: JavaScript, run in this order after the body is there.
         styles: CSS, after the shared stylesheet.
         connect: whether scripts may talk to the server that the page came from.
+        framed: scripts and styles of documents that scripts show in frames; the policy of the page
+            holds for those, too.
 
     Raises:
         ValueError: data holds a number that is not finite.
@@ -78,7 +81,7 @@ def document(
             "data": data or {},
             "scripts": [Markup(script) for script in scripts],
             "styles": [Markup(style) for style in styles],
-            "policy": _policy(scripts, styles, connect),
+            "policy": _policy([*scripts, *framed], [*styles, *framed], connect),
         },
     )
     # Half a surrogate pair can come in through JSON, but no file can hold it.

@@ -54,6 +54,10 @@ class ServeSettings:
     """Most tokens of a request, all its texts together."""
     max_hypotheses: int = 16
     """Most texts that may be written for one text, and the widest beam."""
+    explain_tokens: int = 256
+    """Most tokens of a text that is explained, which takes far longer than to answer."""
+    explain_queue: int = 4
+    """Most explanations that are asked for at once; they are computed one by one."""
     queue_tokens: int = 1_000_000
     """Most tokens that wait for a run; more are refused."""
     queue_seconds: float = 5.0
@@ -79,7 +83,8 @@ class ServeSettings:
         count = "a whole number of at least 1"
         for name in (
             *("threads", "batch_tokens", "max_length", "max_body", "max_items", "max_tokens"),
-            *("max_hypotheses", "queue_tokens", "connections", "keep_alive"),
+            *("max_hypotheses", "explain_tokens", "explain_queue", "queue_tokens", "connections"),
+            "keep_alive",
         ):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("batch_wait", self.batch_wait, 0, 1000, what="from 0 to 1,000")

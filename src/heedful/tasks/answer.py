@@ -30,7 +30,7 @@ from heedful.judging import Judge
 from heedful.reading import Text
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
-from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import spans as aims
 from heedful.tasks.answers.candidates import SpanAnswer, weigh
 from heedful.tasks.judges import decisions as judges
@@ -90,6 +90,11 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             check_texts(question, context, where)
             records.append(Question(question=question, context=context, answers=None, where=where))
         return records
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A question, and the text that answers it."""
+        return Input(name="question"), Input(name="context")
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

@@ -26,7 +26,7 @@ from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
@@ -111,6 +111,11 @@ class Choose(Task[Choices, Tensor, Choice]):
                 )
             )
         return records
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A question and its choices."""
+        return Input(name="question"), Input(name="choices", several=True)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

@@ -19,7 +19,7 @@ from heedful.models.loading import read_config
 from heedful.reading import Record, Text
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import (
@@ -27,6 +27,7 @@ from heedful.tasks.texts import (
     read_table,
     start_encoder,
     store_records,
+    text_inputs,
     text_records,
 )
 from heedful.tokens import Tokenizer
@@ -92,6 +93,11 @@ class Classify(Task[Record, Tensor, Prediction]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
         """Make records of texts or pairs."""
         return text_records(texts)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text, or two."""
+        return text_inputs(pairs=self.pairs)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

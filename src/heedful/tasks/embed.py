@@ -26,7 +26,7 @@ from heedful.interop.sentence_transformers import Pooling, SentenceLayout
 from heedful.judging import Judge
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import vectors as aims
 from heedful.tasks.answers.vectors import Embedding, join_windows
 from heedful.tasks.judges import numbers as judges
@@ -86,6 +86,11 @@ class Embed(Task[Record, Tensor, Embedding]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
         """Make records of texts or pairs."""
         return text_records(texts)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text, perhaps with one to compare it with."""
+        return Input(name="text"), Input(name="other text", optional=True)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

@@ -41,6 +41,7 @@ from heedful.task import (
     Ability,
     Fit,
     Forward,
+    Input,
     Recipe,
     Say,
     Start,
@@ -110,6 +111,12 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Example | Record]:
         """Make records of texts or pairs."""
         return [*text_records(texts)]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text with masks; or two, if it learnt to tell whether the second follows."""
+        follows = (Input(name="following text", optional=True),) if self.pairs else ()
+        return Input(name="text"), *follows
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

@@ -18,7 +18,7 @@ from heedful.judging import Judge
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
-from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
@@ -27,6 +27,7 @@ from heedful.tasks.texts import (
     start_encoder,
     store_records,
     target,
+    text_inputs,
     text_records,
 )
 from heedful.tokens import Tokenizer
@@ -82,6 +83,11 @@ class Regress(Task[Record, Tensor, Estimate]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
         """Make records of texts or pairs."""
         return text_records(texts)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text, or two."""
+        return text_inputs(pairs=self.pairs)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

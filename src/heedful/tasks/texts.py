@@ -17,7 +17,7 @@ from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.reading import Record, Text, read_records
 from heedful.settings import ColumnSettings, DataSettings, LongText
-from heedful.task import AnyTask, Fit, Recipe, Say, Start, StoreOf, check_max_length
+from heedful.task import AnyTask, Fit, Input, Recipe, Say, Start, StoreOf, check_max_length
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
@@ -87,6 +87,12 @@ def text_records(texts: Sequence[Text]) -> list[Record]:
         for number, text in enumerate(texts, start=1)
         for first, second in [(text, None) if isinstance(text, str) else text]
     ]
+
+
+def text_inputs(*, pairs: bool) -> tuple[Input, ...]:
+    """Return what the records of `text_records` consist of: a text, or a pair."""
+    names = ("first text", "second text") if pairs else ("text",)
+    return tuple(Input(name=name) for name in names)
 
 
 def encode_texts(

@@ -38,6 +38,7 @@ from heedful.task import (
     Ability,
     Fit,
     Forward,
+    Input,
     Recipe,
     Say,
     Start,
@@ -107,6 +108,11 @@ class Translate(Task[Record, WriterOutput, Translation]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
         """Make records of texts, or of pairs of a text and what its translation begins with."""
         return text_records(texts)
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text, perhaps with what its translation begins with."""
+        return Input(name="text"), Input(name="beginning of the translation", optional=True)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

@@ -25,8 +25,7 @@ def router(service: Service) -> APIRouter:
     @routes.get("/health")
     async def health() -> Health:
         """Tell whether every run is loaded and has answered once: 200, or else 503."""
-        if not service.ready:
-            raise Problem("not ready", "not every run is ready yet", retry_after=1)
+        require_ready(service)
         return Health(status="ready")
 
     @routes.get("/health/live")
@@ -40,6 +39,16 @@ def router(service: Service) -> APIRouter:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
+
+
+def require_ready(service: Service) -> None:
+    """Raise unless every run is ready.
+
+    Raises:
+        Problem: one is not.
+    """
+    if not service.ready:
+        raise Problem("not ready", "not every run is ready yet", retry_after=1)
 
 
 def render(problem: Problem) -> tuple[int, Any]:

@@ -11,8 +11,17 @@ from heedful.serving.problem import Problem, refusal
 from heedful.serving.service import Served, Service
 from heedful.serving.wire import Json, reply
 from heedful.settings import PredictSettings
+from heedful.task import Ability
 
 Name = Annotated[str, Path(description="Name of a run, as GET /api/runs gives it.")]
+
+
+class InputInfo(BaseModel):
+    """One of the texts that an item consists of."""
+
+    name: str
+    several: bool = Field(description="Whether it is any number of texts.")
+    optional: bool
 
 
 class RunInfo(BaseModel):
@@ -20,6 +29,11 @@ class RunInfo(BaseModel):
 
     name: str
     task: str
+    about: str = Field(description="What it does, in a sentence or two.")
+    abilities: list[Ability] = Field(description="What only some tasks can do.")
+    inputs: list[InputInfo] = Field(description="What each item of `texts` consists of.")
+    options: list[str] = Field(description="Options that decide its answers alone.")
+    mask: str | None = Field(description="What stands for a missing word, if it fills those in.")
     max_length: int = Field(description="Tokens that the model reads at once.")
     ready: bool
 
@@ -127,9 +141,18 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
 
 def _info(served: Served) -> RunInfo:
     predictor = served.predictor
+    task = served.task
     return RunInfo(
         name=served.name,
-        task=served.task.name,
+        task=task.name,
+        about=task.card(),
+        abilities=sorted(task.abilities),
+        inputs=[
+            InputInfo(name=one.name, several=one.several, optional=one.optional)
+            for one in task.inputs
+        ],
+        options=sorted(task.answer_options),
+        mask=predictor.tokenizer.mask_token if "fill" in task.abilities else None,
         max_length=predictor.max_length,
         ready=served.warm,
     )

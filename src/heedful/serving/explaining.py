@@ -1,0 +1,107 @@
+"""Explanations for clients: one at a time, in a thread of their own, beside the lanes."""
+
+import asyncio
+import copy
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any, TypeVar
+
+import torch
+
+from heedful.errors import UserError
+from heedful.explain.explaining import explain_record
+from heedful.explain.explanation import Explanation
+from heedful.predictor import Predictor
+from heedful.serving.exchange import CURRENT
+from heedful.serving.problem import Problem, refusal
+from heedful.serving.service import Served
+from heedful.settings import ExplainSettings, ServeSettings
+
+T = TypeVar("T")
+
+
+class Explainer:
+    """Explains answers of runs.
+
+    Args:
+        settings: the limits.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
+        self._threads = max(1, (settings.threads or torch.get_num_threads()) // 2)
+        self._pending = 0
+        self._seconds = 1.0
+
+    async def explain(
+        self,
+        served: Served,
+        record: Any,
+        settings: ExplainSettings,
+        make: Callable[[Explanation], T],
+    ) -> T:
+        """Explain the answer for a record.
+
+        Args:
+            served: the run.
+            record: of its task.
+            settings: what is explained, and how.
+            make: turns the explanation into what the client gets.
+
+        Raises:
+            Problem: the run is not ready, others wait already, or there is nothing to explain.
+        """
+        if not served.warm:
+            raise Problem("not ready", f"{served.name} is not ready yet", retry_after=1)
+        if self._pending >= self._settings.explain_queue:
+            retry = max(1, math.ceil(self._pending * self._seconds))
+            message = f"others wait for explanations; try again in {retry} s"
+            raise Problem("overloaded", message, retry_after=retry)
+        if (exchange := CURRENT.get()) is not None:
+            exchange.run = served.name
+            exchange.items += 1
+        predictor, loop = served.predictor, asyncio.get_running_loop()
+        work = self._thread.submit(lambda: make(self._explanation(predictor, record, settings)))
+        # Who has left is not waited for, but what is being computed for them goes on to its end.
+        self._pending += 1
+        work.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended))
+        try:
+            return await asyncio.wrap_future(work)
+        except UserError as error:
+            raise refusal(error) from None
+
+    def _ended(self) -> None:
+        self._pending -= 1
+
+    def _explanation(
+        self, predictor: Predictor, record: Any, settings: ExplainSettings
+    ) -> Explanation:
+        """Explain in the thread that does so, with half of all threads at most."""
+        started = time.perf_counter()
+        torch.set_num_threads(self._threads)  # of this thread alone
+        (fitted,) = predictor.encode([record], predictor.settings)
+        most = self._settings.explain_tokens
+        if fitted.tokens_total > most:
+            message = f"the text has {fitted.tokens_total:,} tokens; up to {most:,} are explained"
+            raise Problem("too many", message)
+        explanation = explain_record(with_modules_of_its_own(predictor), record, settings)
+        self._seconds = time.perf_counter() - started
+        return explanation
+
+
+def with_modules_of_its_own(predictor: Predictor) -> Predictor:
+    """Return a predictor whose model shares the weights, but whose modules can be hooked.
+
+    A lane computes with the other modules meanwhile.
+    """
+    model = predictor.model
+    weights: dict[int, Any] = {
+        id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())
+    }
+    twin = copy.copy(predictor)
+    twin.model = copy.deepcopy(model, weights)
+    return twin

@@ -1,0 +1,304 @@
+"use strict";
+
+// Draws answers by the keys that they have, whatever task gave them. What no view draws is shown as a table.
+//
+// A view has `fits(answer)`, the `keys` that it draws, `draw(answer, asked)` to elements, `say(answer, asked)` to a
+// sentence for a screen reader, and `targets(answer)`, what an explanation can be asked for. `asked` has the
+// `texts` of the item, such as a question and its choices, and its `run`.
+
+const answers = (() => {
+  const headline = (...parts) => element("p", { class: "headline" }, ...parts);
+
+  // Labels with their scores.
+
+  const isGiven = (answer, name) => [answer.label].flat().includes(name);
+
+  function labels(answer) {
+    const scores = Object.entries(answer.scores ?? { [answer.label]: answer.score });
+    const rows = scores
+      .sort((one, other) => other[1] - one[1])
+      .map(([name, share]) => ({ name, share, text: percent(share), best: isGiven(answer, name) && "given" }));
+    const given = [answer.label].flat();
+    return [
+      headline(given.length ? given.join(", ") : element("span", { class: "muted" }, "no label")),
+      barTable("Labels with their probabilities", ["label", "probability"], rows),
+    ];
+  }
+
+  function sayLabels(answer) {
+    const given = [answer.label].flat();
+    const scored = given.map((name) => `${name}, ${percent(answer.scores?.[name] ?? answer.score)}`);
+    return scored.length ? scored.join("; ") : "no label";
+  }
+
+  // Entities in their text.
+
+  function entities(answer, asked) {
+    const kinds = [...new Set(answer.entities.map((entity) => entity.label))];
+    const series = (label) => `series-${(kinds.indexOf(label) % 6) + 1}`;
+    const text = withSpans(asked.texts[0], answer.entities, (slice, entity) =>
+      element(
+        "mark",
+        { class: `entity ${series(entity.label)}`, title: `${entity.label}, ${percent(entity.score)}` },
+        slice,
+        element("span", { class: "kind" }, ` ${entity.label}`),
+      ),
+    );
+    const rows = answer.entities.map((entity) => [entity.text, entity.label, percent(entity.score)]);
+    return [
+      element("p", { class: "running" }, ...text),
+      answer.entities.length
+        ? folded("As a table", table("Entities", ["text", "kind", "probability"], rows))
+        : element("p", { class: "muted" }, "No entity is in this text."),
+      answer.words ? folded("Every word", words(answer.words)) : null,
+    ];
+  }
+
+  function words(list) {
+    const rows = list.map((word) => [word.text, word.tag, word.tag in word.scores ? percent(word.scores[word.tag]) : "not read"]);
+    return scrolling("Words with their tags", table("Words with their tags", ["word", "tag", "probability"], rows));
+  }
+
+  function sayEntities(answer) {
+    const named = answer.entities.map((entity) => `${entity.text}, ${entity.label}`);
+    return named.length ? named.join("; ") : "no entity";
+  }
+
+  // An answer in its context.
+
+  function span(answer, asked) {
+    const context = answer.answer === null ? [asked.texts[1]] : withSpans(asked.texts[1], [answer], (slice) => element("mark", { class: "answer" }, slice));
+    const rows = (answer.n_best ?? []).map((one, number) => ({
+      name: one.answer ?? "no answer",
+      share: one.score,
+      text: percent(one.score),
+      best: number === 0 && one.answer === answer.answer && "given",
+    }));
+    return [
+      answer.answer === null ? headline(element("span", { class: "muted" }, "The context does not answer this.")) : headline(answer.answer),
+      element("p", { class: "running" }, ...context),
+      rows.length ? barTable("The likeliest answers", ["answer", "probability"], rows) : null,
+    ];
+  }
+
+  // Words for masks.
+
+  // Find what stands for each mask in the filled text, by what is between the masks; null if that cannot be told.
+  function fills(text, masks, filled) {
+    const characters = charactersOf(text);
+    const spans = [];
+    let from = 0; // in the text
+    let at = 0; // in the filled one, both in halves of characters
+    for (const [number, mask] of masks.entries()) {
+      const between = sliceOf(characters, from, mask.start).trimEnd();
+      if (number && !between) return null;
+      const found = filled.indexOf(between, at);
+      if (found < 0) return null;
+      if (number) spans.at(-1).end = found;
+      at = found + between.length;
+      spans.push({ start: at, end: filled.length });
+      from = mask.end;
+    }
+    const tail = sliceOf(characters, from);
+    if (!filled.endsWith(tail)) return null;
+    if (spans.length) spans.at(-1).end = filled.length - tail.length;
+    return spans;
+  }
+
+  function marked(filled, spans) {
+    if (spans === null) return [filled];
+    const parts = [];
+    let at = 0;
+    for (const { start, end } of spans) {
+      const blanks = filled.slice(start, end).match(/^\s*/)[0].length;
+      parts.push(filled.slice(at, start + blanks), element("mark", { class: "answer" }, filled.slice(start + blanks, end)));
+      at = end;
+    }
+    return [...parts, filled.slice(at)];
+  }
+
+  function blanks(answer, asked) {
+    const text = element("p", { class: "running large" });
+    const show = (filled) => text.replaceChildren(...marked(filled, fills(asked.texts[0], answer.masks, filled)));
+    show(answer.text);
+    const tables = answer.masks.map((mask, number) => {
+      const title = answer.masks.length > 1 ? `Words for mask ${number + 1}` : "Words for the mask";
+      if (!mask.candidates.length) return element("p", { class: "muted" }, `${title}: the model did not read that far.`);
+      const rows = mask.candidates.map((one) => ({
+        name: element("button", { type: "button", class: "inline", title: "Put it into the text", click: () => show(one.text) }, one.token),
+        share: one.score,
+        text: percent(one.score),
+      }));
+      return [element("h3", {}, title), barTable(title, ["word", "probability"], rows)];
+    });
+    return [text, ...tables];
+  }
+
+  function follows(answer) {
+    const rows = [
+      { name: "follows", share: answer.next_sentence },
+      { name: "does not follow", share: 1 - answer.next_sentence },
+    ].map((row) => ({ ...row, text: percent(row.share), best: row.share >= 0.5 && "likelier" }));
+    return [headline(answer.next_sentence >= 0.5 ? "The text follows" : "The text does not follow"), barTable("Whether the text follows", ["", "probability"], rows)];
+  }
+
+  // Choices in their order.
+
+  function choice(answer, asked) {
+    const rows = (answer.scores ?? [])
+      .map((share, number) => ({ name: asked.texts[number + 1], share, text: percent(share), best: number === answer.choice && "chosen" }))
+      .sort((one, other) => other.share - one.share);
+    return [headline(answer.text), barTable("Choices, the likeliest first", ["choice", "probability"], rows)];
+  }
+
+  // Vectors.
+
+  function vector(answer) {
+    const first = answer.vector.slice(0, 8).map((number) => number.toFixed(4));
+    return [
+      headline(`A vector of ${counted(answer.vector.length)} numbers`),
+      element("p", { class: "mono" }, `${first.join("  ")}  …`),
+      element("p", { class: "muted" }, "Give texts to compare with, and they are put in order by how near they are."),
+    ];
+  }
+
+  function cosine(one, other) {
+    const dot = (left, right) => left.reduce((sum, value, number) => sum + value * right[number], 0);
+    return dot(one, other) / Math.sqrt(dot(one, one) * dot(other, other) || 1);
+  }
+
+  // Of several vectors, the others in order of how near they are to the first.
+  function ranked(list, texts) {
+    return list
+      .slice(1)
+      .map((one, number) => ({ name: texts[number + 1], share: cosine(list[0].vector, one.vector) }))
+      .sort((one, other) => other.share - one.share);
+  }
+
+  function nearest(list, texts) {
+    const rows = ranked(list, texts).map((row, number) => ({ ...row, text: row.share.toFixed(3), best: number === 0 && "nearest" }));
+    return [headline(rows[0].name), barTable("Texts, the nearest first", ["text", "similarity"], rows)];
+  }
+
+  // Everything else.
+
+  function table(caption, head, rows) {
+    return element(
+      "table",
+      {},
+      element("caption", { class: "visually-hidden" }, caption),
+      element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
+      element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell) => element("td", {}, cell))))),
+    );
+  }
+
+  // Any JSON as elements: objects as lists of names, lists of objects as tables.
+  function readable(value) {
+    if (value === null) return element("span", { class: "muted" }, "none");
+    if (typeof value === "number") return rounded(value);
+    if (typeof value !== "object") return String(value);
+    if (!Array.isArray(value)) {
+      const rows = Object.entries(value).map(([name, one]) => [element("dt", {}, spaced(name)), element("dd", {}, readable(one))]);
+      return element("dl", { class: "facts" }, ...rows);
+    }
+    if (value.length > 50) {
+      return element("span", {}, `${counted(value.length)} entries; the first are `, readable(value.slice(0, 10)));
+    }
+    if (value.length && value.every((one) => one !== null && typeof one === "object" && !Array.isArray(one))) {
+      const names = [...new Set(value.flatMap(Object.keys))];
+      return table("Entries", names.map(spaced), value.map((one) => names.map((name) => readable(one[name] ?? null))));
+    }
+    return element("span", {}, ...value.flatMap((one, number) => (number ? [", ", readable(one)] : [readable(one)])));
+  }
+
+  const VIEWS = [
+    {
+      fits: (answer) => "label" in answer,
+      keys: ["label", "score", "scores"],
+      draw: labels,
+      say: sayLabels,
+      targets: (answer) => Object.keys(answer.scores ?? {}),
+    },
+    {
+      fits: (answer) => "entities" in answer,
+      keys: ["entities", "words"],
+      draw: entities,
+      say: sayEntities,
+      targets: (answer) => answer.entities.map((entity) => entity.text.split(/\s+/)[0]),
+    },
+    {
+      fits: (answer) => "answer" in answer && "start" in answer,
+      keys: ["answer", "start", "end", "score", "n_best", "margin"],
+      draw: span,
+      say: (answer) => answer.answer ?? "The context does not answer this.",
+      targets: (answer) => (answer.n_best ?? []).map((one) => one.answer).filter((one) => one !== null),
+    },
+    {
+      fits: (answer) => "masks" in answer,
+      keys: ["text", "masks"],
+      draw: blanks,
+      say: (answer) => answer.text,
+      targets: (answer) => (answer.masks.length === 1 ? answer.masks[0].candidates.map((one) => one.token) : []),
+    },
+    {
+      fits: (answer) => "next_sentence" in answer,
+      keys: ["next_sentence"],
+      draw: follows,
+      say: (answer) => `follows, ${percent(answer.next_sentence)}`,
+    },
+    {
+      fits: (answer) => "choice" in answer,
+      keys: ["choice", "text", "score", "scores"],
+      draw: choice,
+      say: (answer) => `${answer.text}, ${percent(answer.score)}`,
+      targets: (answer, asked) => asked.texts.slice(1),
+    },
+    {
+      fits: (answer) => "ended" in answer,
+      keys: ["text", "score", "ended", "n_best", "source_words", "target_words", "alignments"],
+      draw: (answer, asked) => writing.draw(answer, asked),
+      say: (answer) => answer.text,
+    },
+    {
+      fits: (answer) => "value" in answer,
+      keys: ["value"],
+      draw: (answer) => [headline(rounded(answer.value))],
+      say: (answer) => rounded(answer.value),
+    },
+    { fits: (answer) => "vector" in answer, keys: ["vector"], draw: vector, say: (answer) => `a vector of ${answer.vector.length} numbers` },
+  ];
+  const PLAIN = { fits: () => true, keys: [], draw: () => [], say: () => "The answer is there.", targets: () => [] };
+  const TOKENS = ["tokens_total", "tokens_used"];
+
+  const viewOf = (answer) => VIEWS.find((view) => view.fits(answer)) ?? PLAIN;
+
+  function tokens(list) {
+    const sum = (key) => list.reduce((total, answer) => total + (answer[key] ?? 0), 0);
+    const [total, used] = TOKENS.map(sum);
+    if (!total) return null;
+    if (used === total) return element("p", { class: "muted small" }, `All ${counted(total)} tokens were read.`);
+    return element("p", { class: "note warning" }, `Only ${counted(used)} of ${counted(total)} tokens were read.`);
+  }
+
+  // Draw the answer for one item, or for several texts that are compared.
+  function draw(list, asked) {
+    if (list.length > 1) return [...nearest(list, asked.texts), tokens(list)];
+    const [answer] = list;
+    const view = viewOf(answer);
+    const rest = Object.entries(answer).filter(([key]) => !view.keys.includes(key) && !TOKENS.includes(key));
+    return [
+      ...view.draw(answer, asked),
+      rest.length ? readable(Object.fromEntries(rest)) : null,
+      tokens(list),
+    ];
+  }
+
+  function say(list, asked) {
+    if (list.length > 1) return `Nearest: ${ranked(list, asked.texts)[0].name}`;
+    return viewOf(list[0]).say(list[0], asked);
+  }
+
+  const targets = (list, asked) => (list.length > 1 ? [] : [...new Set(viewOf(list[0]).targets?.(list[0], asked) ?? [])]);
+
+  return { draw, say, targets, table, readable };
+})();

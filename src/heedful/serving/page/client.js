@@ -1,0 +1,87 @@
+"use strict";
+
+// Talks to the server, and says in a sentence what went wrong and what to do.
+
+// What the server refused or failed at. `status` is 0 where it could not be reached.
+class Refusal extends Error {
+  constructor(status, message, retry) {
+    super(message);
+    this.status = status;
+    this.retry = retry; // seconds after which to try again, or null
+  }
+}
+
+const client = (() => {
+  const { root } = heedful.data("server");
+  let key = null; // in memory alone
+
+  const pathOf = (run, action) => `api/runs/${encodeURIComponent(run)}/${action}`;
+
+  async function send(path, body, { accept = "application/json", signal = null } = {}) {
+    const headers = { accept };
+    if (body !== null) headers["content-type"] = "application/json";
+    if (key !== null) headers.authorization = `Bearer ${key}`;
+    let reply;
+    try {
+      reply = await fetch(`${root}/${path}`, {
+        method: body === null ? "GET" : "POST",
+        headers,
+        body: body === null ? null : JSON.stringify(body),
+        signal,
+      });
+      if (reply.ok) return accept === "application/json" ? await reply.json() : await reply.text();
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Refusal(0, "The server cannot be reached. See whether it still runs, then try again.", null);
+    }
+    throw await refusalOf(reply);
+  }
+
+  async function refusalOf(reply) {
+    let message = `it answered with status ${reply.status}`;
+    try {
+      message = (await reply.json()).error.message;
+    } catch {
+      // A proxy in between writes errors of its own.
+    }
+    const retry = Number.parseInt(reply.headers.get("retry-after"), 10);
+    return new Refusal(reply.status, message, Number.isNaN(retry) ? null : retry);
+  }
+
+  const again = (refusal) => `Try again in ${refusal.retry ?? 1} s.`;
+
+  const SENTENCES = {
+    401: () => (key === null ? "Give the key that the server was started with." : "That is not the key of this server."),
+    404: (refusal) => `There is no such run any more: ${refusal.message}. Load this page again.`,
+    408: () => "The text did not arrive in time. Send less at once, or try again.",
+    413: (refusal) => `This is more than the server takes at once: ${refusal.message}. Shorten it, or send it in parts.`,
+    421: (refusal) => `${capital(refusal.message)}.`,
+    422: (refusal) => `This cannot be answered: ${refusal.message}.`,
+    429: (refusal) => `The server is busy. ${again(refusal)}`,
+    500: () => "The server failed to answer this. Whoever runs it finds the reason in its log.",
+    502: () => "The server behind the proxy cannot be reached. See whether it still runs, then try again.",
+    503: (refusal) => `${capital(refusal.message)}. ${again(refusal)}`,
+  };
+
+  // One sentence, or two, for a user.
+  function sentenceOf(error) {
+    if (!(error instanceof Refusal)) throw error;
+    if (error.status === 0) return error.message;
+    const sentence = SENTENCES[error.status] ?? ((refusal) => `The server refused this: ${refusal.message}.`);
+    return sentence(error);
+  }
+
+  return {
+    address: `${location.origin}${root}`,
+    pathOf,
+    sentenceOf,
+    hasKey: () => key !== null,
+    useKey: (text) => {
+      key = text;
+    },
+    runs: () => send("api/runs", null),
+    predict: (run, question, signal) => send(pathOf(run, "predict"), question, { signal }),
+    explain: (run, subject, signal) => send(pathOf(run, "explain"), subject, { signal }),
+    explainHtml: (run, subject, signal) => send(pathOf(run, "explain"), subject, { accept: "text/html", signal }),
+  };
+})();

@@ -1,0 +1,247 @@
+"use strict";
+
+// Answers a whole file: reads it here, sends it piece by piece, and gives back a CSV file.
+
+const files = (() => {
+  const TOGETHER = 64; // items of a request
+  const MOST_CHARACTERS = 100_000; // of a request
+  const MOST_TRIES = 20; // of a request that the server is too busy for
+  const SHOWN = 5; // rows
+  const BETWEEN = "|"; // texts in one cell
+
+  let file = null;
+  let run = null;
+  let work = null; // what stops it
+
+  const chosenColumns = () => [...byId("columns").querySelectorAll("select")].map((select) => select.value);
+
+  function problem(text) {
+    byId("file-problem").textContent = text;
+  }
+
+  // Look at the first row of a file, and let the user say which columns hold what is asked.
+  async function open(chosen) {
+    stop();
+    file = chosen;
+    problem("");
+    byId("file-result").replaceChildren();
+    byId("file-spoken").textContent = "";
+    byId("file-progress").hidden = true;
+    byId("file-form").hidden = true;
+    if (!file) return;
+    try {
+      const { value: first } = await rowsOf(() => {}).next();
+      if (first === undefined) throw new Error("it is empty");
+      offer(Object.keys(first));
+    } catch (error) {
+      problem(reason(error));
+    }
+  }
+
+  const rowsOf = (tell) => tables.rows(tables.textOf(file, tell), file.name, true);
+
+  function reason(error) {
+    if (error instanceof Refusal) return client.sentenceOf(error);
+    const text = error instanceof TypeError ? "it is not UTF-8 text" : error.message;
+    return `${file.name} cannot be read: ${text}.`;
+  }
+
+  function offer(names) {
+    const fields = run.inputs.map((input, number) => {
+      const choices = [...(input.optional ? [["", "none"]] : []), ...names.map((name) => [name, name])];
+      const select = element("select", {}, choices.map(([value, text]) => element("option", { value }, text)));
+      select.value = likely(input, number, names);
+      const several = input.several ? ` (a list, or texts with ${BETWEEN} between them)` : "";
+      return element("label", {}, `${capital(input.name)}${several} is in`, select);
+    });
+    byId("columns").replaceChildren(...fields);
+    byId("file-form").hidden = false;
+    byId("file-start").textContent = `Answer ${file.name}`;
+    byId("file-spoken").textContent = "";
+  }
+
+  function likely(input, number, names) {
+    const simple = (name) => name.toLowerCase().replaceAll(/[^a-z]/g, "");
+    const same = names.find((name) => simple(name) === simple(input.name));
+    return same ?? (input.optional ? "" : names[Math.min(number, names.length - 1)]);
+  }
+
+  // The texts of a row, as the server takes an item; null where there is nothing to ask.
+  function itemOf(row, columns) {
+    const parts = columns.flatMap((column, number) => {
+      const value = row[column] ?? "";
+      if (run.inputs[number].several) return Array.isArray(value) ? value.map(String) : String(value).split(BETWEEN).map((part) => part.trim());
+      if (run.inputs[number].optional && value === "") return [];
+      return [typeof value === "string" ? value : JSON.stringify(value)];
+    });
+    if (!parts[0]?.trim()) return null;
+    return parts.length === 1 ? parts[0] : parts;
+  }
+
+  // Ask for some items. What the server is too busy for is sent again, what is too much is halved, and what cannot
+  // be answered gets the reason instead.
+  async function answersTo(items, signal, tries = 0) {
+    if (!items.length) return [];
+    try {
+      const { answers: list } = await client.predict(run.name, { texts: items }, signal);
+      return list;
+    } catch (error) {
+      const { status, retry } = error;
+      if ((status === 429 || status === 503) && tries < MOST_TRIES) {
+        await pause(1000 * (retry ?? 1), signal);
+        return answersTo(items, signal, tries + 1);
+      }
+      if (status !== 413 && status !== 422) throw error;
+      if (items.length === 1) return [{ error: error.message }];
+      const half = Math.ceil(items.length / 2);
+      return [...(await answersTo(items.slice(0, half), signal)), ...(await answersTo(items.slice(half), signal))];
+    }
+  }
+
+  const pause = (milliseconds, signal) =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(resolve, milliseconds);
+      signal.addEventListener("abort", () => {
+        clearTimeout(timer);
+        reject(signal.reason);
+      });
+    });
+
+  async function answerAll() {
+    stop();
+    work = new AbortController();
+    const { signal } = work;
+    const table = newTable();
+    problem("");
+    byId("file-result").replaceChildren();
+    running(true);
+    let ending = "Done";
+    try {
+      let some = [];
+      let characters = 0;
+      const columns = chosenColumns();
+      for await (const row of rowsOf((bytes) => (byId("file-bar").value = Math.min(bytes / file.size, 0.99)))) {
+        const item = itemOf(row, columns);
+        some.push({ row, item });
+        characters += [item ?? ""].flat().join("").length;
+        if (some.length === TOGETHER || characters > MOST_CHARACTERS) {
+          await answerSome(some, table, signal);
+          [some, characters] = [[], 0];
+        }
+        signal.throwIfAborted();
+      }
+      await answerSome(some, table, signal);
+      byId("file-bar").value = 1;
+    } catch (error) {
+      ending = "Stopped";
+      if (error.name !== "AbortError") problem(reason(error));
+    } finally {
+      running(false);
+    }
+    finish(table, ending);
+  }
+
+  async function answerSome(some, table, signal) {
+    const asked = some.filter(({ item }) => item !== null);
+    const list = await answersTo(asked.map(({ item }) => item), signal);
+    asked.forEach((one, number) => (one.answer = list[number]));
+    for (const { row, answer } of some) table.add(row, answer ?? {});
+    byId("file-count").textContent = `${counted(table.count())} rows`;
+  }
+
+  // A CSV file that grows. Columns of answers come behind those of the file; one of the same name is called so.
+  function newTable() {
+    const names = [];
+    const answered = [];
+    const parts = []; // the browser may put them on the disk
+    const first = [];
+    let waiting = "";
+    let count = 0;
+    const know = (list, keys) => keys.forEach((key) => list.includes(key) || list.push(key));
+    const cellsOf = (row, answer) => [...names.map((name) => row[name]), ...answered.map((key) => answer[key])];
+    return {
+      add(row, answer) {
+        if (!count) know(names, Object.keys(row));
+        know(answered, Object.keys(answer));
+        if (count < SHOWN) first.push([row, answer]);
+        waiting += tables.line(cellsOf(row, answer));
+        count += 1;
+        if (waiting.length > 1_000_000) {
+          parts.push(new Blob([waiting]));
+          waiting = "";
+        }
+      },
+      count: () => count,
+      head: () => [...names, ...answered.map((key) => (names.includes(key) ? `answer ${key}` : key))],
+      first: () => first.map(([row, answer]) => cellsOf(row, answer)),
+      file() {
+        return new Blob([tables.line(this.head()), ...parts, waiting], { type: "text/csv" });
+      },
+    };
+  }
+
+  function finish(table, ending) {
+    byId("file-spoken").textContent = `${ending}: ${counted(table.count())} rows are answered.`;
+    if (!table.count()) return;
+    const name = `${file.name.replace(/(\.\w{1,6})(\.gz)?$/i, "")}-answers.csv`;
+    const link = element("a", { id: "file-save", class: "button primary", href: URL.createObjectURL(table.file()), download: name }, `Save ${name}`);
+    const rows = table.first().map((cells) => cells.map((value) => shortened(value)));
+    byId("file-result").replaceChildren(
+      element("p", {}, link),
+      scrolling("The first rows", answers.table("The first rows", table.head(), rows)),
+    );
+  }
+
+  function shortened(value) {
+    const text = typeof value === "string" ? value : JSON.stringify(value ?? "");
+    const characters = charactersOf(text);
+    return characters.length > 80 ? `${sliceOf(characters, 0, 80)}…` : text;
+  }
+
+  function running(is) {
+    byId("file-progress").hidden = false;
+    byId("file-stop").hidden = !is;
+    byId("file-start").disabled = is;
+    if (is) {
+      byId("file-bar").value = 0;
+      byId("file-count").textContent = "";
+      byId("file-spoken").textContent = "Answering…";
+    }
+  }
+
+  function stop() {
+    work?.abort();
+    work = null;
+  }
+
+  function setUp() {
+    const drop = byId("drop");
+    byId("file").addEventListener("change", (event) => open(event.target.files[0] ?? null));
+    byId("file-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      answerAll();
+    });
+    byId("file-stop").addEventListener("click", stop);
+    // A file that misses the field would replace the page.
+    for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
+    addEventListener("dragover", () => {
+      byId("files").open = true;
+      drop.classList.add("over");
+    });
+    addEventListener("dragleave", (event) => event.relatedTarget ?? drop.classList.remove("over"));
+    addEventListener("drop", (event) => {
+      drop.classList.remove("over");
+      const [dropped] = event.dataTransfer?.files ?? [];
+      if (dropped) open(dropped);
+    });
+  }
+
+  return {
+    setUp,
+    // Another run asks for other columns.
+    useRun(chosen) {
+      run = chosen;
+      open(file);
+    },
+  };
+})();

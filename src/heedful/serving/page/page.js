@@ -1,0 +1,166 @@
+"use strict";
+
+// The page: which run is asked, the form for its texts, and its answers.
+
+(() => {
+  const POLL = 1000; // milliseconds between two looks at whether the runs are ready
+
+  let runs = [];
+  let run = null;
+  let request = null;
+
+  // The first run by default; the address remembers another one.
+  const wanted = () => decodeURIComponent(location.hash.slice(1));
+
+  async function start() {
+    try {
+      ({ runs } = await client.runs());
+    } catch (error) {
+      byId("waiting").textContent = "";
+      if (error.status === 401) askForKey(client.sentenceOf(error), client.hasKey());
+      else waitAgain(client.sentenceOf(error));
+      return;
+    }
+    byId("key-form").hidden = true;
+    byId("runs").hidden = false;
+    const notReady = runs.filter((one) => !one.ready).map((one) => one.name);
+    byId("waiting").textContent = notReady.length ? `Getting ready: ${notReady.join(", ")} …` : "";
+    if (notReady.length) setTimeout(start, POLL);
+    if (run === null) showRuns();
+  }
+
+  function waitAgain(sentence) {
+    byId("waiting").replaceChildren(sentence, " ", element("button", { type: "button", click: start }, "Try again"));
+  }
+
+  function askForKey(sentence, wrong) {
+    byId("runs").hidden = true;
+    byId("key-form").hidden = false;
+    byId("key-problem").textContent = wrong ? sentence : "";
+    byId("key").focus();
+  }
+
+  function showRuns() {
+    const select = byId("run");
+    select.replaceChildren(...runs.map((one) => element("option", { value: one.name }, one.name)));
+    byId("run-choice").hidden = runs.length < 2;
+    useRun(runs.find((one) => one.name === wanted()) ?? runs[0]);
+  }
+
+  function useRun(chosen) {
+    run = chosen;
+    byId("run").value = run.name;
+    const shown = runs.length < 2 ? [element("strong", {}, run.name), ": "] : [];
+    byId("about").replaceChildren(...shown, run.about);
+    byId("inputs").replaceChildren(...run.inputs.map(field));
+    byId("mask").hidden = run.mask === null;
+    byId("mask").textContent = `Insert ${run.mask}`;
+    document.title = `${run.name} – heedful`;
+    clearAnswer();
+    files.useRun(run);
+    showLines();
+  }
+
+  // A text to compare with is one of many: they are put in order.
+  const isMany = (input) => input.several || (input.optional && run.abilities.includes("embed"));
+
+  function field(input, number) {
+    const name = isMany(input) && !input.several ? `${input.name}s` : input.name;
+    const hint = [isMany(input) && "one a line", input.optional && "optional"].filter(Boolean).join(", ");
+    const id = `input-${number}`;
+    const isShort = input.optional ? !isMany(input) : number === 0 && run.inputs.some((other) => other !== input && !other.optional);
+    const rows = isShort ? 2 : 6;
+    const textarea = element("textarea", { id, rows, required: !input.optional, spellcheck: "false", autocomplete: "off", input: showLines });
+    return element("p", {}, element("label", { for: id }, capital(name), hint ? element("span", { class: "muted" }, ` (${hint})`) : null), textarea);
+  }
+
+  const fields = () => [...byId("inputs").querySelectorAll("textarea")];
+
+  // What is asked: the question for the server, and the texts in order.
+  function question() {
+    const contents = fields().map((one) => one.value);
+    const parts = run.inputs.flatMap((input, number) => {
+      const text = contents[number];
+      if (isMany(input)) return text.split("\n").map((one) => one.trim()).filter(Boolean);
+      return input.optional && !text.trim() ? [] : [text];
+    });
+    const compared = run.abilities.includes("embed");
+    const item = parts.length === 1 ? parts[0] : parts;
+    const options = run.options.includes("alignments") ? { options: { alignments: true } } : {};
+    return { asked: { run: run.name, texts: parts, item: compared ? parts[0] : item }, body: { texts: compared ? parts : [item], ...options, ...(compared ? {} : { all_scores: true }) } };
+  }
+
+  function showLines() {
+    program.show(run.name, question().body);
+  }
+
+  function clearAnswer() {
+    request?.abort();
+    request = null;
+    why.stop();
+    byId("why").hidden = byId("raw").hidden = true;
+    byId("problem").textContent = "";
+    byId("spoken").textContent = "";
+    byId("answer").replaceChildren(element("p", { class: "muted" }, "The answer comes here."));
+  }
+
+  async function answer(event) {
+    event.preventDefault();
+    request?.abort();
+    const mine = (request = new AbortController());
+    const { asked, body } = question();
+    byId("problem").textContent = "";
+    byId("answer").classList.add("old");
+    try {
+      const { answers: list } = await client.predict(asked.run, body, mine.signal);
+      byId("answer").replaceChildren(...answers.draw(list, asked).flat(Infinity).filter(Boolean));
+      byId("spoken").textContent = answers.say(list, asked);
+      byId("json").textContent = JSON.stringify(list.length > 1 ? list : list[0], null, 1);
+      byId("raw").hidden = false;
+      why.offer(list, asked);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      clearAnswer();
+      byId("answer").replaceChildren();
+      if (error.status === 401) askForKey(client.sentenceOf(error), client.hasKey());
+      else byId("problem").textContent = client.sentenceOf(error);
+    } finally {
+      if (request === mine || request === null) byId("answer").classList.remove("old");
+    }
+  }
+
+  function insertMask() {
+    const [first] = fields();
+    first.setRangeText(run.mask, first.selectionStart, first.selectionEnd, "end");
+    first.focus();
+    showLines();
+  }
+
+  byId("ask").addEventListener("submit", answer);
+  byId("ask").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("ask").requestSubmit();
+  });
+  byId("mask").addEventListener("click", insertMask);
+  byId("clear").addEventListener("click", () => {
+    fields().forEach((one) => (one.value = ""));
+    clearAnswer();
+    showLines();
+    fields()[0].focus();
+  });
+  byId("run").addEventListener("change", (event) => {
+    location.hash = encodeURIComponent(event.target.value);
+  });
+  addEventListener("hashchange", () => {
+    const chosen = runs.find((one) => one.name === wanted());
+    if (chosen && chosen !== run) useRun(chosen);
+  });
+  byId("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    client.useKey(byId("key").value);
+    byId("key").value = "";
+    start();
+  });
+  files.setUp();
+  byId("waiting").textContent = "Asking for the runs …";
+  start();
+})();

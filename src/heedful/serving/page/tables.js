@@ -1,0 +1,159 @@
+"use strict";
+
+// Files of items: CSV and TSV (RFC 4180), JSON lines, and text with one item a line. Read piece by piece as it comes.
+
+const tables = (() => {
+  const FORMULA = /^ *[=+\-@\t\r]/;
+  const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
+  const MOST_CHARACTERS = 1_000_000; // of one row
+
+  // A cell of CSV. Spreadsheets run what begins like a formula (CWE-1236): a quote in front makes it text.
+  function cell(value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number" || typeof value === "boolean") return String(value);
+    let text = typeof value === "string" ? value : JSON.stringify(value);
+    if (FORMULA.test(text) && !NUMBER.test(text)) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  const line = (cells) => `${cells.map(cell).join(",")}\r\n`;
+
+  // The delimiter of a table: that of , ; and tab which its first line has most of, outside quotes.
+  function delimiterOf(start) {
+    const [first] = start.replaceAll(/"[^"]*"/g, "").split(/\r?\n/, 1);
+    const countOf = (mark) => first.split(mark).length;
+    return [",", ";", "\t"].reduce((best, mark) => (countOf(mark) > countOf(best) ? mark : best));
+  }
+
+  // Cuts a table into rows, a character at a time.
+  class Cutter {
+    #delimiter;
+    #row = [];
+    #field = "";
+    #state = "start"; // of a field; then plain, quoted, or quote: after a quote within quotes
+    #previous = "";
+
+    constructor(delimiter) {
+      this.#delimiter = delimiter;
+    }
+
+    // Take in a character; return the row that it ends, or null.
+    take(character) {
+      const previous = this.#previous;
+      this.#previous = character;
+      if (this.#state === "quoted") {
+        if (character === '"') this.#state = "quote";
+        else this.#field += character;
+      } else if (character === '"' && this.#state === "quote") {
+        this.#field += character;
+        this.#state = "quoted";
+      } else if (character === '"' && this.#state === "start") this.#state = "quoted";
+      else if (character === this.#delimiter) this.#endField();
+      else if (character === "\r" || character === "\n") return character === "\n" && previous === "\r" ? null : this.end();
+      else {
+        this.#field += character;
+        this.#state = "plain";
+      }
+      if (this.#field.length > MOST_CHARACTERS) throw new Error("a quote is opened and never closed");
+      return null;
+    }
+
+    // Return the row so far; null for an empty line.
+    end() {
+      if (!this.#row.length && this.#state === "start") return null;
+      this.#endField();
+      const row = this.#row;
+      this.#row = [];
+      return row;
+    }
+
+    #endField() {
+      this.#row.push(this.#field);
+      this.#field = "";
+      this.#state = "start";
+    }
+  }
+
+  async function* delimited(pieces) {
+    let cutter = null;
+    let row = null;
+    for await (const piece of pieces) {
+      cutter ??= new Cutter(delimiterOf(piece));
+      for (const character of piece) {
+        if ((row = cutter.take(character)) !== null) yield row;
+      }
+    }
+    if ((row = cutter?.end() ?? null) !== null) yield row;
+  }
+
+  async function* lines(pieces) {
+    let rest = "";
+    for await (const piece of pieces) {
+      const parts = (rest + piece).split(/\r?\n/);
+      rest = parts.pop();
+      yield* parts;
+      if (rest.length > MOST_CHARACTERS) throw new Error("a line is too long");
+    }
+    if (rest) yield rest;
+  }
+
+  async function* objects(pieces) {
+    let number = 0;
+    for await (const text of lines(pieces)) {
+      number += 1;
+      if (!text.trim()) continue;
+      let value;
+      try {
+        value = JSON.parse(text);
+      } catch {
+        throw new Error(`line ${number} is not JSON`);
+      }
+      yield value !== null && typeof value === "object" && !Array.isArray(value) ? value : { text: value };
+    }
+  }
+
+  // Yield the rows of a file as objects, by the names of its columns.
+  async function* rows(pieces, name, header) {
+    if (/\.(jsonl|ndjson)(\.gz)?$/i.test(name)) yield* objects(pieces);
+    else if (/\.(csv|tsv)(\.gz)?$/i.test(name)) {
+      let names = null;
+      for await (const cells of delimited(pieces)) {
+        if (names === null) {
+          names = header ? unique(cells) : cells.map((_, number) => `column ${number + 1}`);
+          if (header) continue;
+        }
+        yield Object.fromEntries(cells.map((text, number) => [names[number] ?? `column ${number + 1}`, text]));
+      }
+    } else for await (const text of lines(pieces)) yield { text };
+  }
+
+  function unique(names) {
+    return names.map((name, number) => (name.trim() && names.indexOf(name) === number ? name.trim() : `column ${number + 1}`));
+  }
+
+  // The text of a file in pieces. `tell` is called with how many bytes were read.
+  async function* textOf(file, tell) {
+    let bytes = 0;
+    const counting = new TransformStream({
+      transform(chunk, controller) {
+        bytes += chunk.length;
+        tell(bytes);
+        controller.enqueue(chunk);
+      },
+    });
+    let stream = file.stream().pipeThrough(counting);
+    if (file.name.toLowerCase().endsWith(".gz")) stream = stream.pipeThrough(new DecompressionStream("gzip"));
+    const reader = stream.pipeThrough(new TextDecoderStream("utf-8", { fatal: true })).getReader();
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        yield value;
+      }
+    } finally {
+      await reader.cancel().catch(() => {});
+    }
+  }
+
+  return { cell, line, rows, textOf, hasHeader: (name) => /\.(csv|tsv)(\.gz)?$/i.test(name) };
+})();

@@ -1,0 +1,147 @@
+"use strict";
+
+// Which words an answer comes from, and what the model attended to.
+
+const why = (() => {
+  let request = null;
+
+  // Show the scores of the words that were read, the strongest in the strongest colour.
+  function draw(explanation) {
+    const [attribution] = explanation.attributions;
+    const scored = explanation.sides
+      .map((side, number) => ({ side, scores: attribution.scores[number] }))
+      .filter(({ scores }) => scores !== null)
+      .map(({ side, scores }) => ({ side, words: wordsOf(side, scores) }));
+    const scores = scored.flatMap(({ words }) => words.map((word) => word.score));
+    const strongest = Math.max(...scores.map(Math.abs)) || 1;
+    return [
+      element("p", {}, "Explained: ", element("strong", {}, attribution.target), `, by ${attribution.method.replaceAll("-", " ")}. `, ...legend(scores)),
+      scored.map(({ side, words }) => [
+        scored.length > 1 ? element("h3", {}, capital(side.name)) : null,
+        ...side.texts.map((text, number) => element("p", { class: "running" }, ...shaded(text, words, number, strongest))),
+        folded("As a table", wordTable(side, words)),
+      ]),
+      explanation.notes.map((note) => element("p", { class: "note small" }, note)),
+      check(attribution.completeness),
+    ];
+  }
+
+  function legend(scores) {
+    return scores.some((score) => score < 0)
+      ? [shade("Blue with a solid line", 1), " speaks for it, ", shade("orange with a dotted line", -1), " against it."]
+      : ["The stronger the ", shade("blue", 1), ", the more a word counts."];
+  }
+
+  // The words of a side: where each stands, and the sum of its tokens' scores. A special token stands nowhere.
+  function wordsOf(side, scores) {
+    const words = new Map();
+    side.tokens.forEach((token, at) => {
+      const id = token.word ?? `special ${at}`;
+      const word = words.get(id) ?? { ...token, score: 0 };
+      words.set(id, { ...word, end: token.end, score: word.score + scores[at] });
+    });
+    return [...words.values()];
+  }
+
+  function shaded(text, words, number, strongest) {
+    const spans = words.filter((word) => word.text === number && word.end > word.start);
+    return withSpans(text, spans, (slice, { score }) => shade(slice, score / strongest, signed(score)));
+  }
+
+  // A piece of text in the colour of its score, whose size is from -1 to 1.
+  function shade(text, strength, title) {
+    const piece = element("span", { class: "shaded", title }, text);
+    const colour = strength > 0 ? "var(--more)" : "var(--less)";
+    const part = Math.abs(strength);
+    if (part >= 0.05) {
+      piece.style.backgroundColor = `color-mix(in srgb, ${colour} ${Math.round(45 * part)}%, transparent)`;
+      piece.style.borderBottom = `2px ${strength > 0 ? "solid" : "dotted"} color-mix(in srgb, ${colour} ${Math.round(100 * part)}%, transparent)`;
+    }
+    return piece;
+  }
+
+  const signed = (score) => `${score < 0 ? "−" : "+"}${Math.abs(score).toPrecision(3)}`;
+
+  function wordTable(side, words) {
+    const texts = side.texts.map(charactersOf);
+    const rows = [...words]
+      .sort((one, other) => Math.abs(other.score) - Math.abs(one.score))
+      .map(({ piece, text, start, end, score }) => [text === null ? piece : sliceOf(texts[text], start, end), signed(score)]);
+    return scrolling("Words with their scores", answers.table("Words with their scores", ["word", "score"], rows));
+  }
+
+  function check(completeness) {
+    if (!completeness) return null;
+    const { total, difference, steps, held } = completeness;
+    if (held) return element("p", { class: "muted small" }, `Checked: the scores add up to the change of the output, ${signed(difference)} (${steps} steps).`);
+    return element("p", { class: "note warning" }, `The check failed: the scores add up to ${signed(total)}, but the output changes by ${signed(difference)} (${steps} steps). Do not trust single scores.`);
+  }
+
+  // Offer to explain what was just answered.
+  function offer(list, asked) {
+    stop();
+    const text = list.length > 1 ? null : asked.item;
+    byId("why").hidden = text === null;
+    byId("why-result").replaceChildren();
+    byId("why-problem").textContent = "";
+    const targets = answers.targets(list, asked);
+    byId("target-choice").hidden = targets.length < 2;
+    byId("target").replaceChildren(
+      element("option", { value: "" }, "the answer"),
+      ...targets.map((target) => element("option", { value: target }, target)),
+    );
+    byId("why-button").onclick = (event) =>
+      working(event.target, async (signal) => {
+        const explanation = await client.explain(asked.run, subjectOf(text), signal);
+        byId("why-result").replaceChildren(...draw(explanation).flat(Infinity).filter(Boolean));
+      });
+    byId("attention-button").onclick = (event) =>
+      working(event.target, async (signal) => {
+        show(await client.explainHtml(asked.run, { ...subjectOf(text), attention: true }, signal), asked.run);
+      });
+  }
+
+  function subjectOf(text) {
+    const target = byId("target").value;
+    return target ? { text, target } : { text };
+  }
+
+  function stop() {
+    request?.abort();
+    request = null;
+  }
+
+  // Let a button say that something is computed, and tell what goes wrong.
+  async function working(button, compute) {
+    stop();
+    request = new AbortController();
+    button.classList.add("working");
+    button.setAttribute("aria-busy", "true");
+    byId("why-problem").textContent = "";
+    try {
+      await compute(request.signal);
+    } catch (error) {
+      if (error.name !== "AbortError") byId("why-problem").textContent = client.sentenceOf(error);
+    } finally {
+      button.classList.remove("working");
+      button.removeAttribute("aria-busy");
+    }
+  }
+
+  // Show the HTML of an explanation in a frame that can reach nothing of this page.
+  function show(html, run) {
+    const save = byId("attention-save");
+    URL.revokeObjectURL(save.href);
+    save.href = URL.createObjectURL(new Blob([html], { type: "text/html" }));
+    save.download = `${run}-explanation.html`;
+    const { theme } = document.documentElement.dataset;
+    const themed = theme ? html.replace('<html lang="en"', `<html lang="en" data-theme="${theme}"`) : html;
+    byId("attention-view").srcdoc = themed;
+    byId("attention").showModal();
+  }
+
+  byId("attention-close").addEventListener("click", () => byId("attention").close());
+  byId("attention").addEventListener("close", () => byId("attention-view").removeAttribute("srcdoc"));
+
+  return { offer, stop };
+})();

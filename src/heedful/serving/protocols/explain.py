@@ -1,0 +1,119 @@
+"""Why a run answers as it does: ``POST /api/runs/{run}/explain``."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Response
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from heedful.errors import UserError
+from heedful.explain import html
+from heedful.explain.explanation import Explanation
+from heedful.serving.explaining import Explainer
+from heedful.serving.problem import Problem, refusal
+from heedful.serving.protocols import runs
+from heedful.serving.service import Service
+from heedful.serving.wire import Json
+from heedful.settings import ExplainSettings
+from heedful.settings.explaining import MethodName
+
+MOST_WEIGHTS = 1_000_000
+"""Weights of attention in a reply of JSON; HTML leaves out what is too much."""
+
+_DEFAULT = ExplainSettings()
+
+
+class Subject(BaseModel):
+    """What is explained."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str | list[str] = Field(
+        description="A text; or a pair, such as a question and its context; or a question and its "
+        "choices.",
+        examples=["the red cat sleeps"],
+    )
+    method: list[MethodName] = Field(
+        default=list(_DEFAULT.method), description="How to attribute the answer to tokens."
+    )
+    target: str | None = Field(
+        default=None, description="What to explain instead of the answer, such as another label."
+    )
+    token: int | None = Field(
+        default=None, description="The token that rollout and flow go back from."
+    )
+    attention: bool = Field(default=False, description="Give the attention, too.")
+
+
+class ExplanationReply(BaseModel):
+    """What ``heedful explain --out FILE.json`` writes."""
+
+    task: str
+    model: str
+    answer: dict[str, Any]
+    sides: list[dict[str, Any]]
+    attributions: list[dict[str, Any]]
+    attention: list[dict[str, Any]]
+    notes: list[str]
+
+
+def router(service: Service) -> APIRouter:
+    """Return the route that explains."""
+    routes = APIRouter(tags=["heedful"], responses={"default": {"model": runs.Failure}})
+    explainer = Explainer(service.settings)
+
+    @routes.post(
+        "/api/runs/{run}/explain",
+        response_model=ExplanationReply,
+        responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+    )
+    async def explain(
+        run: runs.Name, subject: Subject, accept: Annotated[str, Header()] = ""
+    ) -> Response:
+        """Tell which tokens of a text an answer comes from: as JSON, or as one HTML file."""
+        served = service.find(run, lambda served: True, "any run")
+        (record,) = runs.records_of(served, [subject.text])
+        make = as_html if "text/html" in accept else as_json
+        return await explainer.explain(served, record, settings_of(subject), make)
+
+    return routes
+
+
+def render(problem: Problem) -> tuple[int, Any]:
+    """Return the status and the JSON that tell a client of a problem."""
+    return runs.render(problem)
+
+
+def settings_of(subject: Subject) -> ExplainSettings:
+    """Return how to explain.
+
+    Raises:
+        Problem: a number is out of range.
+    """
+    try:
+        return ExplainSettings(
+            method=tuple(subject.method),
+            target=subject.target,
+            token=subject.token,
+            attention=subject.attention,
+        )
+    except UserError as error:
+        raise refusal(error) from None
+
+
+def as_html(explanation: Explanation) -> Response:
+    """Return what ``heedful explain --out FILE.html`` writes."""
+    return HTMLResponse(html.render(explanation), headers={"vary": "accept"})
+
+
+def as_json(explanation: Explanation) -> Response:
+    """Return the explanation as JSON.
+
+    Raises:
+        Problem: it holds more attention than a reply may.
+    """
+    weights = sum(one.weights.size for one in explanation.attention)
+    if weights > MOST_WEIGHTS:
+        message = f"{weights:,} weights of attention; a reply may have {MOST_WEIGHTS:,}"
+        raise Problem("too many", f"{message}: send a shorter text")
+    return Json(explanation.to_dict())

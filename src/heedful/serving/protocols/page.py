@@ -1,0 +1,68 @@
+"""The page for a browser, ``GET /``, which is health for every other client."""
+
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import HTMLResponse
+
+from heedful.explain import html
+from heedful.pages.document import asset, document, fill
+from heedful.serving.problem import Problem
+from heedful.serving.protocols import health, runs
+from heedful.serving.service import Service
+
+_PACKAGE = "heedful.serving"
+_SCRIPTS = ("elements", "client", "answers", "writing", "why", "program", "tables", "files", "page")
+_HEADERS = {
+    # What a policy inside the document cannot say.
+    "content-security-policy": "frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+    "vary": "accept",
+}
+
+
+def router(service: Service) -> APIRouter:
+    """Return the route of the page."""
+    routes = APIRouter(tags=["page"], responses={"default": {"model": runs.Failure}})
+
+    @routes.get(
+        "/",
+        response_model=health.Health,
+        responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+    )
+    async def page(request: Request, accept: Annotated[str, Header()] = "") -> Any:
+        """Give the page to a browser; tell any other client whether every run is ready."""
+        if "text/html" in accept:
+            content = render_page(request.scope.get("root_path", ""), service.settings.log_texts)
+            return HTMLResponse(content, headers=_HEADERS)
+        health.require_ready(service)
+        return health.Health(status="ready")
+
+    return routes
+
+
+def render(problem: Problem) -> tuple[int, Any]:
+    """Return the status and the JSON that tell a client of a problem."""
+    return runs.render(problem)
+
+
+@cache
+def render_page(root_path: str, log_texts: bool) -> str:
+    """Return the HTML of the page, which is the same whatever runs there are.
+
+    Args:
+        root_path: what stands before the paths of the server, behind a proxy.
+        log_texts: whether the server logs texts, so that the page can say so.
+    """
+    return document(
+        title="heedful",
+        body=fill(_PACKAGE, "page/page.html", {"log_texts": log_texts}),
+        data={"server": {"root": root_path}},
+        scripts=[asset(_PACKAGE, f"page/{name}.js") for name in _SCRIPTS],
+        styles=[asset(_PACKAGE, "page/page.css")],
+        connect=True,
+        framed=html.code(),
+    )
