@@ -17,6 +17,8 @@ from heedful.settings import (
     TASKS,
     ColumnSettings,
     EvaluateOptions,
+    ExplainOptions,
+    ExplainSettings,
     PredictOptions,
     PredictSettings,
     RunSettings,
@@ -52,6 +54,7 @@ def test_the_keywords_are_the_settings() -> None:
     assert set(PredictOptions.__annotations__) == names(PredictSettings)
     evaluate = names(PredictSettings) | names(ColumnSettings)
     assert set(EvaluateOptions.__annotations__) == evaluate
+    assert set(ExplainOptions.__annotations__) == names(PredictSettings) | names(ExplainSettings)
 
 
 @pytest.mark.parametrize("kind", ["dicts", "arrow", "path"])

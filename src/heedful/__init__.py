@@ -20,6 +20,7 @@ _HOMES = {
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
     "evaluate": "heedful.commands.python",
+    "explain": "heedful.commands.python",
     "get_constant_schedule": "heedful.training.schedule",
     "get_constant_schedule_with_warmup": "heedful.training.schedule",
     "get_cosine_schedule_with_warmup": "heedful.training.schedule",
@@ -37,6 +38,7 @@ __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
     from heedful.commands.python import evaluate as evaluate
+    from heedful.commands.python import explain as explain
     from heedful.commands.python import report as report
     from heedful.commands.python import train as train
     from heedful.decoding.search import Search as Search

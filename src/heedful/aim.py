@@ -1,7 +1,7 @@
 """What an explanation is about: a number that a model computes, and the tokens it comes from.
 
-A task says what its answers can be explained by: `Task.aim`. The methods of ``heedful.explain``
-know nothing else of tasks.
+A task says what its answers can be explained by: `Task.aim`. The methods of
+``heedful.explanations`` know nothing else of tasks.
 
 Shapes: N times that the examples are in a batch, E examples, P positions, C outputs, T tokens.
 """

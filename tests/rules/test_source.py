@@ -41,7 +41,7 @@ MEETING = (
     "tasks",
     "predictor",
     "evaluation",
-    "explain",
+    "explanations",
     "reports",
     "serving",
     "doctor",

@@ -1,17 +1,22 @@
 """``heedful explain``."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, say
+from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
 from heedful.errors import UserError
 from heedful.settings import ExplainSettings
 
+if TYPE_CHECKING:
+    from heedful.predictor import Predictor
+
 Explaining = Annotated[ExplainSettings, Parameter(name="*", group="Explaining")]
+Measuring = Annotated[bool, Parameter(negative="", group="Measuring")]
 EXPLAINING = ExplainSettings()
 
 
@@ -23,6 +28,11 @@ def explain(
     context_file: Path | None = None,
     out: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    faithfulness: Measuring = False,
+    heads: Measuring = False,
+    data: Annotated[list[Path] | None, Parameter(group="Measuring")] = None,
+    limit: Annotated[int, Parameter(group="Measuring")] = 200,
     explaining: Explaining = EXPLAINING,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
@@ -42,28 +52,107 @@ def explain(
     context_file
         File that holds the context.
     out
-        File to write for one text: .html for a browser, or .json.
+        File to write: for one text .html, .png, .svg or .json; for --heads .png, .svg or .json; for
+        --faithfulness .json.
     overwrite
         Replace --out.
+    json
+        Print JSON lines in a terminal, too, instead of a table.
+    faithfulness
+        Measure which method to trust: how far the answer's probability falls without the tokens
+        that each method names first, and with them alone.
+    heads
+        Measure how much each attention head matters, and how many can go (--prune).
+    data
+        Files to measure on; for --heads with the truth.
+    limit
+        Most texts to measure on, spread over the data.
     """
-    from heedful.commands import explain as command
-    from heedful.commands import predict
-    from heedful.explain.explaining import explain_record
     from heedful.predictor import Predictor
 
-    if out is not None:
-        command.check_out(out, overwrite=overwrite)
+    measured = [name for name, on in (("faithfulness", faithfulness), ("heads", heads)) if on]
+    if len(measured) == 2:
+        raise UserError("give --faithfulness or --heads, not both")
+    if bool(measured) != (data is not None):
+        raise UserError("--data goes with --faithfulness or --heads: give both")
+    if measured and (texts or input or context or context_file or explaining != EXPLAINING):
+        raise UserError(f"--{measured[0]} is measured on --data: leave out texts and their options")
+    if limit < 2:
+        raise UserError(f"--limit {limit}: must be at least 2")
+    _check_out(out, measured, overwrite)
     if predicting.precision == "auto":  # bf16 is too coarse for differences of outputs
         predicting = replace(predicting, precision="fp32")
     predictor = Predictor.load(run, predicting)
+    if data is not None:
+        _measure(predictor, measured[0], data, columns, limit, out, json)
+        return
+    from heedful.commands import explain as command
+    from heedful.commands import predict
+    from heedful.explanations.explaining import explain_record
+    from heedful.explanations.tables import explanation_table
+
     inputs = predict.texts_of(predictor.task, texts, context, context_file)
     records = [*predict.records_of(predictor.task, inputs, input, columns)]
     if out is not None and len(records) != 1:
         raise UserError(f"--out {out}: holds one explanation; there are {len(records)} texts")
+    if out is None and not _wants_json(json):  # a table has no room for attention
+        explaining = replace(explaining, attention=False)
     for record in records:
         explanation = explain_record(predictor, record, explaining)
         if out is not None:
-            command.write(explanation, out)
+            command.WRITERS[out.suffix.lower()](explanation, out)
             say(f"explanation written to {out}")
         else:
-            print(json.dumps(explanation.to_dict(), ensure_ascii=False))
+            _show(explanation, explanation_table(explanation), json)
+
+
+def _check_out(out: Path | None, measured: list[str], overwrite: bool) -> None:
+    from heedful.commands import explain as command
+
+    writers: dict[str, Any] = {
+        "faithfulness": command.FAITHFULNESS_WRITERS,
+        "heads": command.HEADS_WRITERS,
+    }
+    if out is not None:
+        endings = writers[measured[0]] if measured else command.WRITERS
+        command.check_out(out, list(endings), overwrite=overwrite)
+
+
+def _measure(
+    predictor: "Predictor",
+    what: str,
+    data: list[Path],
+    columns: Columns,
+    limit: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from heedful.commands import explain as command
+    from heedful.explanations import tables
+
+    result: Any
+    write: dict[str, Any]
+    if what == "heads":
+        result = command.measure_heads(predictor, data, columns, limit, say)
+        table, write = tables.heads_table(result), command.HEADS_WRITERS
+    else:
+        result = command.measure_methods(predictor, data, columns, limit)
+        table, write = tables.faithfulness_table(result), command.FAITHFULNESS_WRITERS
+    if out is not None:
+        print_table(table)
+        write[out.suffix.lower()](result, out)
+        say(f"written to {out}")
+    else:
+        _show(result, table, as_json)
+
+
+def _show(result: Any, table: Any, as_json: bool) -> None:
+    """Print a table in a terminal, and JSON where something else reads it or the user wants it."""
+    if _wants_json(as_json):
+        print(json.dumps(result.to_dict(), ensure_ascii=False))
+    else:
+        print_table(table)
+
+
+def _wants_json(as_json: bool) -> bool:
+    return as_json or not sys.stdout.isatty()

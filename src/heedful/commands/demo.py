@@ -8,13 +8,15 @@ from typing import Any
 from heedful.commands.evaluate import evaluate
 from heedful.commands.train import train
 from heedful.errors import UserError
-from heedful.explain.attention import save_attention_picture
+from heedful.explanations.explaining import explain_record
+from heedful.explanations.pictures import save_picture
 from heedful.metrics import confusion_table, scores_table
 from heedful.predictor import Predictor
 from heedful.settings import (
     ClassifySettings,
     ColumnSettings,
     DataSettings,
+    ExplainSettings,
     RunSettings,
     TrainSettings,
 )
@@ -80,7 +82,8 @@ def run_demo(
 
     picture = out / "attention.png"
     try:
-        save_attention_picture(predictor, NEW_TICKETS[0], picture)
+        (ticket,) = predictor.task.from_texts(NEW_TICKETS[:1])
+        save_picture(explain_record(predictor, ticket, ExplainSettings()), picture)
         say(f"4. Where it looks in the first ticket: {picture}")
     except UserError as error:
         say(f"4. No picture of where it looks: {error}")

@@ -1,41 +1,88 @@
 """``heedful explain``: which tokens an answer comes from, and what the model attends to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from heedful import files
+from heedful.commands.evaluate import labelled_records
 from heedful.errors import UserError
-from heedful.explain.explanation import Explanation
-from heedful.explain.html import render
+from heedful.explanations.explanation import Explanation
+from heedful.explanations.faithfulness import Faithfulness, faithfulness
+from heedful.explanations.heads import HeadImportance, head_importance
+from heedful.explanations.html import render
+from heedful.explanations.pictures import save_heads_picture, save_picture
+from heedful.predictor import Predictor
+from heedful.settings import ColumnSettings
+from heedful.task import Say
+
+LIMIT = 200
+"""Texts that methods and heads are measured on unless told otherwise."""
 
 
 def _write_html(explanation: Explanation, path: Path) -> None:
     path.write_text(render(explanation), encoding="utf-8")
 
 
-def _write_json(explanation: Explanation, path: Path) -> None:
-    files.write_json(path, explanation.to_dict())
+def _write_json(result: Explanation | Faithfulness | HeadImportance, path: Path) -> None:
+    files.write_json(path, result.to_dict())
 
 
 WRITERS: dict[str, Callable[[Explanation, Path], None]] = {
     ".html": _write_html,
     ".json": _write_json,
+    ".png": save_picture,
+    ".svg": save_picture,
 }
 """What writes an explanation, by the ending of the file."""
 
+FAITHFULNESS_WRITERS: dict[str, Callable[[Faithfulness, Path], None]] = {".json": _write_json}
 
-def check_out(path: Path, *, overwrite: bool) -> None:
+HEADS_WRITERS: dict[str, Callable[[HeadImportance, Path], None]] = {
+    ".json": _write_json,
+    ".png": save_heads_picture,
+    ".svg": save_heads_picture,
+}
+
+
+def check_out(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
     """Refuse a file that cannot be written, before anything is computed.
 
     Raises:
-        UserError: its ending says nothing, or it is there already.
+        UserError: its ending says nothing, its folder is not there, or it is there already.
     """
-    if path.suffix.lower() not in WRITERS:
-        raise UserError(f"--out {path}: the ending says what is written: {', '.join(WRITERS)}")
-    if path.exists() and not overwrite:
-        raise UserError(f"--out {path} exists; choose another file or give --overwrite")
+    if path.suffix.lower() not in endings:
+        raise UserError(f"--out {path}: the ending says what is written: {', '.join(endings)}")
+    files.check_new_file(path, overwrite=overwrite)
 
 
-def write(explanation: Explanation, path: Path) -> None:
-    """Write an explanation as the ending of the file says; see `check_out`."""
-    WRITERS[path.suffix.lower()](explanation, path)
+def measure_methods(
+    predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, limit: int
+) -> Faithfulness:
+    """Measure how faithful each method is on texts of files; their truth does not count.
+
+    Raises:
+        UserError: the files are wrong, or hold fewer than two texts.
+    """
+    records = [*predictor.task.read(data, columns, labelled=False)]
+    return faithfulness(predictor, _spread(records, limit))
+
+
+def measure_heads(
+    predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, limit: int, say: Say
+) -> HeadImportance:
+    """Measure how much each attention head matters on labelled files.
+
+    Raises:
+        UserError: the files are wrong, or the model's heads cannot be masked.
+    """
+    with labelled_records(predictor, data, columns, say) as records:
+        return head_importance(predictor, _spread([*records], limit))
+
+
+def _spread(records: Sequence[Any], limit: int) -> list[Any]:
+    """Return some records, spread over the data, which may be in the order of its labels."""
+    rows = np.linspace(0, len(records) - 1, min(len(records), limit)).astype(int)
+    return [records[row] for row in rows]

@@ -7,20 +7,26 @@ from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, Unpack, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from heedful.commands import evaluate as evaluation
 from heedful.commands import report as reporting
 from heedful.commands import train as training
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError, naming_arguments, unknown_name
-from heedful.predictor import Predictor
+from heedful.explanations.explaining import explain_record
+from heedful.explanations.explanation import Explanation
+from heedful.predictor import Predictor, with_options
+from heedful.reading import Text
 from heedful.reading.frames import Data, as_files
 from heedful.reports.document import Report
 from heedful.settings import (
     TASKS,
     ColumnSettings,
     EvaluateOptions,
+    ExplainOptions,
+    ExplainSettings,
+    PredictOptions,
     PredictSettings,
     RunSettings,
     TrainOptions,
@@ -111,6 +117,42 @@ def evaluate(
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings))
         return evaluation.evaluate(Path(run), files, columns, predictor, say, file)
+
+
+def explain(
+    run: str | os.PathLike[str] | Predictor,
+    text: str | tuple[str, ...],
+    **options: Unpack[ExplainOptions],
+) -> Explanation:
+    """Say which tokens an answer comes from, as ``heedful explain`` does.
+
+    ``heedful.explain(model, "a text")`` at the end of a cell of a notebook shows itself.
+
+    Args:
+        run: the run folder, or a run that `heedful.load` loaded.
+        text: a text, a pair, or a question with its choices.
+        options: the command's options, dashes as underscores; ``method`` is one or several.
+
+    Raises:
+        UserError: an option is misspelt or out of range, or there is nothing to explain.
+    """
+    with naming_arguments():
+        values: dict[str, Any] = {**options}
+        if isinstance(method := values.pop("method", ()), str):
+            method = (method,)
+        if method:
+            values["method"] = tuple(method)
+        settings = _settings(ExplainSettings, values)
+        computing: dict[str, Any] = values
+        if isinstance(run, Predictor):
+            computed = with_options(run.settings, cast(PredictOptions, computing))
+        else:  # bf16 is too coarse for differences of outputs
+            computing = {"precision": "fp32", **computing}
+            computed = _settings(PredictSettings, computing)
+            _refuse_unknown(computing, (ExplainSettings, PredictSettings))
+            run = Predictor.load(run, computed)
+        (record,) = run.task.from_texts([cast(Text, text)])
+        return explain_record(run, record, settings, computed)
 
 
 def report(

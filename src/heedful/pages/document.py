@@ -3,7 +3,7 @@
 A part that shows something in a browser has a folder with a Jinja2 template for its body, and a
 script and a stylesheet where it needs them::
 
-    PACKAGE = "heedful.explain"
+    PACKAGE = "heedful.explanations"
 
     def render(explanation: Explanation) -> str:
         body = fill(PACKAGE, "views.html", {"explanation": explanation})

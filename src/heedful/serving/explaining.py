@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import torch
 
 from heedful.errors import UserError
-from heedful.explain.explaining import explain_record
-from heedful.explain.explanation import Explanation
+from heedful.explanations.explaining import explain_record
+from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor
 from heedful.serving.exchange import CURRENT
 from heedful.serving.problem import Problem, refusal

@@ -4,7 +4,12 @@ from heedful.settings.answers import PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
 from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
-from heedful.settings.python import EvaluateOptions, PredictOptions, TrainOptions
+from heedful.settings.python import (
+    EvaluateOptions,
+    ExplainOptions,
+    PredictOptions,
+    TrainOptions,
+)
 from heedful.settings.ranges import LongText, PrecisionName, in_range
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
@@ -39,6 +44,7 @@ __all__ = [
     "DataSettings",
     "EmbedSettings",
     "EvaluateOptions",
+    "ExplainOptions",
     "ExplainSettings",
     "ExportSettings",
     "GenerateSettings",

@@ -2,14 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from heedful.errors import unknown_name
 from heedful.settings.ranges import in_range
 
 MethodName = Literal[
     "integrated-gradients", "gradient-x-input", "leave-one-out", "rollout", "flow", "none"
 ]
-"""Ways to say which tokens an answer comes from; see ``heedful.explain.methods``."""
+"""Ways to say which tokens an answer comes from; see ``heedful.explanations.methods``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,9 +29,12 @@ class ExplainSettings:
     """Show the attention of each layer and head."""
 
     def __post_init__(self) -> None:
-        """Refuse a number out of range.
+        """Refuse a method that there is not, and a number out of range.
 
         Raises:
             UserError: naming the option.
         """
+        for method in self.method:
+            if method not in get_args(MethodName):
+                raise unknown_name("method", method, get_args(MethodName))
         in_range("token", self.token, 0, math.inf, what="0 or a whole number above")

@@ -1,8 +1,10 @@
 """The settings as keywords of Python calls; a test holds them to the classes of settings."""
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Literal, TypedDict
 
+from heedful.settings.explaining import MethodName
 from heedful.settings.ranges import LongText, PrecisionName
 from heedful.settings.training import Schedule
 
@@ -120,6 +122,15 @@ class PredictOptions(TypedDict, total=False):
     top_k: int
     top_p: float
     seed: int
+
+
+class ExplainOptions(PredictOptions, total=False):
+    """The same, and the fields of `ExplainSettings`, as `heedful.explain` takes them."""
+
+    method: MethodName | Sequence[MethodName]
+    target: str | None
+    token: int | None
+    attention: bool
 
 
 class EvaluateOptions(PredictOptions, total=False):

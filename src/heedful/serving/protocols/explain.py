@@ -7,8 +7,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from heedful.errors import UserError
-from heedful.explain import html
-from heedful.explain.explanation import Explanation
+from heedful.explanations import html
+from heedful.explanations.explanation import Explanation
 from heedful.serving.explaining import Explainer
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.protocols import runs

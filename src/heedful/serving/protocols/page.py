@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import HTMLResponse
 
-from heedful.explain import html
+from heedful.explanations import html
 from heedful.pages.document import asset, document, fill
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import health, runs

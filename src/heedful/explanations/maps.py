@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.explain.explanation import AttentionMap, Kind
-from heedful.explain.subject import Subject
+from heedful.explanations.explanation import AttentionMap, Kind
+from heedful.explanations.subject import Subject
 from heedful.models import EncoderDecoderConfig
 from heedful.models.model import Model
 

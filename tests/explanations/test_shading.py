@@ -1,10 +1,10 @@
 """The running text is the user's text, and scores become shades and bars."""
 
 import pytest
-from tests.explain.examples import SENTENCE, classified, side
+from tests.explanations.examples import SENTENCE, classified, side
 
-from heedful.explain.explanation import Attribution, Side, Token
-from heedful.explain.shading import SHADES, running_text, shadings
+from heedful.explanations.explanation import Attribution, Side, Token
+from heedful.explanations.shading import SHADES, running_text, shadings
 
 
 @pytest.mark.parametrize("texts", [(SENTENCE,), ("  Who, \n me? ", "Né «là».\t")])

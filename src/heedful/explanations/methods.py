@@ -9,12 +9,12 @@ from typing import TypeAlias
 import numpy as np
 
 from heedful.errors import UserError
-from heedful.explain.explanation import AttentionMap, Attribution, Completeness
-from heedful.explain.flow import flow, rollout
-from heedful.explain.gradients import Scores, gradient_x_input, integrated_gradients
-from heedful.explain.maps import attention_maps
-from heedful.explain.occlusion import leave_one_out
-from heedful.explain.subject import Subject
+from heedful.explanations.explanation import AttentionMap, Attribution, Completeness
+from heedful.explanations.flow import flow, rollout
+from heedful.explanations.gradients import Scores, gradient_x_input, integrated_gradients
+from heedful.explanations.maps import attention_maps
+from heedful.explanations.occlusion import leave_one_out
+from heedful.explanations.subject import Subject
 
 Method: TypeAlias = Callable[[Subject, int | None], Attribution]
 """From a subject, and the token that the user chose, to scores for what is read."""

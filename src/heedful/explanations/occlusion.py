@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from heedful.explain.gradients import Scores
-from heedful.explain.subject import Subject
+from heedful.explanations.gradients import Scores
+from heedful.explanations.subject import Subject
 
 
 def leave_one_out(subject: Subject) -> Scores:

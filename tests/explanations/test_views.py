@@ -8,10 +8,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.browser import DESKTOP, PHONE, Browser, assert_accessible
-from tests.explain.examples import SENTENCE, classified, translated
+from tests.explanations.examples import SENTENCE, classified, translated
 
-from heedful.explain.explanation import Explanation
-from heedful.explain.html import render
+from heedful.explanations.explanation import Explanation
+from heedful.explanations.html import render
 
 VIEWS = ("heads", "model", "tokens", "matrix")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.explain.explanation import AttentionMap, Explanation, Side
-from heedful.explain.shading import running_text, shadings
+from heedful.explanations.explanation import AttentionMap, Explanation, Side
+from heedful.explanations.shading import running_text, shadings
 from heedful.pages.document import asset, document, fill
 
 MAX_BYTES = 5_000_000
@@ -27,7 +27,7 @@ KINDS = {
 }
 """Who attends to what, for each kind of map."""
 
-_PACKAGE = "heedful.explain"
+_PACKAGE = "heedful.explanations"
 _SCRIPTS = ("weights", "choices", "heads", "model", "tokens", "matrix", "views")
 
 # Which layers are left out takes some more room, and so do the names of those that are in.

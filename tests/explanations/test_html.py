@@ -8,11 +8,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from tests.explain.examples import SENTENCE, classified, side, translated, weights
+from tests.explanations.examples import SENTENCE, classified, side, translated, weights
 
-from heedful.explain import html
-from heedful.explain.explanation import Completeness, Explanation
-from heedful.explain.html import encode, encoded_weights, render
+from heedful.explanations import html
+from heedful.explanations.explanation import Completeness, Explanation
+from heedful.explanations.html import encode, encoded_weights, render
 
 HOSTILE = "</script><img src=x onerror=\"document.title='reached'\"><!-- & \u2028 {{ 1 }} \ud800"
 

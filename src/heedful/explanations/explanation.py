@@ -3,6 +3,7 @@
 Shapes: L layers, H heads, R tokens of the side of the rows, C of the side of the columns, T tokens.
 """
 
+import html
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,6 +79,15 @@ class Explanation:
     notes: tuple[str, ...] = ()
     """What a reader must know, in whole sentences: what was left out, and what attention does not
     mean."""
+
+    def _repr_html_(self) -> str:
+        from heedful.explanations.html import render  # which draws what this file says
+
+        page = html.escape(render(self))
+        return (
+            '<iframe title="Explanation of an answer" width="100%" height="800" '
+            f'sandbox="allow-scripts" srcdoc="{page}"></iframe>'
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything ready for JSON."""

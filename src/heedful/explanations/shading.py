@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from heedful.explain.explanation import Attribution, Side
+from heedful.explanations.explanation import Attribution, Side
 
 SHADES = 10
 """The strongest shade of a token; the weakest is 1, and none is 0."""

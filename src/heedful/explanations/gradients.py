@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.explain.explanation import Completeness
-from heedful.explain.subject import Subject, Variant, with_vectors
+from heedful.explanations.explanation import Completeness
+from heedful.explanations.subject import Subject, Variant, with_vectors
 
 FEWEST_STEPS, MOST_STEPS = 16, 512
 """Points of the path that integrated gradients begin with, and raise them to until they add up."""

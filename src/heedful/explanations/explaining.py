@@ -8,26 +8,37 @@ import torch
 
 from heedful.aim import Aim, Computed
 from heedful.errors import UserError
-from heedful.explain.explanation import AttentionMap, Attribution, Explanation
-from heedful.explain.flow import rollout
-from heedful.explain.maps import attention_maps
-from heedful.explain.methods import METHODS
-from heedful.explain.subject import Subject
+from heedful.explanations.explanation import AttentionMap, Attribution, Explanation
+from heedful.explanations.flow import rollout
+from heedful.explanations.maps import attention_maps
+from heedful.explanations.methods import METHODS
+from heedful.explanations.subject import Subject
 from heedful.predictor import Predictor
-from heedful.settings import ExplainSettings
+from heedful.settings import ExplainSettings, PredictSettings
 
 ATTENTION_NOTE = (
     "Attention shows which tokens a layer takes from, not which tokens decided the answer."
 )
 
 
-def explain_record(predictor: Predictor, record: Any, settings: ExplainSettings) -> Explanation:
+def explain_record(
+    predictor: Predictor,
+    record: Any,
+    settings: ExplainSettings,
+    computing: PredictSettings | None = None,
+) -> Explanation:
     """Answer for a record of the predictor's task, and say what the answer comes from.
+
+    Args:
+        predictor: answers.
+        record: as the task's ``read`` and ``from_texts`` give it.
+        settings: what is explained, and how.
+        computing: how to answer; by default as the predictor was told.
 
     Raises:
         UserError: there is nothing to explain, no such target, or a method makes no sense here.
     """
-    subject, answer = subject_of(predictor, record, settings.target)
+    subject, answer = subject_of(predictor, record, settings.target, computing)
     aim = subject.aim
     maps = _maps(subject) if settings.attention else ()
     methods = [name for name in settings.method if name != "none"]
@@ -43,13 +54,18 @@ def explain_record(predictor: Predictor, record: Any, settings: ExplainSettings)
     )
 
 
-def subject_of(predictor: Predictor, record: Any, target: str | None) -> tuple[Subject, Any]:
+def subject_of(
+    predictor: Predictor,
+    record: Any,
+    target: str | None,
+    computing: PredictSettings | None = None,
+) -> tuple[Subject, Any]:
     """Return what is explained of a record, and the answer.
 
     Raises:
         UserError: the record is empty, or there is no such target.
     """
-    task, settings = predictor.task, predictor.settings
+    task, settings = predictor.task, computing or predictor.settings
     (fitted,) = predictor.encode([record], settings)
     (outputs,) = predictor.computed([fitted], settings)
     if not fitted.pieces or not fitted.tokens_total:

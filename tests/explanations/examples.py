@@ -5,7 +5,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.explain.explanation import (
+from heedful.explanations.explanation import (
     AttentionMap,
     Attribution,
     Completeness,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from heedful.errors import UserError
-from heedful.explain.explaining import explain_record
-from heedful.explain.explanation import Explanation
-from heedful.explain.methods import METHODS
+from heedful.explanations.explaining import explain_record
+from heedful.explanations.explanation import Explanation
+from heedful.explanations.methods import METHODS
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from heedful.errors import UserError
-from heedful.explain.flow import MOST_TOKENS, flow, rollout, shares
+from heedful.explanations.flow import MOST_TOKENS, flow, rollout, shares
 
 
 def random_attention(layers: int, heads: int, tokens: int, seed: int = 0) -> np.ndarray:

@@ -1,0 +1,220 @@
+"""Which attention heads matter, and how many can go (Michel et al. 2019).
+
+Importance is the slope of the loss towards a head's mask, which one backward pass tells for all
+heads (section 4.1). What it promises is measured, too: the score with each head masked alone
+(section 3.2), and with the least important ones masked together.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.batches import Batch, Draw
+from heedful.errors import UserError
+from heedful.evaluation import score_records
+from heedful.models.model import Model
+from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
+from heedful.predictor import Predictor
+from heedful.training.progress import counted
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Of all heads, that are masked together."""
+
+TOLERANCE = 0.01
+"""The share of the score that may be lost where heads can go."""
+
+_TOGETHER = 32
+"""Items whose loss is computed at once where one depends on the others."""
+
+Masks = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadScore:
+    """How much one head matters."""
+
+    mask: str
+    """Which attention it is of: a key of ``Model.head_masks``."""
+    layer: int
+    head: int
+    importance: float
+    """The slope of the loss, over the norm of those of its layer."""
+    score: float
+    """What the run scores without this head."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareScore:
+    """What a run scores without its least important heads."""
+
+    share: float
+    heads: int
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadImportance:
+    """How much each head of a run matters, on some data."""
+
+    model: str
+    task: str
+    items: int
+    metric: str
+    """What is scored; more is better."""
+    score: float
+    """With all heads."""
+    heads: tuple[HeadScore, ...]
+    shares: tuple[ShareScore, ...]
+
+    @property
+    def prune(self) -> float:
+        """The largest share of heads without which the score stays; 0 if it never does."""
+        fitting = 0.0
+        for one in self.shares:
+            if one.score < self.score - TOLERANCE * abs(self.score):
+                break
+            fitting = one.share
+        return fitting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything ready for JSON."""
+        return {
+            "model": self.model,
+            "task": self.task,
+            "items": self.items,
+            "metric": self.metric,
+            "score": round(self.score, 6),
+            "prune": self.prune,
+            "shares": [
+                {"share": one.share, "heads": one.heads, "score": round(one.score, 6)}
+                for one in self.shares
+            ],
+            "heads": [
+                {
+                    "mask": one.mask,
+                    "layer": one.layer,
+                    "head": one.head,
+                    "importance": round(one.importance, 6),
+                    "score": round(one.score, 6),
+                }
+                for one in self.heads
+            ],
+        }
+
+
+def head_importance(predictor: Predictor, records: Sequence[Any]) -> HeadImportance:
+    """Measure how much each head of a run matters for records with their truth.
+
+    Raises:
+        UserError: the model's heads cannot be masked, or there is no record.
+    """
+    model, task = predictor.model, predictor.task
+    shapes = model.head_masks()
+    if not shapes:
+        raise UserError("--heads: the attention heads of this model cannot be masked")
+    batches = _batches(predictor, records)
+    importance = importance_of_heads(
+        model,
+        counted(batches, "batches weighed"),
+        lambda batch, masks: (task.loss(partial(model, **masks), batch), task.count(batch)),
+    )
+    ones = {name: torch.ones(shape, device=predictor.device) for name, shape in shapes.items()}
+    present = [
+        (name, layer, head)
+        for name, (layers, heads) in shapes.items()
+        for layer in range(layers)
+        for head in range(heads)
+        if head not in getattr(model.config, pruned_field(name)).get(layer, ())
+    ]
+    score = partial(_score, predictor, records, batches)
+    heads = [
+        HeadScore(
+            mask=name,
+            layer=layer,
+            head=head,
+            importance=float(importance[name][layer, head]),
+            score=score(_masked(ones, {name: {layer: [head]}})),
+        )
+        for name, layer, head in counted(present, "heads masked")
+    ]
+    return HeadImportance(
+        model=predictor.name,
+        task=task.name,
+        items=len(records),
+        metric=_metric(predictor),
+        score=score(ones),
+        heads=tuple(heads),
+        shares=tuple(_shares(predictor, importance, ones, score)),
+    )
+
+
+def _shares(
+    predictor: Predictor, importance: Masks, ones: Masks, score: partial[float]
+) -> Iterator[ShareScore]:
+    """Yield what is left of the score with ever more heads masked, as ``--prune`` chooses them."""
+    every = sum(mask.numel() for mask in ones.values())
+    for share in SHARES:
+        count = round(share * every)
+        try:
+            gone = choose_heads(importance, count, predictor.model.config)
+        except UserError:  # no more heads to spare
+            return
+        yield ShareScore(share=share, heads=count, score=score(_masked(ones, gone)))
+
+
+def _masked(ones: Masks, gone: Mapping[str, Mapping[int, Sequence[int]]]) -> dict[str, Tensor]:
+    masks = {name: mask.clone() for name, mask in ones.items()}
+    for name, layers in gone.items():
+        for layer, heads in layers.items():
+            masks[name][layer, list(heads)] = 0
+    return masks
+
+
+def _batches(predictor: Predictor, records: Sequence[Any]) -> list[Batch]:
+    """Encode items with their truth: each in a batch of its own, as in the paper, if it can be."""
+    task = predictor.task
+    items = list(predictor.encode(records, predictor.settings, labelled=True))
+    size = _TOGETHER if task.whole_batch else 1
+    batches = []
+    for start in range(0, len(items), size):
+        examples = [example for item in items[start : start + size] for example in item.pieces]
+        draw = Draw(seed=0, epoch=0, rows=np.arange(start, start + len(examples)))
+        batches.append(task.batch(examples, predictor.tokenizer, draw).to(predictor.device))
+    return batches
+
+
+def _metric(predictor: Predictor) -> str:
+    # Masks reach the calls that score known texts, and not the searches of those that write.
+    writes = "write" in predictor.task.abilities
+    return "log_likelihood" if writes else predictor.task.metrics()[0]
+
+
+def _score(
+    predictor: Predictor, records: Sequence[Any], batches: Sequence[Batch], masks: Masks
+) -> float:
+    """Score a run whose heads are masked."""
+    if "write" not in predictor.task.abilities:
+        with _with_masks(predictor.model, masks):
+            return float(score_records(predictor, records)[_metric(predictor)])
+    forward, task = partial(predictor.model, **masks), predictor.task
+    with torch.no_grad():
+        total = sum(float(task.loss(forward, batch)) for batch in batches)
+    return -total / sum(float(task.count(batch)) for batch in batches)
+
+
+@contextmanager
+def _with_masks(model: Model, masks: Masks) -> Iterator[None]:
+    """Let every call of a model have masks."""
+    hook = model.register_forward_pre_hook(
+        lambda module, arguments, options: (arguments, {**options, **masks}), with_kwargs=True
+    )
+    try:
+        yield
+    finally:
+        hook.remove()

@@ -1,0 +1,202 @@
+"""Explanations, and the importance of heads, as pictures for papers and slides.
+
+Shapes: R rows, C columns.
+"""
+
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.errors import UserError
+from heedful.explanations.explanation import AttentionMap, Attribution, Explanation, Side
+from heedful.explanations.heads import HeadImportance
+from heedful.extras import missing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg")
+
+MOST_TOKENS = 64
+"""Of a side: more are not legible in one picture."""
+
+FOR, AGAINST = "#0072B2", "#D55E00"
+"""Two colours that every eye can tell apart (Okabe and Ito 2008); the side of the bar says it,
+too."""
+
+_COLUMNS = 3
+
+
+def save_picture(explanation: Explanation, path: Path) -> None:
+    """Draw the scores of tokens as bars, and the attention of each layer, the mean of its heads.
+
+    Of a model with a decoder, what it wrote attends to what it read (Bahdanau et al. 2015,
+    figure 3).
+
+    Args:
+        explanation: what is drawn.
+        path: a ``.png`` or ``.svg`` file.
+
+    Raises:
+        UserError: matplotlib is not installed, or the text is too long to draw.
+    """
+    longest = max(len(side.tokens) for side in explanation.sides)
+    if longest > MOST_TOKENS:
+        raise UserError(
+            f"--out {path}: the text has {longest} tokens; at most {MOST_TOKENS} can be drawn"
+        )
+    panels = [panel for one in _drawn(explanation.attention) for panel in _panels(one)]
+    bars = [
+        (attribution, side, scores)
+        for attribution in explanation.attributions
+        for side, scores in zip(explanation.sides, attribution.scores, strict=True)
+        if scores is not None
+    ]
+    columns = min(_COLUMNS, max(len(panels), len(bars), 1))
+    rows = [-(-len(bars) // columns), -(-len(panels) // columns)]
+    unit = 0.2  # inches a token
+    width = max(1.6 + unit * longest, 4.0)
+    heights = [rows[0] * (1.2 + unit * longest), rows[1] * (1.6 + unit * longest)]
+    figure = _figure(width * columns, sum(heights) + 0.5)
+    figure.suptitle(_title(explanation, round(11 * width * columns)), fontsize=10)
+    ratios = [max(height, 0.01) for height in heights]
+    above, below = figure.subfigures(2, 1, height_ratios=ratios, squeeze=False)[:, 0]
+    for number, (attribution, side, scores) in enumerate(bars):
+        axes = above.add_subplot(rows[0], columns, number + 1)
+        _draw_bars(axes, attribution, side, scores)
+    for number, (title, one, weights) in enumerate(panels):
+        axes = below.add_subplot(rows[1], columns, number + 1)
+        _draw_map(axes, title, one, weights, explanation.sides)
+    _save(figure, path)
+
+
+def save_heads_picture(importance: HeadImportance, path: Path) -> None:
+    """Draw how much each head matters, and what is lost without it.
+
+    Raises:
+        UserError: matplotlib is not installed.
+    """
+    masks = list(dict.fromkeys(one.mask for one in importance.heads))
+    layers = 1 + max(one.layer for one in importance.heads)
+    heads = 1 + max(one.head for one in importance.heads)
+    figure = _figure(2 * (2.2 + 0.5 * heads), len(masks) * (1.6 + 0.45 * layers))
+    for number, mask in enumerate(masks):
+        slopes = np.full((layers, heads), np.nan)  # heads that are gone stay empty
+        losses = slopes.copy()
+        for one in importance.heads:
+            if one.mask == mask:
+                slopes[one.layer, one.head] = one.importance
+                losses[one.layer, one.head] = importance.score - one.score
+        titles = ("importance: slope of the loss", f"{importance.metric} lost without the head")
+        for column, (title, values) in enumerate(zip(titles, (slopes, losses), strict=True)):
+            axes = figure.add_subplot(len(masks), 2, 2 * number + column + 1)
+            _draw_heads(axes, f"{title}\n({mask})" if len(masks) > 1 else title, values)
+    _save(figure, path)
+
+
+def _figure(width: float, height: float) -> "Figure":
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise missing("plot") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    import matplotlib as mpl
+
+    options: dict[str, Any] = {"dpi": 110}
+    # The same numbers give the same file; text stays text, which can be searched and read aloud.
+    with (
+        mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        # The viewer's fonts draw what matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        if path.suffix.lower() == ".svg":
+            options["metadata"] = {"Date": None}
+        figure.savefig(path, **options)
+
+
+def _title(explanation: Explanation, width: int) -> str:
+    """Return what is drawn, and the notes, in lines of so many characters."""
+    targets = dict.fromkeys(one.target for one in explanation.attributions)
+    lines = [f"{explanation.model}: {', '.join(targets)}" if targets else explanation.model]
+    return "\n".join(textwrap.fill(line, width) for line in (*lines, *explanation.notes))
+
+
+def _drawn(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """Return the maps that one picture shows: where text is written, from what it was read."""
+    across = [one for one in maps if one.kind in ("cross", "alignment")]
+    return across or list(maps)
+
+
+def _panels(one: AttentionMap) -> list[tuple[str, AttentionMap, NDArray[np.float32]]]:
+    """Return a map's layers with their titles. Each of shape (R, C)."""
+    if one.kind == "rollout":
+        return [("rollout, all layers together", one, one.weights[-1, 0])]
+    if one.kind == "alignment":
+        return [("alignment", one, one.weights[0, 0])]
+    panels = []
+    for number, layer in enumerate(one.weights):
+        left = [head for head in range(len(layer)) if (number, head) not in one.gone]
+        title = f"{one.kind}, layer {number + 1}, mean of its heads"
+        panels.append((title, one, layer[left].mean(0)))
+    return panels
+
+
+def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Sequence[float]) -> None:
+    colours = [FOR if score >= 0 else AGAINST for score in scores]
+    places = range(len(scores))
+    axes.barh(places, scores, color=colours)
+    axes.set_yticks(places, _labels(side), fontsize=7)
+    axes.invert_yaxis()  # the text reads from the top
+    axes.axvline(0, color="black", linewidth=0.5)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_title(f"{attribution.method}\n{attribution.target}", fontsize=8)
+    axes.set_xlabel("against it  <  0  <  for it", fontsize=7)
+
+
+def _draw_map(
+    axes: "Axes",
+    title: str,
+    one: AttentionMap,
+    weights: NDArray[np.float32],
+    sides: Sequence[Side],
+) -> None:
+    axes.imshow(weights, cmap="cividis", vmin=0, interpolation="nearest")
+    axes.set_title(title, fontsize=8)
+    axes.set_xticks(range(weights.shape[1]), _labels(sides[one.columns]), rotation=90, fontsize=7)
+    axes.set_yticks(range(weights.shape[0]), _labels(sides[one.rows]), fontsize=7)
+    axes.set_ylabel("this token takes", fontsize=7)
+    axes.set_xlabel("from this one", fontsize=7)
+    axes.tick_params(length=0)
+
+
+def _draw_heads(axes: "Axes", title: str, values: NDArray[np.float64]) -> None:
+    bound = max(float(np.nanmax(np.abs(values))), 0.01)  # less is rounding
+    signed = bool(np.nanmin(values) < 0)
+    image = axes.imshow(
+        values,
+        cmap="PuOr" if signed else "cividis",
+        vmin=-bound if signed else 0,
+        vmax=bound,
+        interpolation="nearest",
+    )
+    axes.figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.set_title(title, fontsize=9)
+    axes.set_xticks(range(values.shape[1]))
+    axes.set_yticks(range(values.shape[0]))
+    axes.set_xlabel("head")
+    axes.set_ylabel("layer")
+
+
+def _labels(side: Side) -> list[str]:
+    # A dollar sign would begin a formula.
+    return [text.replace("$", r"\$") for text in side.shown()]

@@ -1,0 +1,98 @@
+"""Explanations and measurements as tables for the terminal."""
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from heedful.explanations.explanation import Explanation
+from heedful.explanations.faithfulness import Faithfulness
+from heedful.explanations.heads import TOLERANCE, HeadImportance
+from heedful.metrics.resampling import Interval
+
+_BAR = 10
+"""Characters of the longest bar on one side of the middle."""
+
+
+def explanation_table(explanation: Explanation) -> Group:
+    """Lay out the score of each token, by each method, and whether scores add up."""
+    parts: list[RenderableType] = []
+    for attribution in explanation.attributions:
+        parts.append(Text(f"{attribution.method}: {attribution.target}"))
+        for side, scores in zip(explanation.sides, attribution.scores, strict=True):
+            if scores is not None:
+                parts.append(_scores(side.shown(), scores))
+        if (check := attribution.completeness) is not None:
+            verb = "add up to" if check.held else "do NOT add up to"
+            parts.append(
+                Text(
+                    f"scores {verb} the difference of the outputs: {check.total:.4f} and "
+                    f"{check.difference:.4f}, with {check.steps} steps"
+                )
+            )
+        parts.append(Text())
+    parts += [Text(note) for note in explanation.notes]
+    return Group(*parts)
+
+
+def _scores(tokens: list[str], scores: tuple[float, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column(justify="right", min_width=_BAR)
+    table.add_column(min_width=_BAR)
+    largest = max(map(abs, scores), default=0.0) or 1.0
+    for token, score in zip(tokens, scores, strict=True):
+        bar = "█" * round(_BAR * abs(score) / largest)
+        table.add_row(
+            Text(token), f"{score:+.4f}", bar if score < 0 else "", "" if score < 0 else bar
+        )
+    return table
+
+
+def faithfulness_table(measured: Faithfulness) -> Group:
+    """Lay out each method's measures with their intervals, the most faithful first."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method")
+    for heading in ("comprehensiveness", "sufficiency", "difference"):
+        table.add_column(heading, justify="right")
+    for method, row in measured.methods.items():
+        table.add_row(method, *map(_interval, row.values()))
+    best = next(iter(measured.methods))
+    return Group(
+        table,
+        *map(Text, measured.notes),
+        Text(f"{measured.texts:,} texts; the most faithful here: --method {best}"),
+    )
+
+
+def _interval(one: Interval) -> str:
+    return f"{one.score:.3f} [{one.low:.3f}, {one.high:.3f}]"
+
+
+def heads_table(importance: HeadImportance) -> Group:
+    """Lay out what is lost without each head, and without more and more of them."""
+    several = len({one.mask for one in importance.heads}) > 1
+    table = Table(box=None, pad_edge=False)
+    for heading in (*(["mask"] if several else []), "layer", "head"):
+        table.add_column(heading)
+    table.add_column("importance", justify="right")
+    table.add_column(f"{importance.metric} without it", justify="right")
+    for one in sorted(importance.heads, key=lambda head: head.importance):
+        name = [one.mask] if several else []
+        table.add_row(
+            *name, str(one.layer), str(one.head), f"{one.importance:.4f}", f"{one.score:.4f}"
+        )
+    shares = Table(box=None, pad_edge=False)
+    for heading in ("without the least important", "heads", importance.metric):
+        shares.add_column(heading, justify="right")
+    for row in importance.shares:
+        shares.add_row(f"{row.share:.0%}", str(row.heads), f"{row.score:.4f}")
+    whole = f"{importance.metric} {importance.score:.4f} with all heads"
+    kept = f"within {TOLERANCE:.0%} of it"
+    advice = (
+        f"--prune {importance.prune:g} stays {kept}"
+        if importance.prune
+        else f"no share of heads can go and stay {kept}: do not prune"
+    )
+    line = Text(f"{importance.items:,} items: {whole}; {advice}, before training goes on")
+    return Group(table, Text(), shares, Text(), line)
