@@ -19,6 +19,7 @@ _HOMES = {
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
+    "compare": "heedful.commands.python",
     "evaluate": "heedful.commands.python",
     "explain": "heedful.commands.python",
     "get_constant_schedule": "heedful.training.schedule",
@@ -37,6 +38,7 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 if TYPE_CHECKING:
+    from heedful.commands.python import compare as compare
     from heedful.commands.python import evaluate as evaluate
     from heedful.commands.python import explain as explain
     from heedful.commands.python import report as report

@@ -6,7 +6,7 @@ each item its scores follow.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from heedful.metrics.measures import Measure
@@ -82,6 +82,8 @@ class Judge(Generic[AnswerT, RecordT]):
     """How scores follow from the counts of all items, under the keys of the task's scores."""
     worth: str | None = None
     """What `Judgement.worth` is, where it says more than whether the answer is right."""
+    text_metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Metrics of sacreBLEU by which answers that are texts are judged."""
     labels: tuple[str, ...] = ()
     """What the run tells apart; runs that tell other things apart cannot be compared."""
 

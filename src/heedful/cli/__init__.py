@@ -37,6 +37,7 @@ for command in (
     using.evaluate,
     using.predict,
     reporting.report,
+    reporting.compare,
     using.score,
     explaining.explain,
     serving.serve,

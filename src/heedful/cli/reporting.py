@@ -1,11 +1,12 @@
 """The commands that show what runs are worth."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, say
+from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
 from heedful.errors import UserError
 
 
@@ -33,6 +34,7 @@ def report(
     """
     from heedful import files
     from heedful.commands import report as command
+    from heedful.commands.report import seed_of
     from heedful.predictor import Predictor
 
     path = command.path_of(run, out)
@@ -42,8 +44,48 @@ def report(
             raise UserError("the options of columns and computing are for --data")
         made = command.report_of_folder(run)
     else:
-        predictor = Predictor.load(run, predicting)
+        settings, seed = seed_of(predicting)
+        predictor = Predictor.load(run, settings)
         labelled = command.LabelledData(paths=data, columns=columns)
-        made = command.report_on_data(run, predictor, labelled, say=say)
+        made = command.report_on_data(run, predictor, labelled, seed=seed, say=say)
     made.save(path, overwrite=overwrite)
     say(f"report of {run} written to {path}")
+
+
+def compare(
+    first: Path,
+    second: Path,
+    *,
+    data: list[Path],
+    metric: str | None = None,
+    columns: Columns = COLUMNS,
+    predicting: Predicting = PREDICTING,
+) -> None:
+    """Tell whether two runs differ on labelled files by more than chance: JSON on standard output.
+
+    Parameters
+    ----------
+    first
+        Run folder.
+    second
+        Run folder of the same task and labels.
+    data
+        Labelled files.
+    metric
+        Score that decides; default: the first of the task.
+    """
+    from heedful.commands import compare as command
+    from heedful.commands.report import seed_of
+    from heedful.metrics.tables import comparison_table
+    from heedful.predictor import Predictor
+
+    settings, seed = seed_of(predicting)
+    predictors = Predictor.load(first, settings), Predictor.load(second, settings)
+    names = str(first), str(second)
+    comparison = command.compare(
+        names, predictors, data, columns, metric=metric, seed=seed, say=say
+    )
+    row = comparison.to_dict()
+    print_table(comparison_table(row))
+    say(comparison.conclusion)
+    print(json.dumps(row, ensure_ascii=False))

@@ -9,16 +9,19 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
+from heedful.commands import compare as comparing
 from heedful.commands import evaluate as evaluation
 from heedful.commands import report as reporting
 from heedful.commands import train as training
 from heedful.commands.predictions import PredictionsFile
+from heedful.commands.report import seed_of
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor, with_options
 from heedful.reading import Text
 from heedful.reading.frames import Data, as_files
+from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report
 from heedful.settings import (
     TASKS,
@@ -180,7 +183,7 @@ def report(
     with naming_arguments(), ExitStack() as stack:
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
-        settings = _settings(PredictSettings, values)
+        settings, seed = seed_of(_settings(PredictSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings))
         if data is None:
             if options:
@@ -189,7 +192,47 @@ def report(
         labelled = reporting.LabelledData(
             paths=stack.enter_context(as_files(data)), columns=columns
         )
-        return reporting.report_on_data(Path(run), Predictor.load(run, settings), labelled, say=say)
+        predictor = Predictor.load(run, settings)
+        return reporting.report_on_data(Path(run), predictor, labelled, seed=seed, say=say)
+
+
+def compare(
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    data: Data,
+    *,
+    metric: str | None = None,
+    say: Say = _tell,
+    **options: Unpack[EvaluateOptions],
+) -> Comparison:
+    """Tell whether two runs differ by more than chance, as ``heedful compare`` does.
+
+    Args:
+        first: a run folder.
+        second: a run folder of the same task and labels.
+        data: with the truth: a file, several, a list of dicts, or a table of pandas or pyarrow.
+        metric: the score that decides; the first of the task if None.
+        say: takes each line meant for the user; by default they go to standard error.
+        options: the command's options, dashes as underscores.
+
+    Raises:
+        UserError: an option is misspelt or out of range, the runs do not do the same, or the data
+            is wrong.
+    """
+    with naming_arguments(), as_files(data) as files:
+        values: dict[str, Any] = {**options}
+        columns = _settings(ColumnSettings, values)
+        settings, seed = seed_of(_settings(PredictSettings, values))
+        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        return comparing.compare(
+            (os.fspath(first), os.fspath(second)),
+            (Predictor.load(first, settings), Predictor.load(second, settings)),
+            files,
+            columns,
+            metric=metric,
+            seed=seed,
+            say=say,
+        )
 
 
 def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:

@@ -1,7 +1,7 @@
 """``heedful report``: a run, and perhaps files with the truth, in; one HTML document out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heedful import files
@@ -12,7 +12,7 @@ from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor, read_task
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
-from heedful.settings import ColumnSettings
+from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Say
 
 REPORT = "report.html"
@@ -78,3 +78,10 @@ def path_of(run: Path, out: Path | None) -> Path:
     if out is None and not (run / RECORD).is_file():
         raise UserError(f"{run} is not a heedful run: say by --out where the report goes")
     return out or run / REPORT
+
+
+def seed_of(settings: PredictSettings) -> tuple[PredictSettings, int]:
+    """Take the seed out of how answers are computed, unless they are drawn: it draws items here."""
+    if settings.sample:
+        return settings, settings.seed
+    return replace(settings, seed=PredictSettings().seed), settings.seed

@@ -8,17 +8,18 @@ import torch
 
 from heedful.aim import Aim, Computed
 from heedful.errors import UserError
-from heedful.explanations.explanation import AttentionMap, Attribution, Explanation
+from heedful.explanations.explanation import (
+    ATTENTION_NOTE,
+    AttentionMap,
+    Attribution,
+    Explanation,
+)
 from heedful.explanations.flow import rollout
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
-
-ATTENTION_NOTE = (
-    "Attention shows which tokens a layer takes from, not which tokens decided the answer."
-)
 
 
 def explain_record(

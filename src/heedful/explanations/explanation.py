@@ -17,6 +17,13 @@ Kind = Literal["encoder", "decoder", "cross", "alignment", "rollout"]
 """Whose weights a map shows: an encoder's, a decoder's to what it has written, a decoder's to what
 was read, the additive attention of recurrent networks, or an encoder's layers put together."""
 
+ATTENTION_NOTE = (
+    "Attention shows where each layer looks, not which tokens decided the answer: what a token "
+    "gathers is mixed with all that it looked at in earlier layers, and quite different weights "
+    "can lead to the same answer (Jain and Wallace 2019)."
+)
+"""What stands beside every picture of attention."""
+
 DIGITS = 6
 """Decimal places of the numbers in JSON."""
 

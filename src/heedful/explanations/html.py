@@ -1,18 +1,13 @@
 """An explanation as one HTML file that works without a network.
 
-Attributions are plain HTML. Attention is drawn by scripts, from weights of one byte each: a screen
-shows no more.
+Attributions are plain HTML. Attention is drawn by scripts.
 """
 
-import base64
-import zlib
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from heedful.explanations.explanation import AttentionMap, Explanation, Side
+from heedful.explanations.explanation import ATTENTION_NOTE, AttentionMap, Explanation, Side
 from heedful.explanations.shading import running_text, shadings
+from heedful.explanations.weights import Packed, pack
 from heedful.pages.document import asset, document, fill
 
 MAX_BYTES = 5_000_000
@@ -36,9 +31,9 @@ _SPARE = 4096
 
 def render(explanation: Explanation) -> str:
     """Return the HTML of an explanation, with as many weights as there is room for."""
-    nothing: list[dict[str, str]] = [{} for _ in explanation.attention]
-    room = MAX_BYTES - _SPARE - len(_page(explanation, nothing).encode("utf-8"))
-    return _page(explanation, encoded_weights(explanation.attention, room))
+    smallest = _page(explanation, pack(explanation.attention, 0))
+    room = MAX_BYTES - _SPARE - len(smallest.encode("utf-8"))
+    return _page(explanation, pack(explanation.attention, room))
 
 
 def code() -> list[str]:
@@ -48,46 +43,7 @@ def code() -> list[str]:
     ]
 
 
-def encoded_weights(maps: Sequence[AttentionMap], room: int) -> list[dict[str, str]]:
-    """Return what there is room for of the weights of each map, the last layers first.
-
-    Returns:
-        For each map the weights by layer and head, such as ``"3.11"``: the bytes of ``encode``,
-        deflated (RFC 1950), in base64. A layer is left out whole if another one is there.
-    """
-    kept: list[dict[str, str]] = [{} for _ in maps]
-    # The last layers of all maps come first: they are the nearest to the answer.
-    layers = sorted(
-        (len(one.weights) - 1 - layer, number, layer)
-        for number, one in enumerate(maps)
-        for layer in range(len(one.weights))
-    )
-    for _, number, layer in layers:
-        heads: dict[str, str] = {}
-        left = room
-        for head, weights in enumerate(maps[number].weights[layer]):
-            if (layer, head) not in maps[number].gone:
-                code = base64.b64encode(zlib.compress(encode(weights))).decode("ascii")
-                left -= len(code) + len(f'"{layer}.{head}":"",')
-                if left < 0:
-                    break
-                heads[f"{layer}.{head}"] = code
-        if left >= 0 or not kept[number]:
-            kept[number] |= heads
-            room = max(left, 0)
-    return kept
-
-
-def encode(weights: NDArray[np.float32]) -> bytes:
-    """Return one byte for each weight, 255 times its square root, row after row.
-
-    The root keeps small weights apart: 0.001 is read back within 13 %, 0.1 within 1.3 %.
-    """
-    roots: NDArray[np.float32] = np.sqrt(weights.clip(0, 1))
-    return (255 * roots).round().astype(np.uint8).tobytes()
-
-
-def _page(explanation: Explanation, weights: Sequence[dict[str, str]]) -> str:
+def _page(explanation: Explanation, packed: Packed) -> str:
     body = fill(
         _PACKAGE,
         "views/explanation.html",
@@ -97,23 +53,27 @@ def _page(explanation: Explanation, weights: Sequence[dict[str, str]]) -> str:
                 (attribution, shadings(explanation.sides, attribution))
                 for attribution in explanation.attributions
             ],
-            "left_out": list(_left_out(explanation, weights)),
+            "notes": [note for note in explanation.notes if note != ATTENTION_NOTE],
+            "attention_note": ATTENTION_NOTE,
+            "steps": packed.steps,
+            "left_out": list(_left_out(explanation, packed)),
         },
     )
     drawn = bool(explanation.attention)
     return document(
         title=f"What {explanation.model} looked at",
         body=body,
-        data={"explanation": _drawn(explanation, weights)} if drawn else None,
+        data={"explanation": _drawn(explanation, packed)} if drawn else None,
         scripts=[asset(_PACKAGE, f"views/{name}.js") for name in _SCRIPTS] if drawn else (),
         styles=[asset(_PACKAGE, "views/views.css")],
     )
 
 
-def _drawn(explanation: Explanation, weights: Sequence[dict[str, str]]) -> dict[str, object]:
+def _drawn(explanation: Explanation, packed: Packed) -> dict[str, object]:
     """Return what the scripts draw."""
     return {
         "sides": [_side(side) for side in explanation.sides],
+        "steps": packed.steps,
         "maps": [
             {
                 "kind": one.kind,
@@ -122,9 +82,9 @@ def _drawn(explanation: Explanation, weights: Sequence[dict[str, str]]) -> dict[
                 "columns": one.columns,
                 "layers": one.weights.shape[0],
                 "heads": one.weights.shape[1],
-                "weights": kept,
+                "codes": codes,
             }
-            for one, kept in zip(explanation.attention, weights, strict=True)
+            for one, codes in zip(explanation.attention, packed.codes, strict=True)
         ],
     }
 
@@ -153,19 +113,19 @@ def _label(explanation: Explanation, one: AttentionMap) -> str:
     return KINDS[one.kind] + side
 
 
-def _left_out(explanation: Explanation, weights: Sequence[dict[str, str]]) -> Iterator[str]:
+def _left_out(explanation: Explanation, packed: Packed) -> Iterator[str]:
     """Yield which layers and heads of each map are not in the file."""
-    for one, kept in zip(explanation.attention, weights, strict=True):
+    for one, codes in zip(explanation.attention, packed.codes, strict=True):
         layers, heads = one.weights.shape[:2]
         missing = {
             layer: [
                 head
                 for head in range(heads)
-                if (layer, head) not in one.gone and f"{layer}.{head}" not in kept
+                if (layer, head) not in one.gone and f"{layer}.{head}" not in codes
             ]
             for layer in range(layers)
         }
-        there = {int(name.partition(".")[0]) for name in kept}
+        there = {int(name.partition(".")[0]) for name in codes}
         whole = [layer for layer, names in missing.items() if names and layer not in there]
         parts = [f"layers {_ranges(whole)}"] if whole else []
         parts += [

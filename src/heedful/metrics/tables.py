@@ -12,6 +12,7 @@ from heedful.errors import shorten
 LARGEST_MATRIX = 10
 """The most labels of a matrix that fits a terminal; else the most frequent mistakes are listed."""
 MOST_MISTAKES = 15
+MOST_CHANGED = 5
 _LONGEST_NAME = 28
 _BY_LABEL = ("per_class", "confusion")
 
@@ -40,6 +41,32 @@ def scores_table(scores: Mapping[str, Any]) -> Group:
         ratios = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
         table.add_row(_name(row["label"]), *ratios, f"{row['support']:,}")
     return Group(table, line)
+
+
+def comparison_table(comparison: Mapping[str, Any]) -> Group:
+    """Lay out the scores of two runs with their differences, and the items that changed most.
+
+    Args:
+        comparison: what ``heedful compare`` prints.
+    """
+    table = Table(box=None, pad_edge=False)
+    table.add_column("score")
+    for heading in ("first", "second", "difference", "95 % from", "to", "p"):
+        table.add_column(heading, justify="right")
+    for name, row in comparison["scores"].items():
+        signed = (f"{row[key]:+.4f}" for key in ("difference", "low", "high"))
+        p_value = "<0.0001" if row["p_value"] < 1e-4 else f"{row['p_value']:.4f}"
+        table.add_row(name, f"{row['first']:.4f}", f"{row['second']:.4f}", *signed, p_value)
+    line = f"{comparison['items_that_differ']:,} of {comparison['items']:,} answers differ"
+    return Group(table, Text(line), *map(_changed_line, comparison["lost"][:MOST_CHANGED]))
+
+
+def _changed_line(item: Mapping[str, Any]) -> Text:
+    text = shorten(" | ".join(item["texts"].values()), 60)
+    first, second, truth = (
+        shorten(str(item[key]), _LONGEST_NAME) for key in ("first", "second", "truth")
+    )
+    return Text(f"worse: {text}: {first} became {second}, true is {truth}")
 
 
 def confusion_table(scores: Mapping[str, Any]) -> Group:

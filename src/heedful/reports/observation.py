@@ -1,10 +1,8 @@
 """What is kept of a run's answers to labelled data: numbers of all items, and few items whole."""
 
-import heapq
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,35 +10,10 @@ from numpy.typing import NDArray
 
 from heedful.judging import AnyJudge, Fault, Judgement, judge_all
 from heedful.metrics.measures import Numbers
+from heedful.reports.highest import Highest
 
 SHOWN = 20
 """Items of a list."""
-
-
-@dataclass(order=True, slots=True)
-class _Ranked:
-    """A judgement in a list of the highest; of equal ones the earlier item stays."""
-
-    value: float
-    order: int
-    judgement: Judgement = field(compare=False)
-
-
-class _Highest:
-    """The items of the highest values."""
-
-    def __init__(self) -> None:
-        self._heap: list[_Ranked] = []
-
-    def add(self, value: float, number: int, judgement: Judgement) -> None:
-        ranked = _Ranked(value, -number, judgement)
-        if len(self._heap) < SHOWN:
-            heapq.heappush(self._heap, ranked)
-        else:
-            heapq.heappushpop(self._heap, ranked)
-
-    def sorted(self) -> list[Judgement]:
-        return [one.judgement for one in sorted(self._heap, reverse=True)]
 
 
 class Observation:
@@ -61,7 +34,7 @@ class Observation:
         self._counts, self._lengths = array("d"), array("q")
         self._decisions, self._pairs = array("d"), array("d")
         self._width = 0
-        self._sure_errors, self._unsure, self._worst = _Highest(), _Highest(), _Highest()
+        self._sure_errors, self._unsure, self._worst = (Highest[Judgement](SHOWN) for _ in range(3))
 
     def watch(self, answered: Iterable[tuple[Any, Any]]) -> None:
         """Take in all answers with their records."""

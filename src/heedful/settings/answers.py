@@ -69,7 +69,7 @@ class PredictSettings:
     top_p: float = 1.0
     """Sample among the fewest tokens whose probabilities add up to this."""
     seed: int = 0
-    """Seed of the samples."""
+    """Seed of the samples, and of what `report` and `compare` draw."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

@@ -9,7 +9,7 @@ function choicesOf(maps, changed) {
   const headsBox = document.getElementById("choose-heads");
   const choice = {
     view: "heads",
-    map: 0,
+    map: Math.max(0, maps.findIndex(isAlignment)), // what a translation is looked at for
     layer: 0,
     heads: [],
     only: null, // a head that the pointer or the focus is on
@@ -97,8 +97,8 @@ function choicesOf(maps, changed) {
     changed();
   });
 
-  fill(form.map, maps.map((map, at) => [at, map.label]), 0);
-  choice.layer = layersOf(maps[0]).at(-1);
+  fill(form.map, maps.map((map, at) => [at, map.label]), choice.map);
+  choice.layer = layersOf(maps[choice.map]).at(-1);
   showMap();
 
   // Go to one head of one layer, as from the view of all.

@@ -139,5 +139,5 @@ const MOST_ROWS = 50;
   heads.addEventListener("pointerleave", point);
 
   heedful.onTheme(() => view.mark());
-  showView(["alignment", "cross"].includes(maps[0].kind) ? "matrix" : "heads");
+  showView(isAlignment(maps[choice.map]) ? "matrix" : "heads");
 })();

@@ -3,21 +3,22 @@
 // Weights as they come in the file, and what is computed from them.
 //
 // A map has `rows` and `columns` (sides with tokens), and `bytes`: by "layer.head" one byte a weight,
-// 255 times its square root, row after row.
+// 255 times its square root, row after row. In the file the roots may be rounded to fewer steps.
 
 const WEIGHT = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2);
 
-async function inflated(code) {
+async function inflated(code, steps) {
   const packed = Uint8Array.from(atob(code), (character) => character.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  return steps === 255 ? bytes : bytes.map((byte) => Math.round((byte * 255) / steps));
 }
 
-async function readMaps({ sides, maps }) {
+async function readMaps({ sides, maps, steps }) {
   return Promise.all(
     maps.map(async (map) => {
-      const names = Object.keys(map.weights);
-      const bytes = await Promise.all(names.map((name) => inflated(map.weights[name])));
+      const names = Object.keys(map.codes);
+      const bytes = await Promise.all(names.map((name) => inflated(map.codes[name], steps)));
       return {
         ...map,
         same: map.rows === map.columns,
@@ -29,6 +30,7 @@ async function readMaps({ sides, maps }) {
   ).then((all) => all.filter((map) => Object.keys(map.bytes).length));
 }
 
+const isAlignment = (map) => ["alignment", "cross"].includes(map.kind);
 const numbersUpTo = (count) => Array.from({ length: count }, (_, number) => number);
 const layersOf = (map) =>
   numbersUpTo(map.layers).filter((layer) => headsOf(map, layer).length);

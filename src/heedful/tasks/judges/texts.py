@@ -42,7 +42,7 @@ def written(*, cased: bool, translated: bool) -> Judge[Any, Record]:
         )
 
     measure = measures.both(measures.likelihood, measures.texts(metrics, sizes), at=2)
-    return Judge(judged=each(judge), measure=measure, worth="chrf")
+    return Judge(judged=each(judge), measure=measure, worth="chrf", text_metrics=metrics)
 
 
 def _statistics(metrics: Mapping[str, Any], text: str, reference: str) -> list[list[int]]:

@@ -1,0 +1,60 @@
+"""``heedful compare``: two runs and files with the truth in; whether a difference is real out."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from heedful.commands.evaluate import labelled_records
+from heedful.errors import UserError
+from heedful.evaluation import Evaluation
+from heedful.judging import Judgement
+from heedful.predictor import Predictor
+from heedful.reports.comparison import Comparison, Pairing, check_comparable
+from heedful.settings import ColumnSettings
+from heedful.task import Say
+
+
+def compare(
+    names: tuple[str, str],
+    predictors: tuple[Predictor, Predictor],
+    data: Sequence[Path],
+    columns: ColumnSettings,
+    *,
+    metric: str | None = None,
+    seed: int = 0,
+    say: Say = lambda line: None,
+) -> Comparison:
+    """Compare two runs on the same items, which both answer one after the other.
+
+    Args:
+        names: of the runs.
+        predictors: of the runs.
+        data: files with the truth.
+        columns: where the texts and the truth stand.
+        metric: the score that decides; the first of the task if None.
+        seed: decides what is drawn.
+        say: takes a line for the user.
+
+    Raises:
+        UserError: the runs do not do the same, there is no such score, or the data is wrong.
+    """
+    tasks = [predictor.task for predictor in predictors]
+    judges = (tasks[0].judge(), tasks[1].judge())
+    check_comparable(names, (tasks[0].name, tasks[1].name), judges)
+    if Path("-") in data:
+        raise UserError("--data -: both runs read the data, so it must be a file")
+    pairing = Pairing(judges)
+    with ExitStack() as stack:
+        judged: list[Iterator[Judgement]] = [
+            judge.judged(
+                Evaluation(
+                    predictor,
+                    stack.enter_context(labelled_records(predictor, data, columns, line)),
+                )
+            )
+            for predictor, judge, line in zip(
+                predictors, judges, (say, lambda line: None), strict=True
+            )
+        ]
+        pairing.watch(zip(*judged, strict=True))
+    return pairing.compare(names, tasks[0].name, metric or tasks[0].metrics()[0], seed=seed)

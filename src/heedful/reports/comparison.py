@@ -1,0 +1,268 @@
+"""Two runs on the same items: how much their scores differ, and whether chance explains it."""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.errors import UserError, listed, unknown_name
+from heedful.judging import AnyJudge, Judgement
+from heedful.metrics.measures import LOWER_IS_BETTER, Numbers
+from heedful.metrics.resampling import differences, mcnemar, on_all
+from heedful.metrics.writing import paired_tests
+from heedful.reports.highest import Highest
+
+SIGNIFICANT = 0.05
+SHOWN = 10
+"""Items that became better, and as many that became worse."""
+LONGEST_TEXT = 300
+"""Characters of a text that are shown."""
+
+_SHARES_OF_RIGHT = ("accuracy", "exact_match", "recall_at_1")
+"""Scores that are the share of items that are right."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """One score of both runs, and what a test says of the difference."""
+
+    first: float
+    second: float
+    difference: float
+    low: float
+    """The 95 % interval of the difference."""
+    high: float
+    p_value: float
+    test: str
+    """What the p value is from."""
+    p_values: Mapping[str, float]
+    """Those of all tests."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """An item whose answer became better or worse."""
+
+    where: str
+    texts: Mapping[str, str]
+    truth: Any
+    first: Any
+    second: Any
+    change: float
+    """How much better the second answer is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """What a comparison says."""
+
+    task: str
+    first: str
+    second: str
+    items: int
+    items_that_differ: int
+    metric: str
+    """The score that decides."""
+    scores: Mapping[str, Verdict]
+    conclusion: str
+    lost: Sequence[Changed]
+    """Answers of the first run that the second one has worse, the most so first."""
+    gained: Sequence[Changed]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, ready for JSON."""
+        return asdict(self)
+
+
+def check_comparable(
+    names: tuple[str, str], tasks: tuple[str, str], judges: tuple[AnyJudge, AnyJudge]
+) -> None:
+    """Refuse runs that do not do the same.
+
+    Raises:
+        UserError: they are of different tasks, or tell different labels apart.
+    """
+    if tasks[0] != tasks[1]:
+        raise UserError(
+            f"{names[0]} is a run of {tasks[0]} and {names[1]} one of {tasks[1]}: "
+            "only runs of one task can be compared"
+        )
+    labels = [set(judge.labels) for judge in judges]
+    for name, only in ((names[0], labels[0] - labels[1]), (names[1], labels[1] - labels[0])):
+        if only:
+            raise UserError(
+                f"only {name} knows {listed(sorted(only))}: only runs with the same labels can be "
+                "compared"
+            )
+
+
+class Pairing:
+    """The answers of two runs to the same items, as they pass by.
+
+    Its memory grows by some numbers an item, and by the texts that were written.
+
+    Args:
+        judges: the task's, of either run.
+    """
+
+    def __init__(self, judges: tuple[AnyJudge, AnyJudge]) -> None:
+        self.judges = judges
+        self.items = self.items_that_differ = 0
+        self._counts = (array("d"), array("d"))
+        self._right = (array("b"), array("b"))
+        self._texts: tuple[list[str], list[str], list[str]] = ([], [], [])
+        self._lost, self._gained = Highest[Changed](SHOWN), Highest[Changed](SHOWN)
+
+    def watch(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
+        """Take in what both runs answered to each item.
+
+        Raises:
+            UserError: they did not read the same.
+        """
+        for first, second in pairs:
+            self._add(first, second)
+
+    def _add(self, first: Judgement, second: Judgement) -> None:
+        if first.texts != second.texts:
+            raise UserError(
+                f"item {self.items + 1} of the two runs is not the same text: they cut the data "
+                "differently, by another vocabulary or --max-length, and cannot be compared"
+            )
+        number, self.items = self.items, self.items + 1
+        for judgement, counts, right in zip(
+            (first, second), self._counts, self._right, strict=True
+        ):
+            counts.extend(judgement.counts)
+            if judgement.right is not None:
+                right.append(judgement.right)
+        if self.judges[0].text_metrics:
+            for texts, text in zip(
+                self._texts, (first.answer, second.answer, first.truth), strict=True
+            ):
+                texts.append(text or "")
+        differ = first.answer != second.answer if first.answer else first.counts != second.counts
+        self.items_that_differ += differ
+        if first.worth is not None and second.worth is not None and first.worth != second.worth:
+            change = second.worth - first.worth
+            changed = _changed(first, second, change)
+            (self._gained if change > 0 else self._lost).add(abs(change), number, changed)
+
+    @property
+    def columns(self) -> list[Numbers]:
+        """The numbers from which the scores of either run follow. Shapes (N, K)."""
+        return [np.asarray(counts).reshape(self.items, -1) for counts in self._counts]
+
+    @property
+    def right(self) -> list[NDArray[np.bool_]] | None:
+        """Which items either run has right, where that can be said. Shapes (N,)."""
+        both = [np.asarray(right).astype(bool) for right in self._right]
+        return both if all(len(right) == self.items for right in both) else None
+
+    def compare(
+        self, names: tuple[str, str], task: str, metric: str | None, *, seed: int
+    ) -> Comparison:
+        """Test the difference of each score.
+
+        Args:
+            names: of the two runs.
+            task: theirs.
+            metric: the score that decides; the first of the task if None.
+            seed: decides what is drawn.
+
+        Raises:
+            UserError: there are fewer than two items, or no such score.
+        """
+        if self.items < 2:
+            raise UserError(f"{self.items} items: at least two are needed to compare runs")
+        known = [
+            on_all(judge.measure, columns)
+            for judge, columns in zip(self.judges, self.columns, strict=True)
+        ]
+        if known[0].keys() != known[1].keys():
+            raise UserError("the two runs have different scores and cannot be compared")
+        if metric is not None and metric not in known[0]:
+            raise unknown_name("metric", metric, known[0])
+        metric = metric or next(iter(known[0]))
+        scores = self._tested(seed)
+        return Comparison(
+            task=task,
+            first=names[0],
+            second=names[1],
+            items=self.items,
+            items_that_differ=self.items_that_differ,
+            metric=metric,
+            scores=scores,
+            conclusion=conclude(names, metric, scores[metric], self.items),
+            lost=self._lost.sorted(),
+            gained=self._gained.sorted(),
+        )
+
+    def _tested(self, seed: int) -> dict[str, Verdict]:
+        measures = [judge.measure for judge in self.judges]
+        *systems, references = self._texts
+        by_text = (
+            paired_tests(self.judges[0].text_metrics, systems, references, seed=seed)
+            if systems[0] != systems[1]
+            else {}
+        )
+        result = {}
+        for name, found in differences(measures, self.columns, seed=seed).items():
+            p_values = {"paired bootstrap": found.p_value, **by_text.get(name, {})}
+            # Those of sacreBLEU count no ties, and are far too low where few texts differ.
+            test = max(p_values, key=p_values.__getitem__)
+            if name in _SHARES_OF_RIGHT and self.right is not None:
+                test = "exact McNemar"
+                p_values[test] = mcnemar(*self.right)
+            result[name] = Verdict(
+                first=found.first,
+                second=found.second,
+                difference=found.difference,
+                low=found.low,
+                high=found.high,
+                p_value=p_values[test],
+                test=test,
+                p_values=p_values,
+            )
+        return result
+
+
+def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -> str:
+    """Say in a sentence or two what follows."""
+    numbers = (
+        f"{metric} {tested.second:.4f} instead of {tested.first:.4f}, a difference of "
+        f"{tested.difference:+.4f} (95 % interval {tested.low:+.4f} to {tested.high:+.4f}, "
+        f"p = {tested.p_value:.2g}, {tested.test})"
+    )
+    if tested.p_value < SIGNIFICANT:
+        better = (tested.difference < 0) == (metric in LOWER_IS_BETTER)
+        return (
+            f"{names[1]} is {'better' if better else 'worse'} than {names[0]}, by more than chance "
+            f"explains: {numbers}."
+        )
+    least = max(tested.high - tested.difference, tested.difference - tested.low)
+    return (
+        f"No difference can be told between {names[0]} and {names[1]}: {numbers}. On {items:,} "
+        f"items like these, a difference below about {least:.2g} cannot be told from chance."
+    )
+
+
+def _changed(first: Judgement, second: Judgement, change: float) -> Changed:
+    return Changed(
+        where=first.where,
+        texts={
+            name: _cut(text if isinstance(text, str) else " | ".join(text))
+            for name, text in first.texts.items()
+        },
+        truth=first.truth,
+        first=first.answer,
+        second=second.answer,
+        change=round(change, 6),
+    )
+
+
+def _cut(text: str) -> str:
+    half = LONGEST_TEXT // 2
+    return text if len(text) <= LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"

@@ -1,0 +1,169 @@
+"""Whether two runs differ: for every task, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.golden.asking import command
+from tests.golden.copies import LATEST, ONE_OF_EACH
+
+import heedful
+from heedful.cli import run
+from heedful.judging import Judgement
+from heedful.metrics.writing import paired_tests, text_metrics
+from heedful.reading import Record
+from heedful.reports.comparison import Pairing, Verdict, conclude
+from heedful.reports.highest import Highest
+from heedful.tasks.answers.translations import Translation
+from heedful.tasks.answers.written import WrittenText
+from heedful.tasks.judges.texts import written
+
+
+@pytest.fixture(autouse=True)
+def in_golden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(LATEST)
+
+
+def compare(first: str, second: str, *words: str) -> dict:
+    _, *options = ONE_OF_EACH[first]
+    return json.loads(command(["compare", first, second, *options, *words]))
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_no_run_differs_from_itself(name: str) -> None:
+    comparison = compare(name, name)
+    assert comparison["items_that_differ"] == 0
+    assert comparison["scores"]
+    for name, row in comparison["scores"].items():
+        assert row["first"] == pytest.approx(row["second"]), name
+        assert (row["low"], row["high"]) == (0, 0), name
+        assert row["p_value"] == 1, name
+    assert comparison["conclusion"].startswith("No difference can be told")
+    assert comparison["lost"] == comparison["gained"] == []
+
+
+@pytest.fixture
+def halved(tmp_path: Path) -> Path:
+    """Give a copy of the classifier that takes animals for food."""
+    folder = tmp_path / "halved"
+    folder.mkdir()
+    for path in (LATEST / "classify").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    for name in ("heedful.json", "config.json"):
+        text = (folder / name).read_text("utf-8")
+        swapped = text.replace('"animal"', '"?"').replace('"food"', '"animal"')
+        (folder / name).write_text(swapped.replace('"?"', '"food"'), "utf-8")
+    return folder
+
+
+def test_a_real_difference_is_told(halved: Path) -> None:
+    comparison = heedful.compare("classify", halved, "data/classify.csv")
+    accuracy = comparison.scores["accuracy"]
+    wrong = comparison.items_that_differ
+    assert 0 < wrong < comparison.items
+    assert accuracy.difference == pytest.approx(-wrong / comparison.items)
+    assert accuracy.low < accuracy.difference < accuracy.high < 0
+    assert accuracy.p_value == pytest.approx(2 / 2**wrong)  # each of them was right before
+    assert accuracy.test == "exact McNemar"
+    assert comparison.conclusion.startswith(f"{halved} is worse than classify")
+    assert len(comparison.lost) == 10
+    assert comparison.gained == []
+    assert comparison.lost[0].first == comparison.lost[0].truth != comparison.lost[0].second
+    assert comparison.to_dict()["lost"][0]["where"] == "data/classify.csv, line 2"
+
+
+def test_the_seed_alone_decides(halved: Path) -> None:
+    words = ["compare", "classify", str(halved), "--data", "data/classify.csv"]
+    first, again, other = (command([*words, "--seed", seed]) for seed in ("1", "1", "2"))
+    assert first == again != other
+    same = heedful.compare("classify", halved, "data/classify.csv", seed=1, metric="macro_f1")
+    stored = json.loads(first)
+    assert same.scores["ece"].low == pytest.approx(stored["scores"]["ece"]["low"])
+    assert (stored["metric"], same.metric) == ("accuracy", "macro_f1")
+
+
+RIGHT = [f"the {word} sleeps near the old bridge" for word in ("cat", "dog", "bird", "horse")] * 8
+
+
+def test_paired_tests_of_texts() -> None:
+    worse = [text.replace("old", "new") if n % 2 else text for n, text in enumerate(RIGHT)]
+    metrics = {"bleu": text_metrics(cased=True)["bleu"]}
+    tested = paired_tests(metrics, [RIGHT, worse], RIGHT, seed=0)
+    assert len(tested["bleu"]) == 2
+    assert all(p_value < 0.01 for p_value in tested["bleu"].values())
+    assert tested == paired_tests(metrics, [RIGHT, worse], RIGHT, seed=0)
+
+
+def test_one_text_that_differs_tells_nothing() -> None:
+    """By sacreBLEU's tests alone it would: they do not count a difference that is as large."""
+    judge = written(cased=True, translated=True)
+
+    def judged(texts: list[str]) -> Iterator[Judgement]:
+        for number, (text, right) in enumerate(zip(texts, RIGHT, strict=True)):
+            answer = Translation(
+                n_best=(WrittenText(text=text, score=0.0, ended=True),),
+                links=None,
+                log_likelihood=-1.0,
+                tokens_known=8,
+                tokens_written=8,
+                tokens_total=8,
+                tokens_used=8,
+            )
+            record = Record(text=str(number), text_pair=right, labels=None, source="a", line=number)
+            yield from judge.judged([(answer, record)])
+
+    pairing = Pairing((judge, judge))
+    pairing.watch(zip(judged(RIGHT), judged(["a new cat", *RIGHT[1:]]), strict=True))
+    comparison = pairing.compare(("a", "b"), "translate", "bleu", seed=0)
+    assert len(comparison.scores["chrf"].p_values) == 3
+    assert comparison.scores["perplexity"].test == "paired bootstrap"
+    assert min(comparison.scores["bleu"].p_values.values()) < 0.05
+    assert comparison.scores["bleu"].p_value > 0.3
+    assert comparison.items_that_differ == 1
+    assert [item.second for item in comparison.lost] == ["a new cat"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("classify", "tag", "classify is a run of classify and tag one of tag"),
+        ("classify", "pair", "only classify knows animal, food, place"),
+        ("pretrain", "masked", "they cut the data differently"),
+    ],
+)
+def test_what_cannot_be_compared(
+    first: str, second: str, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(["compare", first, second, *ONE_OF_EACH[first][1:]]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_metric_that_there_is_not(capsys: pytest.CaptureFixture) -> None:
+    words = ["compare", "classify", "pruned", "--data", "data/classify.csv"]
+    assert run([*words, "--metric", "acuracy"]) == 2
+    assert "did you mean 'accuracy'?" in capsys.readouterr().err
+
+
+def test_a_lower_error_is_better() -> None:
+    tested = Verdict(
+        first=2.0,
+        second=1.0,
+        difference=-1.0,
+        low=-1.5,
+        high=-0.5,
+        p_value=0.01,
+        test="paired bootstrap",
+        p_values={"paired bootstrap": 0.01},
+    )
+    assert conclude(("a", "b"), "mse", tested, 9).startswith("b is better than a")
+    assert conclude(("a", "b"), "f1", tested, 9).startswith("b is worse than a")
+
+
+def test_the_highest_are_kept_in_order() -> None:
+    highest = Highest[str](3)
+    for number, (value, item) in enumerate([(1, "a"), (3, "b"), (2, "c"), (3, "d"), (0, "e")]):
+        highest.add(value, number, item)
+    assert highest.sorted() == ["b", "d", "c"]
