@@ -142,8 +142,9 @@ async def test_the_key_is_asked_of_all_but_those_who_look_after_the_server(
         assert problem(reply) == (401, "the API key is missing or wrong")
         assert reply.headers["www-authenticate"] == "Bearer"
         assert (await client.get("/metrics")).status_code == 401
-        assert (await client.get("/health")).status_code == 200
-        assert (await client.get("/health/live")).status_code == 200
+        assert (await client.post("/", json={"inputs": "a"})).status_code == 401
+        for path in ("/", "/health", "/health/live"):
+            assert (await client.get(path)).status_code == 200
 
 
 def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

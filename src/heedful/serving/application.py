@@ -11,6 +11,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
 from heedful import __version__
+from heedful.serving.asking import first_error
 from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
 from heedful.serving.problem import Kind, Problem
@@ -97,18 +98,17 @@ def _routes(
 
 def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
     """Return the protocol whose route was asked, or the first."""
-    for protocol, router in routers:
-        for route in router.routes:
-            if route.matches(scope)[0] is not Match.NONE:
-                scope.setdefault("route", route)  # for the log, if it was not asked at all
-                return protocol
+    for match in (Match.FULL, Match.PARTIAL):  # partial: of another method
+        for protocol, router in routers:
+            for route in router.routes:
+                if route.matches(scope)[0] is match:
+                    scope.setdefault("route", route)  # for the log, if it was not asked at all
+                    return protocol
     return routers[0][0]
 
 
 def _first_error(error: RequestValidationError) -> str:
-    """Say what is wrong with a request, in a line, without what it holds."""
     first = error.errors()[0]
-    if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
+    if first["type"] in ("model_attributes_type", "dict_type") and first["loc"] == ("body",):
         return "the body must be a JSON object, sent as Content-Type: application/json"
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg']}"
+    return first_error(error.errors())

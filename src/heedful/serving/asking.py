@@ -34,9 +34,10 @@ class Reply(BaseModel):
     """What a client gets."""
 
 
-def _named(
-    run: Annotated[str, Path(description="Name of a run.", examples=["tickets"])],
-) -> str:
+RunName = Annotated[str, Path(description="Name of a run.", examples=["tickets"])]
+
+
+def _named(run: RunName) -> str:
     return run
 
 
@@ -88,6 +89,17 @@ def records_of(served: Served, texts: Sequence[Text]) -> list[Any]:
         return list(served.task.from_texts(texts))
     except UserError as error:
         raise refusal(error) from None
+
+
+def first_error(errors: Sequence[Any]) -> str:
+    """Say what is wrong with a body, in a line, without what it holds.
+
+    Args:
+        errors: as pydantic lists them; of a value that may be of several types, those of each.
+    """
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
 def in_words(problem: Problem, names: dict[str, str]) -> Problem:

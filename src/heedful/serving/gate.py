@@ -86,7 +86,8 @@ class Gate:
             await self.respond(scope, problem)(scope, body.again, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        is_open = scope["path"].removeprefix(scope.get("root_path", "")) in self.open_paths
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        is_open = path in self.open_paths and scope["method"] in ("GET", "HEAD")
         self.doors.check(headers, needs_key=not is_open)
         if not is_open and self.load.requests > self.settings.connections:
             raise Problem("overloaded", "too many requests at once", status=503, retry_after=1)

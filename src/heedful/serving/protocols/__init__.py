@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter
 
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import explain, health, openai, page, runs, tei
+from heedful.serving.protocols import explain, health, hub, openai, page, runs, tei
 from heedful.serving.service import Service
 
 
@@ -19,7 +19,7 @@ class Speaks(Protocol):
         """Return the status and the JSON that tell a client of it."""
 
 
-PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai)
+PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub)
 """Every protocol. The first one also answers for routes that are nobody's."""
 
 OPEN_PATHS = frozenset({"/", "/health", "/health/live"})

@@ -1,15 +1,37 @@
 """What clients of text-embeddings-inference speak: vectors, labels, ranks and tokens of texts."""
 
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import torch.nn.functional as F
 from fastapi import APIRouter
-from pydantic import Field
 
 from heedful import __version__
-from heedful.serving.asking import Body, NamedRun, Reply, ask, for_each_run, in_words, problems
+from heedful.serving.asking import (
+    NamedRun,
+    RunName,
+    ask,
+    for_each_run,
+    in_words,
+    problems,
+)
 from heedful.serving.problem import Kind, Problem
+from heedful.serving.protocols import health
+from heedful.serving.protocols.tei_shapes import (
+    DecodeBody,
+    EmbedAllBody,
+    EmbedBody,
+    Failure,
+    Info,
+    Label,
+    PredictBody,
+    Rank,
+    RerankBody,
+    SimilarityBody,
+    Token,
+    TokenizeBody,
+    Truncation,
+)
 from heedful.serving.service import Served, Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
 from heedful.serving.wire import Json
@@ -18,146 +40,6 @@ from heedful.tasks.classify import Classify
 from heedful.tasks.embed import Embed
 from heedful.tasks.regress import Regress
 from heedful.tokens.tokenizer import ModelTokenizer
-
-Direction = Literal["Left", "Right", "left", "right"]
-Ids = list[int]
-
-
-class Truncation(Body):
-    """What is done with a text that is too long."""
-
-    truncate: bool | None = Field(
-        default=False, description="Read the start of a text that is too long; else refuse it."
-    )
-    truncation_direction: Direction = Field(
-        default="Right", description="The end that is cut off: only Right."
-    )
-    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
-
-
-class EmbedAllBody(Truncation):
-    """Texts whose tokens are wanted as vectors."""
-
-    inputs: str | list[str] | Ids | list[Ids] = Field(
-        description="A text, several, or the same as ids, which POST /decode turns into texts.",
-        examples=["the red cat sleeps", ["the red cat", "it is white"]],
-    )
-
-
-class EmbedBody(EmbedAllBody):
-    """Texts that are wanted as vectors."""
-
-    normalize: bool = Field(default=True, description="Give vectors of length 1.")
-    dimensions: int | None = Field(default=None, description="Give only the first dimensions.")
-
-
-class PredictBody(Truncation):
-    """Texts, or pairs of them, whose labels are wanted."""
-
-    inputs: str | list[str] | list[list[str]] = Field(
-        description='A text; ["a", "b"] is one pair; [["a"], ["b"]] are two texts and '
-        '[["a", "b"], ["c", "d"]] two pairs.',
-        examples=["the red cat sleeps", [["the red cat"], ["it is white"]]],
-    )
-    raw_scores: bool = Field(default=False, description="Give logits, not probabilities.")
-
-
-class RerankBody(Body):
-    """Texts to be put in order by how well they go with a query."""
-
-    query: str = Field(examples=["a red cat"])
-    texts: list[str] = Field(examples=[["the cat is red", "it is white"]])
-    raw_scores: bool = Field(
-        default=False, description="Give logits; a run of regress gives its number in any case."
-    )
-    return_text: bool = False
-    truncate: bool | None = False
-    truncation_direction: Direction = "Right"
-
-
-class Sentences(Body):
-    """A text, and those to compare it with."""
-
-    source_sentence: str = Field(examples=["the red cat"])
-    sentences: list[str] = Field(examples=[["a cat, red", "it is white"]])
-
-
-class SimilarityBody(Body):
-    """Texts whose similarity is wanted."""
-
-    inputs: Sentences
-    parameters: Truncation = Truncation()
-
-
-class TokenizeBody(Body):
-    """Texts to cut into tokens."""
-
-    inputs: str | list[str] = Field(examples=["the red cat"])
-    add_special_tokens: bool = True
-    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
-
-
-class DecodeBody(Body):
-    """Ids of tokens."""
-
-    ids: Ids | list[Ids] = Field(examples=[[2, 10, 11, 3]])
-    skip_special_tokens: bool = True
-
-
-class Label(Reply):
-    """A label and its probability, or its logit."""
-
-    label: str
-    score: float
-
-
-class Rank(Reply):
-    """A text by its number, and how well it goes with the query."""
-
-    index: int
-    score: float
-    text: str | None = None
-
-
-class Token(Reply):
-    """A token: its slice of the text, in characters; none of a special token."""
-
-    id: int
-    text: str
-    special: bool
-    start: int | None
-    stop: int | None
-
-
-class Info(Reply):
-    """What is served."""
-
-    model_id: str
-    model_sha: None = None
-    model_dtype: str
-    served_model_name: str
-    model_type: dict[str, dict[str, Any]] = Field(
-        description="classifier, embedding, reranker, or the task of the run.",
-        examples=[{"embedding": {"pooling": "mean"}}],
-    )
-    max_concurrent_requests: int | None = None
-    max_input_length: int
-    max_batch_tokens: int
-    max_batch_requests: None = None
-    max_client_batch_size: int
-    auto_truncate: Literal[False] = False
-    tokenization_workers: int = 1
-    version: str
-    sha: None = None
-    docker_label: None = None
-
-
-class Failure(Reply):
-    """What went wrong."""
-
-    error: str
-    error_type: Literal["Backend", "Empty", "Overloaded", "Unhealthy", "Validation"]
-
 
 _TYPES: dict[Kind, str] = {
     "overloaded": "Overloaded",
@@ -192,7 +74,31 @@ def router(service: Service) -> APIRouter:
         _add_tokens(routes, service, named)
         return routes
 
-    return for_each_run(routes_for)
+    routes = for_each_run(routes_for)
+    _add_health(routes, service)
+    return routes
+
+
+def _add_health(routes: APIRouter, service: Service) -> None:
+    about: dict[str, Any] = {
+        "tags": ["text-embeddings-inference"],
+        "response_model": health.Health,
+        "responses": problems(Failure),
+    }
+
+    @routes.get("/ping", **about)
+    async def ping() -> Json:
+        """Tell whether every run is ready: 200, or else 503."""
+        health.require_ready(service)
+        return Json({"status": "ready"})
+
+    @routes.get("/models/{run}", **about)
+    @routes.get("/models/{run}/health", **about)
+    async def run_health(run: RunName) -> Json:
+        """Tell whether a run is ready: 200, or else 503."""
+        if not service.find(run, lambda served: True, "a run").warm:
+            raise Problem("not ready", f"{run} is not ready yet", retry_after=1)
+        return Json({"status": "ready"})
 
 
 def _add_vectors(routes: APIRouter, service: Service, named: Any) -> None:
