@@ -145,6 +145,7 @@ def test_answers_of_any_shape_are_shown() -> None:
         "entities": [{"type": "PER", "start": 0, "end": 3, "text": "Ann"}],
         "vector": [0.5] * 384,
         "labels": [],
+        "scores": {"low": 0.1, "high": 0.9},
         "start": None,
         "tokens_used": 5,
     }
@@ -152,4 +153,5 @@ def test_answers_of_any_shape_are_shown() -> None:
     assert "entitiestype: PER; start: 0; end: 3; text: Ann" in text
     assert "vector384 numbers" in text
     assert "labelsnone" in text
+    assert "scoreshigh: 0.9; low: 0.1" in text
     assert "tokens used5" in text

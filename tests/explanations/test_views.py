@@ -233,3 +233,22 @@ def test_hostile_text_runs_nothing(chromium: Browser) -> None:
     assert hostile in find(chromium, ".texts .running").text
     assert chromium.driver.title.startswith("What </script>")
     assert chromium.complaints() == []
+
+
+def test_a_notebook_shows_it_apart_from_its_own_styles(chromium: Browser) -> None:
+    styles = "<style>.token, p, button { color: rgb(1, 2, 3) !important; font-size: 40px }</style>"
+    cells = "".join(explanation._repr_html_() for explanation in (classified(), translated()))
+    chromium.open(f"<!doctype html><html lang=en><title>A notebook</title>{styles}{cells}")
+    first, second = chromium.driver.find_elements("tag name", "iframe")
+    chromium.driver.switch_to.frame(first)
+    wait(chromium, "return document.getElementById('attention')?.hidden === false")
+    assert ink(chromium, ".bipartite canvas") > 500
+    assert find(chromium, "#theme").value_of_css_property("font-size") == "14px"
+    find(chromium, "#theme").click()  # though it can remember nothing
+    assert find(chromium, "#theme").text == "Light colours"
+    chromium.driver.switch_to.default_content()
+    chromium.driver.switch_to.frame(second)
+    wait(chromium, "return document.querySelector('.matrix canvas')?.width > 300")
+    assert find(chromium, "#theme").text == "Dark colours"
+    chromium.driver.switch_to.default_content()
+    assert chromium.complaints() == []

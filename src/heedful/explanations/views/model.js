@@ -89,7 +89,7 @@ function modelView(box, choice, changed) {
     pen.strokeStyle = heedful.colour(`series-${(head % SERIES) + 1}`);
     const [stepLeft, stepRight] = [height / picture.rows.length, height / picture.columns.length];
     for (const { left, right, byte } of strongestLines(picture, LINES_OF_SMALL, FAINTEST)) {
-      pen.globalAlpha = byte / 255;
+      pen.globalAlpha = Math.max(WEIGHT[byte], 0.04);
       pen.beginPath();
       pen.moveTo(2, (left + 0.5) * stepLeft);
       pen.lineTo(width - 2, (right + 0.5) * stepRight);

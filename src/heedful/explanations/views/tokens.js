@@ -121,6 +121,7 @@ function chooseTokens(list, side, choice, changed) {
 // A side as the text that it is, with a node for each token.
 function runningText(side, visible, nodeOf) {
   const paragraph = element("p", "running");
+  paragraph.dir = "auto";
   const there = new Set(visible);
   side.tokens.forEach((token, at) => {
     if (token.before) paragraph.append(token.before);
