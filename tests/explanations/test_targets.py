@@ -1,0 +1,92 @@
+"""What can be asked about, for each task."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.explanations.explaining import subject_of
+from heedful.explanations.subject import Subject
+from heedful.predictor import Predictor
+from heedful.settings import PredictSettings
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
+CONTEXT = "Carla eats cheese in Oslo. the sky is blue."
+MASKS = "the [MASK] is red. it is very [MASK]."
+CHOICES = ("what sleeps?", "the soup", "the bird", "the tower")
+GERMAN = "Das katze sieht das pferd!"
+
+
+def subject(run: str, text: Any, target: str | None) -> Subject:
+    predictor = Predictor.load(GOLDEN / run, PredictSettings(precision="fp32"))
+    (record,) = predictor.task.from_texts([text])
+    return subject_of(predictor, record, target)[0]
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "target", "expected"),
+    [
+        ("classify", "a cat", "food", "label 'food'"),
+        ("many", "the red cat", "food", "label 'food'"),
+        ("regress", "the bird", None, "the number"),
+        ("tag", "Ann is in Paris", None, "tag 'B-PER' of 'Ann'"),
+        ("tag", "Ann is in Paris", "Paris", "tag 'B-LOC' of 'Paris'"),
+        ("tag", "Ann is in Paris", "is=B-LOC", "tag 'B-LOC' of 'is'"),
+        ("tag", "the sky is blue", None, "tag 'O' of"),
+        ("answer", ("who eats?", CONTEXT), None, "answer 'Carla'"),
+        ("answer", ("who eats?", CONTEXT), "in Oslo", "answer 'in Oslo'"),
+        ("answer", ("when is it?", CONTEXT), None, "no answer"),
+        ("choose", CHOICES, None, "choice 'the bird'"),
+        ("choose", CHOICES, "0", "choice 'the soup'"),
+        ("choose", CHOICES, "the tower", "choice 'the tower'"),
+        ("embed", "a cat", None, "the vector, along its direction"),
+        ("pretrain", MASKS, "cat", "'cat' for mask 1"),
+        ("pretrain", MASKS, "2=white", "'white' for mask 2"),
+        ("masked", MASKS, "2=", "for mask 2"),
+        ("pretrain", ("the cat is red.", "it is very red."), None, "the second text"),
+        ("writer", "the dog likes", None, "the text that was written"),
+        ("replies", "cat, red", "sleeps", "the word 'sleeps'"),
+        ("translate", GERMAN, None, "the translation"),
+        ("translate", GERMAN, "horse", "the word 'horse'"),
+        ("lstm", GERMAN, "cat", "the word 'cat'"),
+    ],
+)
+def test_targets(run: str, text: Any, target: str | None, expected: str) -> None:
+    assert expected in subject(run, text, target).aim.target
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "target", "message"),
+    [
+        ("regress", "the bird", "3", "one number to explain"),
+        ("tag", "Ann is in Paris", "Pariss", "'Pariss' is not a word of the text (did you mean"),
+        ("tag", "Ann is in Paris", "Ann=PER", "'PER' is not one of the model's tags"),
+        ("answer", ("who eats?", CONTEXT), "Lima", "'Lima' is not a slice of the context"),
+        ("choose", CHOICES, "the cat", "'the cat' is not one of the choices (did you mean"),
+        ("embed", "a cat", "x", "one number to explain"),
+        ("pretrain", MASKS, "3=red", "the text has 2 masks"),
+        ("pretrain", MASKS, "tastiest", "'tastiest' is not one token of the vocabulary"),
+        ("pretrain", ("the cat is red.", "it is."), "x", "whether the second text follows"),
+        ("replies", "cat, red", "sleep", "'sleep' is not a word of what was written (did you mean"),
+        ("gru", GERMAN, "unicorn", "'unicorn' is not a word of what was written"),
+    ],
+)
+def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        subject(run, text, target)
+    assert message in str(error.value)
+
+
+def test_a_word_is_as_likely_as_the_model_says() -> None:
+    """Words that were written make up the whole, each after those before it."""
+    whole = subject("translate", GERMAN, None)
+    assert whole.aim.written is not None
+    text = whole.aim.written[1].texts[0]
+    parts = []
+    for word in dict.fromkeys(text.rstrip(".").split()):
+        one = subject("translate", GERMAN, word)
+        parts.append(float(one.probabilities([one.whole])[0]))
+    assert all(0 < part <= 1 for part in parts)
+    total = float(whole.probabilities([whole.whole])[0])
+    assert total <= min(parts)
