@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from heedful import interop
 from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
 from heedful.errors import UserError, unknown_name
 from heedful.interop import FORMATS
-from heedful.settings import PredictSettings, VocabularySettings
+from heedful.settings import ExportSettings, PredictSettings, VocabularySettings
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
-VOCABULARY = VocabularySettings()
+VOCABULARY, EXPORT = VocabularySettings(), ExportSettings()
 
 
 ExportFormat = Annotated[
@@ -249,9 +248,17 @@ def export(
     *,
     to: Path,
     format: ExportFormat,
+    settings: Annotated[ExportSettings, Parameter(name="*")] = EXPORT,
+    data: list[Path] | None = None,
+    columns: Columns = COLUMNS,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Write a run in the layout of another program.
+    """Write a run for another program, and check that it computes the same there.
+
+    Outputs are compared on several batches, with padding, before the folder is there:
+
+        heedful export runs/tickets --to tickets-hf --format hf
+        heedful export runs/tickets --to tickets-onnx --format onnx --int8 --data test.csv
 
     Parameters
     ----------
@@ -259,11 +266,25 @@ def export(
         Run folder.
     to
         Folder to make.
+    data
+        Labelled files: score the run as it is and as it was exported, and print the change as JSON.
     overwrite
         Replace what was exported to --to.
     """
-    check = interop.export(run, to, format, overwrite=overwrite)
-    say(f"{run} exported to {to}; {check}")
+    from heedful.commands import export as command
+
+    scores = command.export(
+        run,
+        to,
+        format,
+        settings=settings,
+        data=data or (),
+        columns=columns,
+        overwrite=overwrite,
+        say=say,
+    )
+    if scores is not None:
+        print(json.dumps(scores, ensure_ascii=False))
 
 
 def doctor() -> None:

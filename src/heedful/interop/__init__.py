@@ -4,7 +4,7 @@ A new format is a file here and a line of a table.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,11 @@ class Format:
     """Names of what it writes, which ``--overwrite`` may replace."""
     about: str
     """What reads it, for the help."""
+    opener: str | None = None
+    """Module and function: from a `Source` and such a folder to what computes in the place of the
+    model, where that may compute something else."""
+    options: frozenset[str] = frozenset()
+    """Fields of `ExportSettings` that it has."""
 
 
 READERS = (
@@ -50,11 +55,23 @@ _TRANSLATOR = {
     *("source.spm", "target.spm"),
 }
 
+_GRAPHS = {
+    *("model.onnx", "encoder_model.onnx"),
+    *("decoder_model.onnx", "decoder_with_past_model.onnx"),
+}
+
 FORMATS = {
     "hf": Format(
         writer="heedful.interop.hf.export",
         files=frozenset({*_MODEL, *_TOKENIZER, *_TRANSLATOR}),
         about="transformers",
+    ),
+    "onnx": Format(
+        writer="heedful.interop.onnx.writing.export",
+        files=frozenset({*_MODEL, *_TOKENIZER, *_TRANSLATOR, *_GRAPHS}),
+        about="ONNX Runtime and others",
+        opener="heedful.interop.onnx.runtime.open_model",
+        options=frozenset({"int8"}),
     ),
     "marian": Format(
         writer="heedful.interop.marian.export",
@@ -106,6 +123,14 @@ def export(
     from heedful.interop.source import open_source
 
     kind = FORMATS[name]
+    for field in fields(settings):
+        if getattr(settings, field.name) != field.default and field.name not in kind.options:
+            fitting = " or ".join(
+                other for other in FORMATS if field.name in FORMATS[other].options
+            )
+            raise UserError(
+                f"--{field.name} has no effect on --format {name}; it is for --format {fitting}"
+            )
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - kind.files):
@@ -118,6 +143,21 @@ def export(
     with new_folder(out, overwrite=overwrite) as folder:
         check: Check = _imported(kind.writer)(source, folder, settings)
     return check
+
+
+def open_exported(run: Path, folder: Path, name: str) -> Any:
+    """Open what was exported in the place of a run's model.
+
+    Args:
+        run: the run.
+        folder: what it was exported to.
+        name: the format, one with an opener.
+    """
+    from heedful.interop.source import open_source
+
+    opener = FORMATS[name].opener
+    assert opener is not None
+    return _imported(opener)(open_source(run), folder)
 
 
 def _imported(path: str) -> Callable[..., Any]:

@@ -2,6 +2,8 @@
 
 Beside the encoder's own files it holds ``modules.json``, which lists what is computed one after
 another; the folder of the pooling; and how many tokens of a text are read.
+
+Shapes: B texts, T longest text, D width of a vector.
 """
 
 import json
@@ -9,6 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from torch import Tensor
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
@@ -39,6 +43,22 @@ class SentenceLayout:
     """Whether it is given length 1."""
     max_length: int | None
     """Tokens of a text that are read; None leaves that to the encoder."""
+
+
+def pool(hidden_states: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
+    """Return a vector of each text: the mean of its tokens', or that of the first. Shape (B, D).
+
+    Args:
+        hidden_states: shape (B, T, D).
+        mask: True or 1 for a token, False or 0 for padding; None where there is none. Shape (B, T).
+        pooling: which of the two.
+    """
+    if pooling == "cls":
+        return hidden_states[:, 0]
+    if mask is None:
+        return hidden_states.mean(1)
+    real = mask[..., None].to(hidden_states.dtype)  # (B, T, 1)
+    return (hidden_states * real).sum(1) / real.sum(1)
 
 
 def read_record(folder: Path) -> RunRecord | None:

@@ -82,7 +82,7 @@ def attend(
     half = query.dtype in _HALF
     short = half and key.shape[2] < _SHORT
     slow = query.device.type == "cpu" and (dropout > 0 or learns or (trains and half) or short)
-    long = query.shape[2] * key.shape[2] >= _LONG and not half and (trains or learns)
+    long = (trains or learns) and not half and query.shape[2] * key.shape[2] >= _LONG
     weights = None
     if not (slow or need_weights):
         mixed = F.scaled_dot_product_attention(query, key, value, offset, dropout)

@@ -58,7 +58,7 @@ class Direction(nn.Module):
         cell = None if self.cell == "gru" else hidden
         states = []
         for from_input, is_real in reversed(pairs) if self.backwards else pairs:
-            hidden, cell = _advance(from_input, from_state(hidden), hidden, cell)
+            hidden, cell = advance(from_input, from_state(hidden), hidden, cell)
             # Backwards, the padding comes first: the state stays zeros until it ends.
             hidden, cell = hidden * is_real, None if cell is None else cell * is_real
             states.append(hidden)
@@ -174,7 +174,7 @@ class AttentiveDecoder(nn.Module):
         hidden, cell, context = carry
         outputs = []
         for _ in range(steps):
-            hidden, cell = _advance(from_input(context), from_state(hidden), hidden, cell)
+            hidden, cell = advance(from_input(context), from_state(hidden), hidden, cell)
             context, weights = self.attention(query(hidden), memory)
             outputs.append((hidden, context, weights))
         states, contexts, attended = (torch.stack(parts) for parts in zip(*outputs, strict=True))
@@ -212,7 +212,7 @@ class Readout(nn.Module):
         return dropped
 
 
-def _advance(
+def advance(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, cell: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the next state and, of an LSTM, the next cell, each of shape (B, H).

@@ -22,7 +22,7 @@ from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
 from heedful.interop import sentence_transformers
-from heedful.interop.sentence_transformers import Pooling, SentenceLayout
+from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.judging import Judge
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
@@ -195,16 +195,8 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     def vectors(self, forward: Forward, batch: Batch) -> Tensor:
         """Return a vector of each example, its length as it comes, in fp32. Shape (B, D)."""
-        return self._pooled(forward(**batch.inputs).last_hidden_state.float(), _mask(batch))
-
-    def _pooled(self, hidden_states: Tensor, mask: Tensor | None) -> Tensor:
-        """Return a vector of each row. Shapes: (B, T, D) and (B, T) to (B, D)."""
-        if self.pooling == "cls":
-            return hidden_states[:, 0]
-        if mask is None:
-            return hidden_states.mean(1)
-        real = mask[..., None].float()  # (B, T, 1)
-        return (hidden_states * real).sum(1) / real.sum(1)
+        hidden_states = forward(**batch.inputs).last_hidden_state.float()
+        return pool(hidden_states, _mask(batch), self.pooling)
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
@@ -236,7 +228,7 @@ class Embed(Task[Record, Tensor, Embedding]):
                 join_windows(rows, text, tokenizer)
                 for rows, text in zip(windows, _texts(record), strict=True)
             )
-            windows = [[self._pooled(row[None], None)[0] for row in rows] for rows in windows]
+            windows = [[pool(row[None], None, self.pooling)[0] for row in rows] for rows in windows]
         vectors = [torch.stack(outputs).mean(0) for outputs in windows]
         if self.normalise and not settings.raw:
             vectors = [F.normalize(vector, dim=0) for vector in vectors]

@@ -23,13 +23,11 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
-from heedful.decoding.search import Hypothesis, Search
+from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.models import BertEncoderDecoder
-from heedful.models.forwards import generate
 from heedful.models.loading import head_of, load_model
-from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
 from heedful.sources import resolve
@@ -249,22 +247,38 @@ class Generate(Task[Record, WriterOutput, Generation]):
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[WriterOutput]:
         """Write texts, or score those that are known; of pairs both."""
-        assert isinstance(model, BertEncoderDecoder | WithHead)
         known = [(0.0, 0)] * batch.num_examples
         labels = batch.targets.get("labels")
         if labels is not None:
-            if isinstance(model, BertEncoderDecoder):
-                output = model(**batch.inputs, labels=labels)
-            else:
-                output = model(**batch.inputs, positions=label_positions(labels))
+            asked = {"labels": labels} if self.pairs else {"positions": label_positions(labels)}
+            output = model(**batch.inputs, **asked)
             known = known_scores(output.logits, output.positions, labels)
         hypotheses: list[list[Hypothesis]] = [[]] * batch.num_examples
         if labels is None or self.pairs:
-            hypotheses = _write(model, batch, settings)
+            hypotheses = self._write(model, batch, settings)
         return [
             WriterOutput(hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens)
             for texts, (log_likelihood, tokens) in zip(hypotheses, known, strict=True)
         ]
+
+    def _write(self, model: Any, batch: Batch, settings: PredictSettings) -> list[list[Hypothesis]]:
+        ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
+        rows = real_tokens(batch)
+        # Not by the longest text of the batch, on which the others must not depend.
+        most = model.max_written if self.pairs else model.max_positions // 2
+        search = search_options(
+            settings,
+            eos_token_id=rows[0][-1],  # [SEP]
+            max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, most),
+            never=rows[0][0],  # [CLS]
+        )
+        texts: list[list[Hypothesis]]
+        if not self.pairs:  # a text is continued before its [SEP]
+            lengths = torch.tensor([len(row) for row in rows], device=ids.device)
+            places = torch.arange(ids.shape[1] - 1, device=ids.device)
+            ids, mask = ids[:, :-1], places < (lengths - 1)[:, None]  # (B, S - 1)
+        texts = model.generate(ids, mask, search=search, numbers=draw_numbers(rows))
+        return texts
 
     def decode(
         self,
@@ -318,26 +332,3 @@ def _token_ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list
 
 def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
     return Example(ids=np.array(tokenizer.layout.ids(ids), dtype=np.int32))
-
-
-def _write(
-    model: BertEncoderDecoder | WithHead, batch: Batch, settings: PredictSettings
-) -> list[list[Hypothesis]]:
-    ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
-    rows = real_tokens(batch)
-    numbers = draw_numbers(rows)
-
-    def options(most: int) -> Search:
-        start, end = rows[0][0], rows[0][-1]  # [CLS] and [SEP]
-        most = min(settings.max_new_tokens or MAX_NEW_TOKENS, most)
-        return search_options(settings, eos_token_id=end, max_new_tokens=most, never=start)
-
-    if isinstance(model, BertEncoderDecoder):
-        search = options(model.decoder.max_positions)
-        return model.generate(ids, mask, search=search, numbers=numbers)
-    # Not by the longest text of the batch, on which the others must not depend.
-    search = options(model.max_positions // 2)
-    lengths = torch.tensor([len(row) for row in rows], device=ids.device)
-    places = torch.arange(ids.shape[1] - 1, device=ids.device)
-    before_end = places < (lengths - 1)[:, None]  # (B, S - 1)
-    return generate(model, ids[:, :-1], before_end, search=search, numbers=numbers)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -296,8 +296,9 @@ class Translate(Task[Record, WriterOutput, Translation]):
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[WriterOutput]:
         """Write translations, and score those that are known."""
-        assert isinstance(model, translator.Translator)
-        return translator.translate_batch(model, batch, settings, longest=self.longest)
+        return translator.translate_batch(
+            cast(translator.Translator, model), batch, settings, longest=self.longest
+        )
 
     def decode(
         self,

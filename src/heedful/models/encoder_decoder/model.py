@@ -82,6 +82,11 @@ class BertEncoderDecoder(Model):
         """Return the word embeddings of what is read."""
         return self.encoder.get_input_embeddings()
 
+    @property
+    def max_written(self) -> int:
+        """The most tokens that it writes."""
+        return self.decoder.max_positions
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the two bodies, and may learn at a rate of its own."""
         bridge = [] if self.enc_to_dec_proj is None else [*self.enc_to_dec_proj.parameters()]
@@ -211,7 +216,7 @@ class BertEncoderDecoder(Model):
                 output_hidden_states=output_hidden_states,
             )
         if labels is not None and decoder_input_ids is None and decoder_inputs_embeds is None:
-            decoder_input_ids = self._shift(labels)
+            decoder_input_ids = self.shifted(labels)
             if decoder_attention_mask is None:
                 decoder_attention_mask = decoder_input_ids.ne(self._pad())
         tokens = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
@@ -223,7 +228,7 @@ class BertEncoderDecoder(Model):
             decoder_input_ids,
             decoder_attention_mask,
             inputs_embeds=decoder_inputs_embeds,
-            encoder_hidden_states=self._bridge(encoder_outputs),
+            encoder_hidden_states=self.bridge(encoder_outputs),
             encoder_attention_mask=attention_mask,
             past_key_values=past_key_values,
             use_cache=use_cache,
@@ -267,7 +272,7 @@ class BertEncoderDecoder(Model):
             search: how to look.
             numbers: see ``generation.generate``.
         """
-        hidden = self._bridge(self.encoder(input_ids, attention_mask, token_type_ids))
+        hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
         texts = generation.generate(self.decoder, start, None, search, encoded, numbers)
@@ -281,7 +286,7 @@ class BertEncoderDecoder(Model):
             token_type_ids=token_type_ids,
         )
 
-    def _bridge(self, encoded: BertModelOutput) -> Tensor:
+    def bridge(self, encoded: BertModelOutput) -> Tensor:
         """Return what the decoder attends to, in its width. Shape (B, E, D)."""
         hidden = encoded.last_hidden_state
         return hidden if self.enc_to_dec_proj is None else self.enc_to_dec_proj(hidden)
@@ -297,7 +302,7 @@ class BertEncoderDecoder(Model):
             raise UserError("the decoder's config has no pad_token_id to stand for missing labels")
         return pad
 
-    def _shift(self, labels: Tensor) -> Tensor:
+    def shifted(self, labels: Tensor) -> Tensor:
         """Return the tokens before each label, padding where there is none."""
         if labels.ndim != 2:
             raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")

@@ -172,7 +172,7 @@ class RnnSearch(Model):
             decoded.contexts.transpose(0, 1).flatten(0, 1)[chosen],
             vectors.flatten(0, 1)[chosen],
         )
-        logits = self._score(readout)
+        logits = self.score(readout)
         smoothing = self.config.label_smoothing if self.training else 0.0
         loss = loss_of(logits, labels, positions, smoothing, reduction)
         if labels is None:
@@ -243,9 +243,9 @@ class RnnSearch(Model):
 
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
-        vectors = self._embed_target(tokens)
+        vectors = self.embed_target(tokens)
         decoded = self.decoder(vectors[:, None], state.carry, state.memory)
-        logits = self._score(self.readout(decoded.hidden[0], decoded.contexts[0], vectors))
+        logits = self.score(self.readout(decoded.hidden[0], decoded.contexts[0], vectors))
         coverage = None if state.coverage is None else state.coverage + decoded.weights[0]
         return logits, replace(state, carry=decoded.carry, coverage=coverage)
 
@@ -268,17 +268,17 @@ class RnnSearch(Model):
         batch, _ = self._check_shape("decoder_input_ids", ids)
         if batch != len(encoded.last):
             raise UserError(f"input_ids are of {len(encoded.last)} texts, the target of {batch}")
-        vectors = self._embed_target(ids)
+        vectors = self.embed_target(ids)
         decoded: Decoded = self.decoder(vectors, self.decoder.start(encoded.last, memory), memory)
         return vectors, decoded
 
-    def _embed_target(self, ids: Tensor) -> Tensor:
+    def embed_target(self, ids: Tensor) -> Tensor:
         """Return the vectors of target pieces. Shape (..., M) for shape (...)."""
         table = self.target_embeddings or self.embeddings
         dropped: Tensor = self.dropout(self._narrow(table(ids)))
         return dropped
 
-    def _score(self, readout: Tensor) -> Tensor:
+    def score(self, readout: Tensor) -> Tensor:
         """Return a logit for each piece. Shape (N, V) for shape (N, M)."""
         table = self.output or self.target_embeddings or self.embeddings
         return F.linear(readout, self._narrow(table.weight), self.output_bias)

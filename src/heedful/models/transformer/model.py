@@ -22,6 +22,7 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find_texts
 from heedful.layers import masks
 from heedful.layers.block import Context
+from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
@@ -218,6 +219,31 @@ class Transformer(Model):
             cross_attentions=decoded.cross_attentions,
         )
 
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Return what the decoder attends to. Shape (B, E, D); see ``forward``."""
+        return self._encode(input_ids, attention_mask).hidden
+
+    def write(
+        self,
+        decoder_input_ids: Tensor,
+        encoded: Tensor | None,
+        attention_mask: Tensor | None = None,
+        past: Cache | None = None,
+    ) -> tuple[Tensor, Cache]:
+        """Score what follows each token, (B, S, V), and return what a later call goes on from.
+
+        Args:
+            decoder_input_ids: the newest tokens. Shape (B, S).
+            encoded: what ``read`` gave; not read where it is cached. Shape (B, E, D).
+            attention_mask: of it. Shape (B, E).
+            past: what an earlier call returned.
+        """
+        decoded = self._decode(
+            decoder_input_ids, encoded, attention_mask, past=past, need_cache=True
+        )
+        assert decoded.cache is not None
+        return self._score(decoded.hidden), decoded.cache
+
     @torch.inference_mode()
     def generate(
         self,
@@ -312,29 +338,34 @@ class Transformer(Model):
     def _decode(
         self,
         ids: Tensor,
-        encoded: Tensor,
+        encoded: Tensor | None,
         attention_mask: Tensor | None,
         *,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
+        past: Cache | None = None,
+        need_cache: bool = False,
     ) -> StackOutput:
         check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
         batch, length = self._check_shape("decoder_input_ids", ids)
         cross_mask = None
         if attention_mask is not None:
             cross_mask = masks.from_attention_mask(
-                attention_mask, batch=batch, queries=length, keys=encoded.shape[1]
+                attention_mask, batch=batch, queries=length, keys=attention_mask.shape[1]
             )
+        start = 0 if past is None else past.length
         mask = masks.for_self_attention(
-            None, batch=batch, queries=length, keys=length, causal=True, device=ids.device
+            None, batch=batch, queries=length, keys=start + length, causal=True, device=ids.device
         )
+        positions = torch.arange(start, start + length, device=ids.device)
         output: StackOutput = self.decoder(
-            self._embed(self._target_table, ids, torch.arange(length, device=ids.device)),
-            Context(mask=mask, encoded=encoded, cross_mask=cross_mask),
+            self._embed(self._target_table, ids, positions),
+            Context(mask=mask, encoded=encoded, cross_mask=cross_mask, need_cache=need_cache),
             head_mask=head_mask,
             cross_head_mask=cross_head_mask,
+            past=None if past is None else past.blocks,
             weights_of=weights_of,
             need_states=need_states,
             recompute=self.gradient_checkpointing and self.training,
@@ -383,7 +414,8 @@ class Transformer(Model):
             weight = weight.index_copy(0, padding, weight.detach()[padding])
         bias = self.final_logits_bias[0].to(hidden.dtype)
         # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
-        return F.linear(hidden, weight, bias if bias.any() else None)
+        needed = torch.compiler.is_compiling() or bool(bias.any())
+        return F.linear(hidden, weight, bias if needed else None)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
         return check_sequences(name, ids, self.config.max_position_embeddings)

@@ -1,0 +1,1 @@
+"""Runs as ONNX: graphs that any of its runtimes computes."""

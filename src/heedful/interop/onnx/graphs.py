@@ -1,0 +1,337 @@
+"""The graphs that a model is exported as, with the names of the field for what goes in and out.
+
+An encoder with a head is one graph, ``model.onnx``. A model that writes with a cache has one that
+starts and one that goes on, and where it also reads, one for that.
+
+Shapes: B batch, S length, C choices, E length of what was read, P length of what is cached, D model
+width, H heads, K head width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.interop.checking import sample_batches
+from heedful.interop.onnx.recurrent import RnnGoOn, RnnRead, RnnStart
+from heedful.interop.sentence_transformers import pool
+from heedful.interop.source import Source
+from heedful.layers.cache import BlockCache, Cache, KeyValue
+from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
+from heedful.models.model import Model
+
+MODEL, READER = "model.onnx", "encoder_model.onnx"
+STARTER, CONTINUER = "decoder_model.onnx", "decoder_with_past_model.onnx"
+FILES = frozenset({MODEL, READER, STARTER, CONTINUER})
+
+PAST, PRESENT = "past_key_values.", "present."
+"""What stands before the name of a cached tensor that goes in, and of one that comes out."""
+
+BATCH, LENGTH, CHOICES = "batch_size", "sequence_length", "num_choices"
+READ, WRITTEN, CACHED = "encoder_sequence_length", "decoder_sequence_length", "past_length"
+ALL = "past_length + sequence_length"
+
+Axes = tuple[str | None, ...]
+"""The name of each dimension that may have any length; None for one that is fixed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Graph:
+    """One file: a function from tensors to tensors."""
+
+    file: str
+    module: nn.Module
+    """Takes the inputs in their order, and returns the outputs in theirs."""
+    inputs: dict[str, Tensor]
+    """Names, and a tensor for each to trace the module with."""
+    axes: dict[str, Axes]
+    """Of each input."""
+    outputs: list[str]
+
+
+def graphs_of(source: Source) -> list[Graph]:
+    """Return the graphs that hold all that a model computes."""
+    batch = list(sample_batches(source))[1]
+    model = source.model
+    if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):
+        return _writer(model, batch)
+    if model.config.is_decoder:
+        return [_decoder(model, batch)]
+    return [_encoder(source, batch)]
+
+
+class _Encoder(nn.Module):
+    """Calls a model by the names of its arguments, and returns outputs by their names."""
+
+    def __init__(self, model: Model, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs, self.outputs = list(inputs), list(outputs)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        output = self.model(**dict(zip(self.inputs, tensors, strict=True)))
+        return tuple(output[name] for name in self.outputs)
+
+
+class _Embedder(nn.Module):
+    """The vectors of tokens, and of them that of the text."""
+
+    def __init__(self, model: Model, inputs: Sequence[str], goal: dict[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs, self.goal = list(inputs), goal
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        batch = dict(zip(self.inputs, tensors, strict=True))
+        hidden = self.model(**batch).last_hidden_state
+        vector = pool(hidden, batch["attention_mask"], self.goal["pooling"])
+        return hidden, F.normalize(vector, dim=-1) if self.goal["normalise"] else vector
+
+
+def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
+    model, record = source.model, source.record
+    axes = (BATCH, CHOICES, LENGTH) if record.task == "choose" else (BATCH, LENGTH)
+    if record.task == "embed":
+        module: nn.Module = _Embedder(model, [*batch], record.goal)
+        outputs = ["last_hidden_state", "sentence_embedding"]
+    else:
+        outputs = [*model(**batch).keys()]
+        module = _Encoder(model, [*batch], outputs)
+    return Graph(
+        file=MODEL,
+        module=module,
+        inputs=batch,
+        axes=dict.fromkeys(batch, axes),
+        outputs=outputs,
+    )
+
+
+# Writers.
+
+
+class Start(nn.Module):
+    """Writes the first tokens, and returns what to go on from."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+        """Return logits, shape (B, S, V), and the cache, with what was read in it."""
+        logits, cache = _write(self.model, ids, encoded, mask, None)
+        return logits, *flat(cache)
+
+
+class GoOn(nn.Module):
+    """Writes the next tokens."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Return logits, shape (B, S, V), and the cache without what was read."""
+        logits, cache = _write(self.model, ids, None, mask, _cache(past, crosses=True))
+        return logits, *flat(_own(cache))
+
+
+class Read(nn.Module):
+    """Reads a text, for a decoder to attend to."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+        """Return shape (B, E, D)."""
+        model = self.model
+        if isinstance(model, BertEncoderDecoder):
+            return model.bridge(model.encoder(ids, mask, types))
+        assert isinstance(model, Transformer)
+        return model.read(ids, mask)
+
+
+class Decoder(nn.Module):
+    """A decoder without an encoder: starts from an empty cache, and goes on from any other."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Return logits, shape (B, S, V), and the cache."""
+        output = self.model(ids, mask, past_key_values=_cache(past, crosses=False), use_cache=True)
+        return output.logits, *flat(output.past_key_values)
+
+
+def _write(
+    model: Model, ids: Tensor, encoded: Tensor | None, mask: Tensor, past: Cache | None
+) -> tuple[Tensor, Cache]:
+    if isinstance(model, Transformer):
+        return model.write(ids, encoded, mask, past)
+    assert isinstance(model, BertEncoderDecoder)
+    output = model.decoder(
+        ids,
+        encoder_hidden_states=encoded,
+        encoder_attention_mask=mask,
+        past_key_values=past,
+        use_cache=True,
+    )
+    return output.logits, output.past_key_values
+
+
+def flat(cache: Cache) -> list[Tensor]:
+    """Return the tensors of a cache, block by block: key and value, and those of the encoder."""
+    return [
+        tensor
+        for block in cache.blocks
+        for pair in (block.self_attention, block.cross_attention or ())
+        for tensor in pair
+    ]
+
+
+def _own(cache: Cache) -> Cache:
+    """Return a cache without what was read, which does not change."""
+    return Cache(
+        blocks=tuple(BlockCache(self_attention=block.self_attention) for block in cache.blocks)
+    )
+
+
+def _cache(tensors: Sequence[Tensor], *, crosses: bool) -> Cache:
+    pairs = [KeyValue(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True)]
+    if not crosses:
+        return Cache(blocks=tuple(BlockCache(self_attention=pair) for pair in pairs))
+    both = zip(pairs[::2], pairs[1::2], strict=True)
+    return Cache(
+        blocks=tuple(BlockCache(self_attention=own, cross_attention=cross) for own, cross in both)
+    )
+
+
+def _cache_names(blocks: int, parts: Sequence[str]) -> list[str]:
+    return [
+        f"{block}.{part}{kind}"
+        for block in range(blocks)
+        for part in parts
+        for kind in ("key", "value")
+    ]
+
+
+def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    module = Decoder(model)
+    past = flat(model(ids[:, :3], use_cache=True).past_key_values)
+    names = _cache_names(model.config.num_hidden_layers, [""])
+    cached = {PAST + name: tensor for name, tensor in zip(names, past, strict=True)}
+    return Graph(
+        file=MODEL,
+        module=module,
+        inputs={
+            "input_ids": ids[:, 3:],
+            "attention_mask": mask,
+            **cached,
+        },
+        axes={
+            "input_ids": (BATCH, LENGTH),
+            "attention_mask": (BATCH, ALL),
+            **dict.fromkeys(cached, (BATCH, None, CACHED, None)),
+        },
+        outputs=["logits", *(PRESENT + name for name in names)],
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    """The three modules of a model that reads and writes, and what they hand on."""
+
+    read: nn.Module
+    start: nn.Module
+    go_on: nn.Module
+    cached: dict[str, Axes]
+    """Names of all that ``start`` hands on, and their axes."""
+    kept: list[str]
+    """Of these, what ``go_on`` hands on again."""
+    written: str | None = WRITTEN
+    """The axis of the tokens that ``go_on`` takes; None where it takes one."""
+
+
+def _parts(model: Transformer | BertEncoderDecoder | RnnSearch) -> _Parts:
+    if isinstance(model, RnnSearch):
+        cell = ["cell"] if model.config.cell == "lstm" else []
+        states = ["hidden", *cell, "context"]
+        read: Axes = (BATCH, READ, None)
+        return _Parts(
+            read=RnnRead(model),
+            start=RnnStart(model),
+            go_on=RnnGoOn(model),
+            cached={
+                **dict.fromkeys(states, (BATCH, None)),
+                **dict.fromkeys(("encoder.key", "encoder.value"), read),
+            },
+            kept=states,
+            written=None,
+        )
+    names = _cache_names(_blocks(model), ["decoder.", "encoder."])
+    return _Parts(
+        read=Read(model),
+        start=Start(model),
+        go_on=GoOn(model),
+        cached={
+            name: (BATCH, None, CACHED if ".decoder." in name else READ, None) for name in names
+        },
+        kept=[name for name in names if ".decoder." in name],
+    )
+
+
+def _writer(
+    model: Transformer | BertEncoderDecoder | RnnSearch, batch: dict[str, Tensor]
+) -> list[Graph]:
+    batch, parts = dict(batch), _parts(model)
+    ids, mask = batch.pop("decoder_input_ids"), batch["attention_mask"]
+    encoded = parts.read(*batch.values())
+    started = parts.start(ids[:, :3], mask, encoded)[1:]
+    past = {PAST + name: tensor for name, tensor in zip(parts.cached, started, strict=True)}
+    new = {"input_ids": ids, "encoder_attention_mask": mask}
+    axes: dict[str, Axes] = {
+        "input_ids": (BATCH, WRITTEN),
+        "encoder_attention_mask": (BATCH, READ),
+    }
+    return [
+        Graph(
+            file=READER,
+            module=parts.read,
+            inputs=batch,
+            axes=dict.fromkeys(batch, (BATCH, READ)),
+            outputs=["last_hidden_state"],
+        ),
+        Graph(
+            file=STARTER,
+            module=parts.start,
+            inputs={**new, "encoder_hidden_states": encoded},
+            axes={**axes, "encoder_hidden_states": (BATCH, READ, None)},
+            outputs=["logits", *(PRESENT + name for name in parts.cached)],
+        ),
+        Graph(
+            file=CONTINUER,
+            module=parts.go_on,
+            inputs={
+                **new,
+                "input_ids": ids[:, 3:] if parts.written else ids[:, 3:4],
+                **past,
+            },
+            axes={
+                **axes,
+                "input_ids": (BATCH, parts.written),
+                **{PAST + name: each for name, each in parts.cached.items()},
+            },
+            outputs=["logits", *(PRESENT + name for name in parts.kept)],
+        ),
+    ]
+
+
+def _blocks(model: Transformer | BertEncoderDecoder) -> int:
+    if isinstance(model, Transformer):
+        return model.config.decoder_layers
+    blocks: int = model.decoder.config.num_hidden_layers
+    return blocks

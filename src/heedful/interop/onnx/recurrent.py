@@ -1,0 +1,122 @@
+"""A recurrent translator as graphs, in which a loop may take any number of steps.
+
+Outside a graph, ``layers/recurrent.py`` takes the steps in Python.
+
+Shapes: B batch, E source length, S target length, H width of a state, I width of what comes in.
+"""
+
+import torch
+from torch import Tensor, nn
+
+# The one way to a loop in a graph; it has no public name yet.
+from torch._higher_order_ops.scan import scan
+
+from heedful.layers.additive import Memory, attend_additively
+from heedful.layers.recurrent import Direction, advance
+from heedful.models import RnnSearch
+
+
+class RnnRead(nn.Module):
+    """Reads texts both ways."""
+
+    def __init__(self, model: RnnSearch) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the states of both directions, zeros at padding. Shape (B, E, 2 H)."""
+        vectors = self.model.embeddings(ids).transpose(0, 1)  # (E, B, I)
+        real = mask.to(vectors.dtype).T[..., None]  # (E, B, 1)
+        encoder = self.model.encoder
+        both = [_run(way, vectors, real) for way in (encoder.forwards, encoder.backwards)]
+        return torch.cat(both, -1).transpose(0, 1)
+
+
+def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
+    """Return the state after each token. Shape (E, B, H)."""
+
+    def step(
+        carry: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        from_input, is_real = inputs
+        hidden, *cell = carry
+        states = advance(from_input, direction.hidden(hidden), hidden, cell[0] if cell else None)
+        # Backwards, the padding comes first: the state stays zeros until it ends.
+        new = tuple(state * is_real for state in states if state is not None)
+        return new, new[0].clone()
+
+    zeros = vectors.new_zeros(vectors.shape[1], direction.hidden.in_features)
+    start = (zeros,) if direction.cell == "gru" else (zeros, zeros.clone())
+    inputs = (direction.input(vectors), real)
+    states: Tensor = scan(step, start, inputs, dim=0, reverse=direction.backwards)[1]
+    return states
+
+
+class RnnGoOn(nn.Module):
+    """Writes the next token."""
+
+    def __init__(self, model: RnnSearch) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Return logits, shape (B, 1, V), and the states to go on from."""
+        *states, keys, values = past
+        memory = Memory(keys, values, mask.bool())
+        vectors = self.model.embed_target(ids)  # (B, 1, I)
+        word = self.model.decoder.word(vectors[:, 0])
+        carry = _step(self.model, tuple(states), word, memory)
+        logits = self.model.score(self.model.readout(carry[0], carry[-1], vectors[:, 0]))
+        return logits[:, None], *carry
+
+
+class RnnStart(nn.Module):
+    """Writes the first tokens, and returns what to go on from."""
+
+    def __init__(self, model: RnnSearch) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+        """Return logits, shape (B, S, V), the states to go on from, and what is attended to."""
+        decoder = self.model.decoder
+        memory = decoder.attention.prepare(encoded, mask.bool())
+        last = encoded[:, 0, encoded.shape[2] // 2 :]  # of the backward direction
+        states = decoder.start(last, memory)
+        first = tuple(state.contiguous() for state in states if state is not None)
+
+        def step(
+            carry: tuple[Tensor, ...], word: Tensor
+        ) -> tuple[tuple[Tensor, ...], tuple[Tensor, Tensor]]:
+            new = _step(self.model, carry, word, memory)
+            return new, (new[0].clone(), new[-1].clone())
+
+        vectors = self.model.embed_target(ids).transpose(0, 1)  # (S, B, I)
+        carry, (hidden, contexts) = scan(step, first, decoder.word(vectors), dim=0)
+        parts = (part.flatten(0, 1) for part in (hidden, contexts, vectors))
+        logits = self.model.score(self.model.readout(*parts))  # (S * B, V)
+        return (
+            logits.view(*vectors.shape[:2], -1).transpose(0, 1),
+            *carry,
+            memory.keys,
+            memory.values,
+        )
+
+
+def _step(
+    model: RnnSearch, carry: tuple[Tensor, ...], word: Tensor, memory: Memory
+) -> tuple[Tensor, ...]:
+    """Return the next state, of an LSTM its cell, and what it attends to.
+
+    Args:
+        model: decides.
+        carry: the same of the step before.
+        word: what the last word adds to the gates. Shape (B, G).
+        memory: what is attended to.
+    """
+    decoder = model.decoder
+    hidden, *cell, context = carry
+    gates = word + decoder.context(context)
+    new, new_cell = advance(gates, decoder.hidden(hidden), hidden, cell[0] if cell else None)
+    mixed = attend_additively(decoder.attention.query(new), memory, decoder.attention.score).values
+    return (new, mixed) if new_cell is None else (new, new_cell, mixed)

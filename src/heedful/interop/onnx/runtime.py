@@ -1,0 +1,357 @@
+"""Models that ONNX Runtime computes: what tasks ask of a model, answered by the graphs of a folder.
+
+So that a run is scored through ONNX Runtime by the same evaluation as with its own model.
+
+Shapes: B batch, S length, E length of what was read, N positions that are scored, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful.decoding.search import Hypothesis, Search
+from heedful.interop.onnx.graphs import CONTINUER, MODEL, PAST, PRESENT, READER, STARTER
+from heedful.interop.source import Source
+from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, generation
+from heedful.models.generation import Encoded
+from heedful.models.labels import labelled_positions
+from heedful.models.model import Model
+from heedful.models.outputs import (
+    BertModelOutput,
+    ClassifierOutput,
+    LanguageModelOutput,
+    Output,
+    PreTrainingOutput,
+    QuestionAnsweringOutput,
+)
+from heedful.models.translation import options_of, to_write
+
+Outputs = dict[str, Tensor]
+
+
+class Session:
+    """A graph, ready to compute."""
+
+    def __init__(self, path: Path) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        options.intra_op_num_threads = torch.get_num_threads()
+        self._session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs = [one.name for one in self._session.get_inputs()]
+        self.outputs = [one.name for one in self._session.get_outputs()]
+
+    def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
+        """Compute all outputs; inputs that the graph does not have are left out."""
+        inputs = {}
+        for name in self.inputs:
+            tensor = tensors[name].cpu()
+            inputs[name] = (tensor.long() if tensor.dtype == torch.bool else tensor).numpy()
+        computed = self._session.run(None, inputs)
+        return {
+            name: torch.from_numpy(array)
+            for name, array in zip(self.outputs, computed, strict=True)
+        }
+
+
+def open_model(source: Source, folder: Path) -> "OnnxEncoder | OnnxWriter":
+    """Open the graphs of a folder in the place of the model that they were made from."""
+    if (folder / READER).is_file() or source.model.config.is_decoder:
+        return OnnxWriter(source.model, folder)
+    return OnnxEncoder(source.model, folder)
+
+
+class OnnxEncoder:
+    """An encoder with a head.
+
+    Args:
+        model: it was made from this.
+        folder: has the graph.
+    """
+
+    def __init__(self, model: Model, folder: Path) -> None:
+        self.config = model.config
+        self._session = Session(folder / MODEL)
+
+    def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
+        """Return all outputs for a batch that has every input."""
+        return self._session(batch)
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> Output:
+        """Compute what the model's ``forward`` does; see ``models/forwards.py``."""
+        if position_ids is not None:
+            assert attention_mask is not None
+            real = attention_mask.diagonal(dim1=1, dim2=2)  # (B, S)
+            return self._apart(input_ids, real, position_ids, positions)
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        outputs = self._session(
+            {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": types}
+        )
+        return _as_output(outputs, positions)
+
+    def _apart(
+        self, ids: Tensor, real: Tensor, position_ids: Tensor, positions: Tensor | None
+    ) -> Output:
+        """Compute rows of several texts that do not see each other, each text by itself.
+
+        Args:
+            ids: shape (B, S).
+            real: True for a token, False for padding. Shape (B, S).
+            position_ids: 0 where a text starts. Shape (B, S).
+            positions: see ``__call__``.
+        """
+        starts = (position_ids.flatten() == 0).nonzero().squeeze(1)
+        texts = [*torch.tensor_split(torch.stack([ids.flatten(), real.flatten()], 1), starts[1:])]
+        padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)  # (N, T, 2)
+        inside = nn.utils.rnn.pad_sequence([text[:, 0] * 0 + 1 for text in texts], True).bool()
+        tokens, mask = padded.unbind(2)
+        zeros = torch.zeros_like(tokens)
+        outputs = self._session(
+            {"input_ids": tokens, "attention_mask": mask, "token_type_ids": zeros}
+        )
+        logits = outputs["logits"][inside].view(*ids.shape, -1)
+        return _as_output({"logits": logits}, positions)
+
+
+def _as_output(outputs: Outputs, positions: Tensor | None) -> Output:
+    """Return what a model with such outputs returns; of pieces those at some positions."""
+    if "last_hidden_state" in outputs:
+        return BertModelOutput(last_hidden_state=outputs["last_hidden_state"])
+    if "start_logits" in outputs:
+        return QuestionAnsweringOutput(
+            start_logits=outputs["start_logits"], end_logits=outputs["end_logits"]
+        )
+    if "prediction_logits" in outputs:
+        return PreTrainingOutput(
+            prediction_logits=_at(outputs["prediction_logits"], positions),
+            seq_relationship_logits=outputs["seq_relationship_logits"],
+            positions=positions,
+        )
+    if positions is None:
+        return ClassifierOutput(logits=outputs["logits"])
+    return LanguageModelOutput(logits=_at(outputs["logits"], positions), positions=positions)
+
+
+def _at(logits: Tensor, positions: Tensor | None) -> Tensor:
+    return logits if positions is None else logits.flatten(0, 1)[positions]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnnxPast:
+    """What a decoder goes on from."""
+
+    tensors: Outputs
+    """By the names of the graphs' inputs."""
+
+    def select(self, rows: Tensor) -> "OnnxPast":
+        """Return the sequences of the given numbers, shape (N,), any of them several times."""
+        return OnnxPast(
+            tensors={name: tensor.index_select(0, rows) for name, tensor in self.tensors.items()}
+        )
+
+
+class OnnxWriter:
+    """A model that writes.
+
+    Args:
+        model: it was made from this.
+        folder: has the graphs.
+    """
+
+    def __init__(self, model: Any, folder: Path) -> None:
+        self._model = model
+        self.config = model.config
+        self.max_positions: int = model.max_positions
+        self._read = None
+        if (folder / READER).is_file():
+            self._read = Session(folder / READER)
+            self._start, self._go_on = Session(folder / STARTER), Session(folder / CONTINUER)
+        else:
+            self._start = self._go_on = Session(folder / MODEL)
+
+    @property
+    def max_written(self) -> int:
+        """The most tokens that it writes."""
+        most: int = self._model.max_written
+        return most
+
+    def parameters(self) -> Any:
+        """Return the weights of the model that it was made from."""
+        return self._model.parameters()
+
+    def read(self, batch: Mapping[str, Tensor]) -> Encoded | None:
+        """Read texts, if it does; the batch has every input."""
+        if self._read is None:
+            return None
+        hidden = self._read(batch)["last_hidden_state"]
+        return Encoded(hidden=hidden, mask=batch["attention_mask"])
+
+    def decode(
+        self,
+        ids: Tensor,
+        past: OnnxPast | None,
+        encoded: Encoded | None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, OnnxPast]:
+        """Score what follows each token, shape (B, S, V), and return what to go on from.
+
+        Args:
+            ids: the newest tokens. Shape (B, S).
+            past: what an earlier call returned.
+            encoded: what ``read`` gave.
+            mask: of the tokens so far, of a decoder without an encoder. Shape (B, P + S).
+        """
+        inputs = {"input_ids": ids}
+        if encoded is not None:
+            assert encoded.mask is not None
+            inputs |= {"encoder_attention_mask": encoded.mask}
+            inputs |= {"encoder_hidden_states": encoded.hidden}
+        elif past is None:
+            past = self._empty(len(ids))
+        kept = {} if past is None else past.tensors
+        if mask is None and encoded is None:
+            length = next(iter(kept.values())).shape[2] + ids.shape[1]
+            mask = torch.ones(len(ids), length, dtype=torch.int64)
+        if mask is not None:
+            inputs["attention_mask"] = mask
+        outputs = (self._start if past is None else self._go_on)({**inputs, **kept})
+        logits = outputs.pop("logits")
+        new = {name.replace(PRESENT, PAST, 1): tensor for name, tensor in outputs.items()}
+        return logits, OnnxPast(tensors={**kept, **new})
+
+    def _empty(self, batch: int) -> OnnxPast:
+        """Return the cache of no token."""
+        widths = {
+            f"{PAST}{number}.{kind}": (
+                len(block.attention.self.heads),
+                block.attention.self.head_width,
+            )
+            for number, block in enumerate(self._model.body.encoder.blocks)
+            for kind in ("key", "value")
+        }
+        return OnnxPast(
+            tensors={
+                name: torch.zeros(batch, heads, 0, width) for name, (heads, width) in widths.items()
+            }
+        )
+
+    def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
+        """Return the logits of a batch that has every input, at once and step by step."""
+        encoded = self.read(batch)
+        ids = batch["input_ids" if encoded is None else "decoder_input_ids"]
+        mask = batch["attention_mask"] if encoded is None else None
+        logits, _ = self.decode(ids, None, encoded, mask)
+        steps, past, done = [], None, 0
+        for part in torch.tensor_split(ids, [*range(2, ids.shape[1])], dim=1):
+            done += part.shape[1]
+            so_far = None if mask is None else mask[:, :done]
+            step, past = self.decode(part, past, encoded, so_far)
+            steps.append(step)
+        return {"logits": logits, "logits by steps": torch.cat(steps, 1)}
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        labels: Tensor | None = None,
+        positions: Tensor | None = None,
+    ) -> LanguageModelOutput:
+        """Score known texts: where there are labels, or at some positions of what is continued."""
+        batch = _complete(input_ids, attention_mask, token_type_ids)
+        encoded, ids, mask = self.read(batch), input_ids, batch["attention_mask"]
+        if labels is not None:
+            ids, positions = self._to_write(labels)
+        logits, _ = self.decode(ids, None, encoded, mask if encoded is None else None)
+        return LanguageModelOutput(logits=_at(logits, positions), positions=positions)
+
+    def _to_write(self, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the token before each label, and where there are labels."""
+        if not isinstance(self._model, BertEncoderDecoder):
+            return to_write(None, labels, self.config)
+        ids = self._model.shifted(labels)
+        size = self._model.decoder.config.vocab_size
+        return ids, labelled_positions(labels, None, (ids.shape[0], ids.shape[1]), size)
+
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        search: Search,
+        numbers: Sequence[int] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Write a text for each that is read, or continue it; see ``models/generation.py``."""
+        assert prefixes is None, "texts are scored without prefixes"
+        encoded = self.read(_complete(input_ids, attention_mask, token_type_ids))
+        decoder: Any = _Decoder(self)
+        if encoded is None:
+            return generation.generate(decoder, input_ids, attention_mask, search, None, numbers)
+        if isinstance(self._model, Transformer | RnnSearch):
+            search = options_of(search, self.config)
+            start = self.config.decoder_start_token_id
+        else:
+            start = self._model.decoder_start_token_id
+        first = torch.full((len(input_ids), 1), start)
+        return generation.generate(decoder, first, None, search, encoded, numbers)
+
+
+class _Decoder:
+    """What ``generation.generate`` calls."""
+
+    def __init__(self, writer: OnnxWriter) -> None:
+        self._writer = writer
+        self.config = _DecoderConfig()
+        read = writer.config if hasattr(writer.config, "max_position_embeddings") else None
+        self.max_positions = writer.max_written if read is None else writer.max_positions
+
+    def __call__(
+        self,
+        ids: Tensor,
+        *,
+        past_key_values: OnnxPast | None,
+        encoder_hidden_states: Tensor | None,
+        encoder_attention_mask: Tensor | None,
+        use_cache: bool,
+    ) -> LanguageModelOutput:
+        encoded = None
+        if encoder_attention_mask is not None:
+            hidden = (
+                encoder_attention_mask if encoder_hidden_states is None else encoder_hidden_states
+            )
+            encoded = Encoded(hidden=hidden, mask=encoder_attention_mask)
+        logits, past = self._writer.decode(ids, past_key_values, encoded)
+        cache: Any = past
+        return LanguageModelOutput(logits=logits, past_key_values=cache)
+
+
+@dataclass(frozen=True, slots=True)
+class _DecoderConfig:
+    is_decoder: bool = True
+
+
+def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[str, Tensor]:
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids) if mask is None else mask,
+        "token_type_ids": torch.zeros_like(ids) if types is None else types,
+    }

@@ -1,0 +1,144 @@
+"""A model written as ONNX, and compared in ONNX Runtime."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.extras import missing
+from heedful.files import write_json
+from heedful.interop.checking import Check, Comparison, outputs_of, sample_batches
+from heedful.interop.onnx.graphs import Graph, graphs_of
+from heedful.interop.onnx.runtime import open_model
+from heedful.interop.onnx.usage import write_usage
+from heedful.interop.sentence_transformers import pool
+from heedful.interop.source import Source
+from heedful.layers.block import Block
+from heedful.models.pretrained import CONFIG
+from heedful.settings import ExportSettings
+
+
+def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
+    """Write a run's graphs with its tokenizer, and compare them in ONNX Runtime.
+
+    Raises:
+        UserError: a package is missing, or the graphs compute something else.
+    """
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise missing("onnx") from None
+    with torch.no_grad(), _quiet():
+        _compute_at_once(source.model)
+        for graph in graphs_of(source):
+            write_graph(graph, folder)
+    config = {"architectures": [type(source.model).__name__], **source.model.config.to_dict()}
+    write_json(folder / CONFIG, config)
+    source.tokenizer.save_pretrained(folder)
+    check = compare(source, folder)
+    if settings.int8:
+        _quantise(folder)
+    write_usage(source, folder, int8=settings.int8)
+    return check
+
+
+def _compute_at_once(model: nn.Module) -> None:
+    """Have the feed-forward parts take all tokens at once, which gives the same."""
+    for part in model.modules():
+        if isinstance(part, Block):
+            part.chunk = 0
+
+
+def write_graph(graph: Graph, folder: Path) -> None:
+    """Trace a graph's module, and write what was traced."""
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    dynamic = [
+        {number: name for number, name in enumerate(graph.axes[given]) if name is not None}
+        for given in graph.inputs
+    ]
+    program = torch.onnx.export(
+        _Traced(graph.module),
+        tuple(graph.inputs.values()),
+        dynamo=True,
+        input_names=[*graph.inputs],
+        output_names=graph.outputs,
+        dynamic_shapes={"tensors": tuple(dynamic)},
+        verbose=False,
+    )
+    assert program is not None
+    # Where each node comes from: the source's lines and paths, which are nobody else's business.
+    ClearMetadataAndDocStringPass()(program.model)
+    program.save(folder / graph.file)
+
+
+class _Traced(nn.Module):
+    """Takes tensors without names, whatever the module calls them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module.eval()
+
+    def forward(self, *tensors: Tensor) -> Any:
+        return self.module(*tensors)
+
+
+def compare(source: Source, folder: Path) -> Check:
+    """Compare what ONNX Runtime computes from a folder with what the model computes.
+
+    Raises:
+        UserError: they differ.
+    """
+    model = open_model(source, folder)
+    comparison = Comparison(source, f"ONNX Runtime {version('onnxruntime')}")
+    for batch in sample_batches(source):
+        comparison.add(batch, _expected(source, batch), model.outputs(batch))
+    return comparison.result()
+
+
+def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return what the graphs of a model are to compute."""
+    outputs = outputs_of(source, batch)
+    if source.record.task == "embed":
+        hidden, goal = outputs["last_hidden_state"], source.record.goal
+        vector = pool(hidden, batch["attention_mask"], goal["pooling"])
+        vector = F.normalize(vector, dim=-1) if goal["normalise"] else vector
+        return {"last_hidden_state": hidden, "sentence_embedding": vector}
+    if "decoder_input_ids" in batch or source.model.config.is_decoder:
+        return {"logits": outputs["logits"], "logits by steps": outputs["logits"]}
+    return outputs
+
+
+def _quantise(folder: Path) -> None:
+    """Replace the graphs of a folder by ones whose products have weights of 8 bits."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    for path in sorted(folder.glob("*.onnx")):
+        model = onnx.load(path)
+        # The shapes of weights, which the library turns round and then finds to be others.
+        del model.graph.value_info[:]
+        with _quiet():
+            quantize_dynamic(model, path, weight_type=QuantType.QInt8)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the libraries from saying what only they can act on."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)

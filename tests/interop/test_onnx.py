@@ -1,0 +1,257 @@
+"""What is exported computes the same in ONNX Runtime, whatever the batch and the length."""
+
+import contextlib
+import errno
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests import tiny
+
+import heedful
+from heedful import cli, files
+from heedful.checkpoints import runs
+from heedful.commands.export import scores_of
+from heedful.errors import UserError
+from heedful.interop import export, open_exported
+from heedful.interop.onnx import writing
+from heedful.models import RobertaConfig, RobertaForSequenceClassification
+from heedful.predictor import Predictor
+from heedful.settings import ColumnSettings, PredictSettings
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's exporter, about itself
+
+ENCODERS = {
+    "answer": "start_logits (2, 20)\nend_logits (2, 20)\n",
+    "choose": "logits (1, 2)\n",
+    "embed": "last_hidden_state (2, 12, 16)\nsentence_embedding (2, 16)\n",
+    "masked": "logits (2, 12, 134)\n",
+    "pretrain": "prediction_logits (2, 12, 134)\nseq_relationship_logits (2, 2)\n",
+}
+"""Golden runs, and what the program of their README prints."""
+WRITERS = ["writer", "replies", "translate", "lstm"]
+
+
+@pytest.fixture(scope="module")
+def onnxruntime() -> ModuleType:
+    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
+    module: ModuleType = pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
+    return module
+
+
+@pytest.fixture(scope="module")
+def exported(
+    onnxruntime: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Give what exports a golden run, each once."""
+    folder = tmp_path_factory.mktemp("onnx")
+
+    def exported(name: str) -> Path:
+        if not (folder / name).exists():
+            check = export(golden / name, folder / name, "onnx")
+            assert check.batches == 4
+            assert check.difference < 1e-5
+        return folder / name
+
+    return exported
+
+
+def _program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the program that a folder's README shows, and return what it prints."""
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    program = text.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(folder)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(program, "README.md", "exec"), {})
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_compute_the_same(
+    name: str, exported: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _program(exported(name), monkeypatch) == ENCODERS[name]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writers_go_on_from_their_caches(
+    name: str, exported: Callable[[str], Path], golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = heedful.load(golden / name, precision="fp32")("a text", beam=1).text
+    printed = _program(exported(name), monkeypatch).strip()
+    assert printed.removeprefix("a text ") == ours.strip()
+
+
+DATA: dict[str, tuple[list[str], ColumnSettings]] = {
+    "answer": (["answer.jsonl"], ColumnSettings()),
+    "choose": (["choose.jsonl"], ColumnSettings()),
+    "embed": (["embed.csv"], ColumnSettings(text_pair="other")),
+    "masked": (["pretrain.txt"], ColumnSettings()),
+    "pretrain": (["pretrain.txt"], ColumnSettings()),
+    "writer": (["generate.txt"], ColumnSettings()),
+    "replies": (["generate.csv"], ColumnSettings()),
+    "translate": (["translate.de", "translate.en"], ColumnSettings()),
+    "lstm": (["translate.de", "translate.en"], ColumnSettings()),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_same_evaluation_scores_both(
+    name: str, exported: Callable[[str], Path], golden: Path
+) -> None:
+    names, columns = DATA[name]
+    data = [golden / "data" / file for file in names]
+    predictor = Predictor.load(golden / name, PredictSettings(precision="fp32"))
+    ours = scores_of(predictor, data, columns, print)
+    predictor.model = open_exported(golden / name, exported(name), "onnx")
+    assert ours
+    assert scores_of(predictor, data, columns, print) == pytest.approx(ours, abs=1e-4, rel=1e-4)
+
+
+def test_a_tiny_roberta_is_one_graph(onnxruntime: ModuleType, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    folder = tmp_path / "run"
+    tokenizer = tiny.byte_level_tokenizer()
+    model = RobertaForSequenceClassification(
+        RobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            max_position_embeddings=34,
+            type_vocab_size=1,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    model.eval().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    record = runs.outside_record("classify", {"labels": ["a", "b"], "multi_label": False}, 32)
+    runs.write_record(folder, record)
+    files.write_manifest(folder)
+    assert export(folder, tmp_path / "hf", "hf").difference < 1e-5
+    assert export(folder, tmp_path / "onnx", "onnx").difference < 1e-5
+    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
+    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask"]
+
+
+def test_graphs_of_8_bits_print_what_they_change(
+    onnxruntime: ModuleType, golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = golden / "data" / "classify.csv"
+    words = ["export", golden / "classify", "--to", tmp_path / "out", "--format", "onnx"]
+    words += ["--int8", "--data", data]
+    assert cli.run([str(word) for word in words]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["accuracy"]["model"] == 1.0
+    assert scores["accuracy"]["export"] > 0.9
+    for score in scores.values():
+        assert score["change"] == pytest.approx(score["export"] - score["model"])
+    assert scores["ece"]["change"] != 0.0  # it is not the same model
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    assert "int8 weights" in (tmp_path / "out" / "README.md").read_text()
+    assert b"MatMulInteger" in (tmp_path / "out" / "model.onnx").read_bytes()
+    assert session.get_outputs()[0].name == "logits"
+
+
+def test_a_graph_holds_no_path_of_the_machine_that_wrote_it(
+    exported: Callable[[str], Path],
+) -> None:
+    for path in exported("translate").glob("*.onnx"):
+        content = path.read_bytes()
+        assert b".py" not in content
+        assert str(Path(heedful.__file__).parent).encode() not in content
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["hf", "--int8"], "--int8 has no effect on --format hf; it is for --format onnx"),
+        (["marian", "--int8"], "--int8 has no effect on --format marian"),
+        (["hf", "--data", "x.csv"], "--data has no effect on --format hf, whose weights are"),
+        (["onnx", "--text", "a"], "the options of columns are for the files of --data"),
+        (["onnx", "--data", "x.csv"], "x.csv: no such file"),
+        (["onx"], "unknown format 'onx' (did you mean 'onnx'?)"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    words: list[str],
+    message: str,
+    golden: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, out = str(golden / "classify"), str(tmp_path / "out")
+    assert cli.run(["export", run, "--to", out, "--format", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "stopped"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
+        (UserError("wrong"), 2, "wrong"),
+    ],
+)
+def test_what_is_interrupted_leaves_nothing(
+    wrong: BaseException,
+    code: int,
+    message: str,
+    golden: Path,
+    onnxruntime: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def write_half(graph: Any, folder: Path) -> None:
+        (folder / graph.file).write_bytes(b"half")
+        raise wrong
+
+    monkeypatch.setattr(writing, "write_graph", write_half)
+    words = ["export", str(golden / "tag"), "--to", str(tmp_path / "out"), "--format", "onnx"]
+    assert cli.run(words) == code
+    assert message in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_graph_that_computes_something_else_is_not_kept(
+    exported: Callable[[str], Path],
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = exported("masked")  # of as many outputs, but of another model
+    monkeypatch.setattr(
+        writing, "write_graph", lambda graph, out: shutil.copy(folder / graph.file, out)
+    )
+    run = shutil.copytree(golden / "masked", tmp_path / "run")
+    weights = files.read_tensors(run / "model.safetensors")
+    weights["cls.predictions.bias"] += torch.linspace(0, 1, 134)
+    files.write_tensors(run / "model.safetensors", weights)
+    files.write_manifest(run)
+    message = "ONNX Runtime .* does not compute what the run does: logits differs by"
+    with pytest.raises(UserError, match=message):
+        export(run, tmp_path / "out", "onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_missing_package_is_named(
+    golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    message = r"ONNX files need onnx and onnxruntime and onnxscript: pip install 'heedful\[onnx\]'"
+    with pytest.raises(UserError, match=message):
+        export(golden / "tag", tmp_path / "out", "onnx")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UserError, match=r"need transformers: pip install 'heedful\[hf\]'"):
+        export(golden / "tag", tmp_path / "out", "hf")
+    assert [*tmp_path.iterdir()] == []
