@@ -27,7 +27,7 @@ def judged(name: str, **settings: Any) -> tuple[dict[str, float], dict[str, Any]
     judge = predictor.task.judge()
     with labelled_records(predictor, data, columns, print) as records:
         evaluation = Evaluation(predictor, records)
-        judgements = [judgement for judgement, _ in judge_all(judge, evaluation)]
+        judgements = [judged.judgement for judged in judge_all(judge, evaluation)]
         scores = evaluation.scores()
     counts = np.array([judgement.counts for judgement in judgements])
     return on_all(judge.measure, counts), scores, judgements

@@ -88,6 +88,17 @@ class Judge(Generic[AnswerT, RecordT]):
     """What the run tells apart; runs that tell other things apart cannot be compared."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged(Generic[RecordT]):
+    """An item of some data, and what its answer is worth."""
+
+    number: int
+    """From 0, in the order of the data."""
+    record: RecordT
+    judgement: Judgement
+    lengths: Lengths
+
+
 AnyJudge: TypeAlias = Judge[Any, Any]
 """Some judge, where it does not matter whose."""
 
@@ -101,21 +112,23 @@ def each(
 
 def judge_all(
     judge: Judge[AnswerT, RecordT], answered: Iterable[tuple[AnswerT, RecordT]]
-) -> Iterator[tuple[Judgement, Lengths]]:
-    """Judge answers, and say how long what they were given to was."""
-    lengths: deque[Lengths] = deque()
+) -> Iterator[Judged[RecordT]]:
+    """Judge answers, and say what they were given to."""
+    waiting: deque[tuple[Lengths, RecordT]] = deque()
 
     def passing() -> Iterator[tuple[AnswerT, RecordT]]:
         for answer, record in answered:
-            lengths.append(Lengths(answer.tokens_total, answer.tokens_used))
+            waiting.append((Lengths(answer.tokens_total, answer.tokens_used), record))
             yield answer, record
 
-    for judgement in judge.judged(passing()):
-        yield judgement, lengths.popleft()
+    for number, judgement in enumerate(judge.judged(passing())):
+        lengths, record = waiting.popleft()
+        yield Judged(number=number, record=record, judgement=judgement, lengths=lengths)
 
 
-def row_of(judge: AnyJudge, judgement: Judgement, lengths: Lengths) -> dict[str, Any]:
+def row_of(judge: AnyJudge, judged: Judged[Any]) -> dict[str, Any]:
     """Return an item as the file of predictions holds it: every row of a task has the same keys."""
+    judgement, lengths = judged.judgement, judged.lengths
     row: dict[str, Any] = {"where": judgement.where, **judgement.texts}
     row |= {"truth": judgement.truth, "answer": judgement.answer}
     if judge.worth is not None:

@@ -37,7 +37,7 @@ def test_a_long_training_is_drawn_by_few_points(tmp_path: Path) -> None:
     assert series.band.count(",") == 160
     assert len(loss.rows) == 40
     assert loss.rows[-1] == ["8,000", "1.5"]
-    assert "mean of 100 steps" in loss.head[1]
+    assert "mean of about 100 steps" in loss.head[1]
     assert rate.title == "Learning rate"
 
 

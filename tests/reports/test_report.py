@@ -93,13 +93,35 @@ def hostile_run(folder: Path) -> tuple[Path, Path]:
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     path, data = hostile_run(tmp_path)
-    html = heedful.report(path, data).html
+    html = heedful.report(path, data, precision="fp32").html
     assert "<script>alert" not in html
     assert "<img" not in html
     assert "<b>run" not in html
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in html
     assert "{{ 7 * 7 }}" in html
     assert "x" * 700 not in html, "a long text is shortened"
+
+
+def test_errors_are_explained(tmp_path: Path) -> None:
+    data = tmp_path / "new.csv"
+    data.write_text("text,label\nthe very red cat sleeps,place\nthe soup is red,food\n", "utf-8")
+    html = heedful.report("classify", data, precision="fp32").html
+    surest = html.split("Surest errors")[1].split("Least sure")[0]
+    assert surest.count("<li>") == 1
+    assert "what speaks for label &#39;animal&#39;, by integrated gradients" in surest
+    assert re.search(r'<span class="shaded more-10">\w+</span>', surest)
+    assert " ".join(text_of(f"<main {surest}").split()).startswith("the very red cat sleeps Shaded")
+
+
+def test_entities_are_counted_by_kind_of_error(tmp_path: Path) -> None:
+    data = tmp_path / "new.jsonl"
+    text = "Ann lives near New Lima"
+    entities = [{"start": 0, "end": 3, "label": "LOC"}, {"start": 19, "end": 23, "label": "LOC"}]
+    data.write_text(json.dumps({"text": text, "entities": entities}) + "\n", "utf-8")
+    said = text_of(heedful.report("tag", data).html)
+    assert "Errors by kind kind entities type 1 boundary 1" in said
+    assert "true Ann (LOC) predicted Ann (PER)" in said
+    assert "true Lima (LOC) predicted New Lima (LOC)" in said
 
 
 def test_it_shows_itself_in_a_notebook(tmp_path: Path) -> None:

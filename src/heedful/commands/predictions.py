@@ -37,7 +37,7 @@ class PredictionsFile:
 
     def write(self, judge: AnyJudge, answered: Iterable[tuple[Any, Any]]) -> None:
         """Write answers as they come; the file is there when all are."""
-        rows = (row_of(judge, *judged) for judged in judge_all(judge, answered))
+        rows = (row_of(judge, judged) for judged in judge_all(judge, answered))
         lines = _csv_rows if self.path.suffix.lower() == ".csv" else _json_lines
         with (
             files.new_file(self.path, overwrite=self.overwrite) as partial,

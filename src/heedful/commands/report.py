@@ -12,6 +12,7 @@ from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor, read_task
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
+from heedful.reports.why import explained
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Say
 
@@ -65,7 +66,8 @@ def report_on_data(
         observation.watch(evaluation)
         scores = evaluation.scores()
     names = [str(path) for path in data.paths]
-    scored = Scored(data=names, scores=scores, observation=observation, seed=seed)
+    why = explained(predictor, observation.worth_explaining)
+    scored = Scored(data=names, scores=scores, observation=observation, why=why, seed=seed)
     return report(run, predictor.record, task.card(), scored, {})
 
 

@@ -24,6 +24,7 @@ KINDS = {
 
 _PACKAGE = "heedful.explanations"
 _SCRIPTS = ("weights", "choices", "heads", "model", "tokens", "matrix", "views")
+_STYLES = ("shading", "views")
 
 # Which layers are left out takes some more room, and so do the names of those that are in.
 _SPARE = 4096
@@ -38,9 +39,11 @@ def render(explanation: Explanation) -> str:
 
 def code() -> list[str]:
     """Return the scripts and styles that every explanation has of its own."""
-    return [asset(_PACKAGE, f"views/{name}.js") for name in _SCRIPTS] + [
-        asset(_PACKAGE, "views/views.css")
-    ]
+    return [*_assets(_SCRIPTS, "js"), *_assets(_STYLES, "css")]
+
+
+def _assets(names: Sequence[str], ending: str) -> list[str]:
+    return [asset(_PACKAGE, f"views/{name}.{ending}") for name in names]
 
 
 def _page(explanation: Explanation, packed: Packed) -> str:
@@ -64,8 +67,8 @@ def _page(explanation: Explanation, packed: Packed) -> str:
         title=f"What {explanation.model} looked at",
         body=body,
         data={"explanation": _drawn(explanation, packed)} if drawn else None,
-        scripts=[asset(_PACKAGE, f"views/{name}.js") for name in _SCRIPTS] if drawn else (),
-        styles=[asset(_PACKAGE, "views/views.css")],
+        scripts=_assets(_SCRIPTS, "js") if drawn else (),
+        styles=_assets(_STYLES, "css"),
     )
 
 

@@ -85,7 +85,6 @@ class Chart:
     about: str
     """What it shows, in a sentence, for who cannot see it."""
     x_label: str
-    y_label: str
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     head: Sequence[str]
@@ -108,26 +107,25 @@ def lines(
     series: Sequence[Series],
     *,
     x_label: str,
-    y_label: str = "",
     y_range: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Chart:
     """Draw some series over one another.
 
     Args:
-        title: says what is shown.
+        title: says what goes up.
         series: of at least one point together.
         x_label: what goes to the right.
-        y_label: what goes up, if the title does not say it.
         y_range: what to show of it; by default all, with some room.
-        diagonal: whether to draw the line on which both are equal.
+        diagonal: whether to draw the line on which both are equal, on axes of one range.
     """
     xs = [x for one in series for x, _ in one.points]
     x = _scale(*_from_zero(min(xs), max(xs)), LEFT, WIDTH - RIGHT)
     ys = [y for one in series for _, y in one.points]
     low, high = y_range or _roomy(min(ys), max(ys))
-    if diagonal:
+    if diagonal and y_range is None:
         low, high = _roomy(min(*xs, *ys), max(*xs, *ys))
+    if diagonal:
         x = _scale(low, high, LEFT, WIDTH - RIGHT)
     y = _scale(low, high, HEIGHT - BOTTOM, TOP)
     about = "; ".join(
@@ -139,7 +137,6 @@ def lines(
         title=title,
         about=f"{title}: {about}" if about else f"{title}, {len(xs)} points",
         x_label=x_label,
-        y_label=y_label,
         x_ticks=x.ticks(),
         y_ticks=y.ticks(),
         head=[x_label, *(one.name for one in series)],
@@ -155,18 +152,16 @@ def bars(
     heights: Sequence[float],
     *,
     x_label: str,
-    y_label: str,
     name: str,
 ) -> Chart:
     """Draw a histogram.
 
     Args:
-        title: says what is shown.
+        title: says what goes up.
         edges: of the bars; one more than there are bars.
         heights: of the bars, from 0.
         x_label: what goes to the right.
-        y_label: what goes up.
-        name: what is counted, for the table.
+        name: what goes up, for the table.
     """
     x = _scale(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
     y = _scale(0, max(*heights, 1) * 1.05, HEIGHT - BOTTOM, TOP)
@@ -176,7 +171,6 @@ def bars(
         title=title,
         about=f"{title}; most of them from {shown(highest[0])} to {shown(highest[1])}",
         x_label=x_label,
-        y_label=y_label,
         x_ticks=x.ticks(),
         y_ticks=y.ticks(),
         head=[x_label, name],

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,17 @@ def _values(training: Training, name: str) -> list[Point]:
 
 def _smooth(title: str, name: str, points: Sequence[Point]) -> Chart:
     """Draw a long series as means of equally many steps, within the range of what they average."""
-    size = max(1, math.ceil(len(points) / _BINS))
-    bins = [points[start : start + size] for start in range(0, len(points), size)]
+    count = min(len(points), _BINS)
+    edges = [round(at * len(points) / count) for at in range(count + 1)]
+    bins = [points[start:end] for start, end in pairwise(edges)]
+    size = round(len(points) / count)
     means, band = [], []
     for part in bins:
         at, values = part[-1][0], [y for _, y in part]
         means.append((at, sum(values) / len(values)))
         band.append((at, min(values), max(values)))
-    label = name if size == 1 else f"{name}, mean of {size} steps"
-    series = Series(name=label, points=means, band=band if size > 1 else ())
+    label = name if len(bins) == len(points) else f"{name}, mean of about {size} steps"
+    series = Series(name=label, points=means, band=band if len(bins) < len(points) else ())
     highest = max(high for _, _, high in band)
     lowest = min(low for _, low, _ in band)
     room = (highest - min(lowest, 0)) * 0.06 or 1e-9

@@ -2,21 +2,23 @@
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heedful import files
 from heedful.checkpoints.runs import RunRecord
-from heedful.judging import Judgement
+from heedful.judging import Judged, Judgement
 from heedful.metrics.calibration import calibration_error, reliability
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill
 from heedful.reports import PACKAGE, charts, curves
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
+from heedful.reports.why import Why
 
 LARGEST_MATRIX = 25
 """The most labels of a confusion matrix; of more, the most frequent mistakes are listed."""
@@ -58,6 +60,8 @@ class Scored:
     """Names of the files."""
     scores: Mapping[str, Any]
     observation: Observation
+    why: Mapping[int, Why]
+    """Attributions of some answers, by the number of the item."""
     seed: int
 
 
@@ -91,12 +95,11 @@ def report(
             "items": scores.get("items"),
             "per_class": _per_class(scores),
             "confusion": _confusion(scores),
-            **_observed(scored.observation if scored else None),
+            **_observed(scored),
         },
     )
-    return Report(
-        document(title=f"Report: {run.name}", body=body, styles=[asset(PACKAGE, "report.css")])
-    )
+    styles = [asset("heedful.explanations", "views/shading.css"), asset(PACKAGE, "report.css")]
+    return Report(document(title=f"Report: {run.name}", body=body, styles=styles))
 
 
 def _facts(record: RunRecord, training: curves.Training) -> dict[str, str]:
@@ -174,19 +177,22 @@ def _shade(share: float) -> int:
     return 0 if not share else max(1, round(8 * share))
 
 
-def _observed(observation: Observation | None) -> dict[str, Any]:
+def _observed(scored: Scored | None) -> dict[str, Any]:
     """Return what only answers to data can tell."""
-    if observation is None:
+    if scored is None:
         return dict.fromkeys(("calibration", "lengths", "scatter", "faults"), None) | {
             "lists": [],
             "worth": None,
+            "explained": 0,
         }
+    observation = scored.observation
     return {
         "calibration": _calibration(observation),
         "lengths": _lengths(observation),
         "scatter": _scatter(observation),
         "faults": _faults(observation),
-        "lists": _lists(observation),
+        "lists": _lists(observation, scored.why),
+        "explained": len(scored.why),
         "worth": observation.judge.worth,
     }
 
@@ -204,6 +210,11 @@ def _calibration(observation: Observation) -> dict[str, Any] | None:
         y_range=(0, 1),
         diagonal=True,
     )
+    chart = replace(
+        chart,
+        head=["confidence", "share that is right", "answers"],
+        rows=[[f"{one.confidence:.3f}", f"{one.accuracy:.3f}", f"{one.count:,}"] for one in bins],
+    )
     return {"chart": chart, "bins": bins, "error": calibration_error(bins)}
 
 
@@ -211,11 +222,10 @@ def _lengths(observation: Observation) -> dict[str, Any]:
     total, used = observation.lengths.T
     heights, edges = np.histogram(total, bins=min(30, max(int(np.ptp(total)), 1)))
     chart = charts.bars(
-        "Tokens of an item",
+        "How many items have how many tokens",
         edges.tolist(),
         heights.tolist(),
         x_label="tokens",
-        y_label="items",
         name="items",
     )
     return {
@@ -233,9 +243,17 @@ def _scatter(observation: Observation) -> Chart | None:
     if not len(pairs):
         return None
     step = -(-len(pairs) // MOST_POINTS)
+    low, high = pairs.min(0), pairs.max(0)
+    same = bool((low < high[::-1]).all()) and _alike(low, high)
     points = [(truth, answer) for truth, answer in pairs[::step].tolist()]
     series = Series(name="answer", points=sorted(points), marked=True, joined=False)
-    return charts.lines("Answers beside the truth", [series], x_label="truth", y_label="answer")
+    return charts.lines("Each answer over its truth", [series], x_label="truth", diagonal=same)
+
+
+def _alike(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
+    """Tell whether truth and answers are on one scale; a cosine and its score may not be."""
+    spans = high - low
+    return bool(spans.max() < 4 * spans.min())
 
 
 def _faults(observation: Observation) -> list[dict[str, Any]]:
@@ -257,7 +275,7 @@ def _faults(observation: Observation) -> list[dict[str, Any]]:
     ]
 
 
-def _lists(observation: Observation) -> list[dict[str, Any]]:
+def _lists(observation: Observation, why: Mapping[int, Why]) -> list[dict[str, Any]]:
     """Return the lists of items that are worth a look, each with its title."""
     worst = (
         observation.worst
@@ -271,18 +289,19 @@ def _lists(observation: Observation) -> list[dict[str, Any]]:
         (f"Furthest from the truth{by}", worst),
         ("The first answers", observation.first),
     ]
-    return [{"title": title, "parts": _parts(items)} for title, items in lists if items]
+    return [{"title": title, "parts": _parts(items, why)} for title, items in lists if items]
 
 
-def _parts(judgements: Sequence[Judgement]) -> list[list[dict[str, Any]]]:
+def _parts(items: Sequence[Judged[Any]], why: Mapping[int, Why]) -> list[list[dict[str, Any]]]:
     """Return the items that are seen at once, and those that are unfolded."""
-    rows = [_row(judgement) for judgement in judgements]
+    rows = [_row(item.judgement, why.get(item.number)) for item in items]
     return [part for part in (rows[:SEEN], rows[SEEN:]) if part]
 
 
-def _row(judgement: Judgement) -> dict[str, Any]:
+def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
     return {
         "where": judgement.where,
+        "why": why,
         "texts": _texts(judgement),
         "truth": _plain(judgement.truth),
         "answer": _plain(judgement.answer),
