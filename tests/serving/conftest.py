@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser import Browser
 
 import heedful
 from heedful import files
@@ -91,3 +92,15 @@ def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
             return address[0]
         time.sleep(0.02)
     raise AssertionError(log.read_text("utf-8"))
+
+
+@pytest.fixture
+def page(chromium: Browser, live: Live) -> Iterator[Browser]:
+    """Give a browser whose pages complain of nothing, and load nothing from elsewhere."""
+    yield chromium
+    driver = chromium.driver
+    loaded = driver.execute_script(
+        "return performance.getEntriesByType('resource').map(e => e.name)"
+    )
+    assert [name for name in loaded if not name.startswith((live.url, "data:", "blob:"))] == []
+    assert chromium.complaints() == []

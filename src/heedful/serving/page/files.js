@@ -21,7 +21,8 @@ const files = (() => {
 
   // Look at the first row of a file, and let the user say which columns hold what is asked.
   async function open(chosen) {
-    stop();
+    work?.abort();
+    work = null;
     file = chosen;
     problem("");
     byId("file-result").replaceChildren();
@@ -29,6 +30,7 @@ const files = (() => {
     byId("file-progress").hidden = true;
     byId("file-form").hidden = true;
     if (!file) return;
+    byId("header-choice").hidden = !tables.hasHeader(file.name);
     try {
       const { value: first } = await rowsOf(() => {}).next();
       if (first === undefined) throw new Error("it is empty");
@@ -38,7 +40,7 @@ const files = (() => {
     }
   }
 
-  const rowsOf = (tell) => tables.rows(tables.textOf(file, tell), file.name, true);
+  const rowsOf = (tell) => tables.rows(tables.textOf(file, tell), file.name, byId("header").checked);
 
   function reason(error) {
     if (error instanceof Refusal) return client.sentenceOf(error);
@@ -108,9 +110,9 @@ const files = (() => {
     });
 
   async function answerAll() {
-    stop();
-    work = new AbortController();
-    const { signal } = work;
+    work?.abort();
+    const mine = (work = new AbortController());
+    const { signal } = mine;
     const table = newTable();
     problem("");
     byId("file-result").replaceChildren();
@@ -135,9 +137,9 @@ const files = (() => {
     } catch (error) {
       ending = "Stopped";
       if (error.name !== "AbortError") problem(reason(error));
-    } finally {
-      running(false);
     }
+    if (work !== mine) return; // another file was chosen meanwhile
+    running(false);
     finish(table, ending);
   }
 
@@ -209,11 +211,6 @@ const files = (() => {
     }
   }
 
-  function stop() {
-    work?.abort();
-    work = null;
-  }
-
   function setUp() {
     const drop = byId("drop");
     byId("file").addEventListener("change", (event) => open(event.target.files[0] ?? null));
@@ -221,7 +218,8 @@ const files = (() => {
       event.preventDefault();
       answerAll();
     });
-    byId("file-stop").addEventListener("click", stop);
+    byId("file-stop").addEventListener("click", () => work?.abort());
+    byId("header").addEventListener("change", () => open(file));
     // A file that misses the field would replace the page.
     for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
     addEventListener("dragover", () => {

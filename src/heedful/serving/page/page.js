@@ -9,8 +9,9 @@
   let run = null;
   let request = null;
 
-  // The first run by default; the address remembers another one.
-  const wanted = () => decodeURIComponent(location.hash.slice(1));
+  // The address remembers which run is chosen; without one it is the first.
+  const addressOf = (one) => `#${encodeURIComponent(one.name)}`;
+  const wanted = () => runs.find((one) => addressOf(one) === location.hash);
 
   async function start() {
     try {
@@ -44,7 +45,7 @@
     const select = byId("run");
     select.replaceChildren(...runs.map((one) => element("option", { value: one.name }, one.name)));
     byId("run-choice").hidden = runs.length < 2;
-    useRun(runs.find((one) => one.name === wanted()) ?? runs[0]);
+    useRun(wanted() ?? runs[0]);
   }
 
   function useRun(chosen) {
@@ -148,11 +149,10 @@
     fields()[0].focus();
   });
   byId("run").addEventListener("change", (event) => {
-    location.hash = encodeURIComponent(event.target.value);
+    location.hash = addressOf(runs.find((one) => one.name === event.target.value));
   });
   addEventListener("hashchange", () => {
-    const chosen = runs.find((one) => one.name === wanted());
-    if (chosen && chosen !== run) useRun(chosen);
+    if (wanted() && wanted() !== run) useRun(wanted());
   });
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();

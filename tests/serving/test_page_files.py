@@ -1,0 +1,175 @@
+"""Files that are dropped on the page come back as CSV with the answers of the run."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tests.browser import Browser, assert_accessible
+from tests.serving.browsing import all_of, by_id, is_wide, open_run, text_of, wait
+from tests.serving.conftest import Live
+
+TEXTS = [
+    "the blue horse sleeps",
+    'the "red", soup\r\ntastes 🎉',
+    "=HYPERLINK(1)",
+    "-5",
+    "",
+    "<b>the</b> old bridge",
+]
+
+
+def choose_file(browser: Browser, path: Path) -> None:
+    browser.driver.execute_script("document.getElementById('files').open = true")
+    by_id(browser, "file").send_keys(str(path))
+    wait(browser, lambda: by_id(browser, "file-form").is_displayed() or problem(browser))
+
+
+def problem(browser: Browser) -> str:
+    return text_of(browser, "file-problem")
+
+
+def answer_all(browser: Browser) -> None:
+    by_id(browser, "file-start").click()
+    wait(browser, lambda: not by_id(browser, "file-stop").is_displayed())
+
+
+def saved(browser: Browser, folder: Path) -> str:
+    """Save the file that came back, and return what is in it."""
+    browser.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
+    )
+    link = by_id(browser, "file-save")
+    path = folder / str(link.get_attribute("download"))
+    link.click()
+    wait(browser, path.is_file)
+    return path.read_bytes().decode("utf-8")
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def csv_of(texts: list[str], delimiter: str = ",") -> str:
+    content = io.StringIO(newline="")
+    writer = csv.writer(content, delimiter=delimiter)
+    writer.writerows([("id", "text"), *enumerate(texts)])
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"], ids=["comma", "semicolon", "tab"])
+def test_a_table_comes_back_with_answers(
+    page: Browser, live: Live, tmp_path: Path, delimiter: str
+) -> None:
+    path = tmp_path / "items.csv"
+    path.write_bytes(("\ufeff" + csv_of(TEXTS * 30, delimiter)).encode("utf-8"))
+    open_run(page, live.url, "classify")
+    choose_file(page, path)
+    answer_all(page)
+    assert text_of(page, "file-spoken") == "Done: 180 rows are answered."
+    assert all_of(page, "#file-result b") == []
+    assert_accessible(page)
+    assert not is_wide(page)
+    rows = rows_of(saved(page, tmp_path))
+    assert [row["id"] for row in rows] == [str(number) for number in range(180)]
+    assert [row["text"] for row in rows[:6]] == [
+        "'=HYPERLINK(1)" if text.startswith("=") else text for text in TEXTS
+    ]
+    labels = [answer.label for answer in live.load("classify")(TEXTS)]
+    assert [row["label"] for row in rows] == [
+        label if text else "" for text, label in zip(TEXTS, labels, strict=True)
+    ] * 30
+
+
+def test_a_file_can_be_dropped(page: Browser, live: Live, tmp_path: Path) -> None:
+    open_run(page, live.url, "regress")
+    page.driver.execute_script(
+        "const data = new DataTransfer(); data.items.add(new File([arguments[0]], 'a.txt'));"
+        "const at = {bubbles: true, cancelable: true, dataTransfer: data};"
+        "document.body.dispatchEvent(new DragEvent('dragover', at));"
+        "document.body.dispatchEvent(new DragEvent('drop', at));",
+        "the bird is red\nthe bird is green",
+    )
+    wait(page, lambda: by_id(page, "file-form").is_displayed())
+    answer_all(page)
+    values = [float(row["value"]) for row in rows_of(saved(page, tmp_path))]
+    answers = live.load("regress")(["the bird is red", "the bird is green"])
+    assert values == pytest.approx([answer.value for answer in answers], abs=1e-5)
+
+
+def test_json_lines_may_be_packed(page: Browser, live: Live, tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl.gz"
+    asked = {"question": "what sleeps?", "choices": ["the soup", "the bird", "@tower"], "choice": 9}
+    path.write_bytes(gzip.compress(f"{json.dumps(asked)}\n".encode() * 2))
+    open_run(page, live.url, "choose")
+    choose_file(page, path)
+    answer_all(page)
+    head, first, _ = saved(page, tmp_path).splitlines()
+    assert head.startswith("question,choices,choice,answer choice,text,score,")
+    answer = live.load("choose")((asked["question"], *asked["choices"]))
+    cells = next(csv.reader([first]))
+    assert cells[:5] == [
+        *("what sleeps?", '["the soup","the bird","@tower"]', "9"),
+        *(str(answer.choice), answer.text),
+    ]
+
+
+def test_a_row_that_cannot_be_answered_says_why(page: Browser, live: Live, tmp_path: Path) -> None:
+    path = tmp_path / "masks.txt"
+    path.write_text("the [MASK] is red.\nthe cat is red.\nit is very [MASK].\n", encoding="utf-8")
+    open_run(page, live.url, "masked")
+    choose_file(page, path)
+    answer_all(page)
+    rows = rows_of(saved(page, tmp_path))
+    filled = [answer.text for answer in live.load("masked")([rows[0]["text"], rows[2]["text"]])]
+    assert [row["answer text"] for row in rows] == [filled[0], "", filled[1]]
+    assert "no [MASK] in the text" in rows[1]["error"]
+    assert all("422" in line for line in page.complaints())
+
+
+def test_a_busy_server_is_asked_again_and_work_can_be_stopped(
+    page: Browser, live: Live, tmp_path: Path
+) -> None:
+    path = tmp_path / "many.txt"
+    path.write_text("the blue horse sleeps\n" * 500, encoding="utf-8")
+    open_run(page, live.url, "classify")
+    choose_file(page, path)
+    page.driver.execute_script(
+        "const real = window.fetch; window.asked = 0;"
+        "window.fetch = async (...all) => { window.asked += 1; if (window.asked === 2) return "
+        "new Response('{}', {status: 429, headers: {'retry-after': '0'}});"
+        "if (window.asked > 4) return new Promise((_, no) => all[1].signal.addEventListener("
+        "'abort', () => no(all[1].signal.reason))); return real(...all); };"
+    )
+    by_id(page, "file-start").click()
+    wait(page, lambda: page.driver.execute_script("return window.asked") == 5)
+    by_id(page, "file-stop").click()
+    wait(page, lambda: text_of(page, "file-spoken") == "Stopped: 192 rows are answered.")
+    rows = rows_of(saved(page, tmp_path))
+    assert len(rows) == 192
+    assert {row["label"] for row in rows} == {"animal"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("empty.csv", b"", "empty.csv cannot be read: it is empty."),
+        (
+            "latin.csv",
+            "text\ncafé".encode("latin-1"),
+            "latin.csv cannot be read: it is not UTF-8 text.",
+        ),
+        ("a.jsonl", b'{"text": "a"\n', "a.jsonl cannot be read: line 1 is not JSON."),
+    ],
+)
+def test_a_broken_file_is_refused_in_a_sentence(
+    page: Browser, live: Live, tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    open_run(page, live.url, "classify")
+    choose_file(page, path)
+    assert problem(page) == sentence
+    assert not by_id(page, "file-form").is_displayed()
