@@ -10,6 +10,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.browser import DESKTOP, PHONE, Browser, assert_accessible
 from tests.explanations.examples import SENTENCE, classified, translated
 
+from heedful.explanations import weights
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.html import render
 
@@ -133,6 +134,37 @@ def test_a_chosen_token_and_fewer_heads_leave_fewer_lines(chromium: Browser) -> 
     assert 0 < ink(chromium, ".bipartite canvas") < one < everything
 
 
+def test_the_lines_of_a_token_begin_beside_it(chromium: Browser) -> None:
+    opened(chromium, classified(), "heads")
+    for side, edge in (("rows", "left + rows.offsetWidth + 6"), ("columns", "right - 6")):
+        find(chromium, f".{side} [data-at='7']").click()
+        script = f"""
+        const canvas = document.querySelector(".bipartite canvas");
+        const [rows, columns] = document.querySelectorAll(".tokens");
+        const [left, right] = [rows.offsetLeft, columns.offsetLeft];
+        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+        copy.drawImage(canvas, 0, 0);
+        const {{data}} = copy.getImageData({edge}, 0, 1, canvas.height);
+        const drawn = [...Array(canvas.height).keys()].filter((y) => data[4 * y + 3] > 0);
+        const step = rows.firstChild.offsetHeight;
+        return [Math.min(...drawn) / step, Math.max(...drawn) / step];
+        """
+        first, last = chromium.driver.execute_script(script)
+        assert 7.2 < first < last < 7.8
+
+
+def test_weights_in_coarser_steps_are_read_back(
+    chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weights, "STEPS", (31,))
+    explanation = translated(layers=1, heads=1)
+    opened(chromium, explanation, "heads")
+    find(chromium, ".rows [data-at='3']").click()
+    highest = explanation.attention[0].weights[0, 0, 3].max().item()
+    row = texts(chromium, "#numbers tbody tr:first-child td")
+    assert float(row[-1]) == pytest.approx(highest, abs=highest**0.5 / 31)
+
+
 def test_special_tokens_and_one_text_of_a_pair_are_left_out(chromium: Browser) -> None:
     opened(chromium, classified("Who paid?", SENTENCE), "heads")
     find(chromium, "[name=special]").click()
@@ -176,6 +208,7 @@ def test_a_translation_starts_with_its_matrix(chromium: Browser, heads: int) -> 
     explanation = translated(layers=1, heads=heads)
     chromium.open(render(explanation))
     wait(chromium, "return document.querySelector('.matrix canvas')?.width > 300")
+    assert find(chromium, "#tab-model").is_displayed() == (heads > 1)
     assert find(chromium, "#tab-matrix").get_attribute("aria-selected") == "true"
     find(chromium, ".matrix canvas").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
     weight = explanation.attention[0].weights[0].mean(0)[1, 1]
@@ -184,6 +217,10 @@ def test_a_translation_starts_with_its_matrix(chromium: Browser, heads: int) -> 
     assert float(said.rpartition(" ")[2]) == pytest.approx(weight, abs=0.004)
     press(chromium, Keys.ENTER)
     assert texts(chromium, "#numbers-caption")[0].startswith("“'” attends to: layer 1")
+    find(chromium, "#tab-matrix").send_keys(Keys.ARROW_RIGHT)
+    press(chromium, Keys.ARROW_RIGHT)
+    second = "tab-model" if heads > 1 else "tab-tokens"
+    assert chromium.driver.switch_to.active_element.get_attribute("id") == second
 
 
 def test_another_map_has_its_own_sides(chromium: Browser) -> None:

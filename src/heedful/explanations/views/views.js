@@ -35,6 +35,8 @@ const MOST_ROWS = 50;
   }
 
   function showPicture() {
+    const map = maps[choice.map];
+    byId("tab-model").hidden = map.layers * map.heads === 1 && choice.view !== "model";
     byId("choose-reverse").hidden = choice.view !== "tokens" || !maps[choice.map].same;
     picture = pictureOf(maps[choice.map], choice);
     view.show(picture);
@@ -121,7 +123,8 @@ const MOST_ROWS = 50;
   document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const to = tabs.at((tabs.indexOf(event.target) + step) % tabs.length);
+    const shown = tabs.filter((tab) => !tab.hidden);
+    const to = shown.at((shown.indexOf(event.target) + step) % shown.length);
     to.focus();
     to.click();
   });
