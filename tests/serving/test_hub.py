@@ -267,3 +267,12 @@ def test_errors(live: Live, path: str, body: Any, status: int, message: str) -> 
     if "summarization" not in path:
         assert set(reply.json()) == {"error"}
         assert message in reply.json()["error"]
+
+
+def test_heedfuls_own_options_name_the_nearest_and_take_lists(live: Live) -> None:
+    path = f"{live.url}/api/runs/pretrain/predict"
+    body = {"texts": ["the [MASK] is red."], "options": {"targets": ["cat", "tower"]}}
+    (answer,) = httpx.post(path, json=body).json()["answers"]
+    assert {one["token"] for one in answer["masks"][0]["candidates"]} == {"cat", "tower"}
+    reply = httpx.post(path, json={"texts": ["a"], "options": {"target": ["cat"]}})
+    assert "did you mean 'targets'?" in reply.json()["error"]["message"]

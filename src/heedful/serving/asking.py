@@ -115,6 +115,7 @@ _SAYS = {
     401: "The API key is missing or wrong.",
     404: "There is no such run.",
     413: "The request is larger than a limit of the server.",
+    415: "The Content-Encoding is none that can be read.",
     422: "The request is not one that can be answered.",
     424: "The run cannot answer this.",
     429: "The queue is full; Retry-After says when to try again.",

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from fastapi import APIRouter
 
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import explain, health, hub, openai, page, runs, tei
+from heedful.serving.protocols import explain, health, hub, openai, page, runs, tei, v2
 from heedful.serving.service import Service
 
 
@@ -19,9 +19,11 @@ class Speaks(Protocol):
         """Return the status and the JSON that tell a client of it."""
 
 
-PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub)
+PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub, v2)
 """Every protocol. The first one also answers for routes that are nobody's."""
 
-OPEN_PATHS = frozenset({"/", "/health", "/health/live"})
+OPEN_PATHS = frozenset(
+    {"/", "/health", "/health/live", "/ping", "/v2/health/live", "/v2/health/ready"}
+)
 """Paths that answer without the API key and however busy the server is: they tell nothing but
 whether it is well. The page is the same for all servers, and asks for the key."""

@@ -28,7 +28,7 @@ from heedful.serving.asking import (
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 from heedful.serving.vectors import NEED
-from heedful.serving.wire import Json
+from heedful.serving.wire import Json, reply
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,7 +199,7 @@ def _add(routes: APIRouter, service: Service, pipeline: Pipeline, named: Any) ->
     )
     async def answer(body: kind, run: NamedRun = named) -> Json:  # type: ignore[valid-type]
         served = service.find(run, lambda served: pipeline.able(served, body), pipeline.need)
-        return Json(await pipeline.answer(service, served, body))
+        return await _replied(await pipeline.answer(service, served, body))
 
 
 async def _answer(service: Service, run: str | None, body: dict[str, Any]) -> Json:
@@ -222,10 +222,14 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any]) -> Js
                 wrong = error
             continue
         if pipeline.able(served, asked):
-            return Json(await pipeline.answer(service, served, asked))
+            return await _replied(await pipeline.answer(service, served, asked))
     if wrong is not None:
         raise Problem("validation", first_error(wrong.errors()))
     raise Problem("unable", f"none of these can answer this: {listed([run.name for run in runs])}")
+
+
+async def _replied(content: Any) -> Json:
+    return await reply(lambda: content, len(content))
 
 
 def _possible(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:

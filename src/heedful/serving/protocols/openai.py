@@ -11,7 +11,7 @@ from heedful.serving.asking import Body, NamedRun, Reply, ask, for_each_run, pro
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.service import Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
-from heedful.serving.wire import Json
+from heedful.serving.wire import Json, reply
 
 
 class EmbeddingsBody(Body):
@@ -131,20 +131,18 @@ def router(service: Service) -> APIRouter:
             short = body.dimensions is not None
             vectors = [shaped(a.vector, body.dimensions, normalise=short) for a in answers]
             tokens = sum(answer.tokens_total for answer in answers)
-            reply = {
-                "object": "list",
-                "data": [
-                    {
-                        "object": "embedding",
-                        "index": number,
-                        "embedding": _encoded(vector.numpy(), body.encoding_format),
-                    }
-                    for number, vector in enumerate(vectors)
-                ],
-                "model": served.name,
-                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-            }
-            return Json(reply)
+            data: list[dict[str, Any]] = [
+                {"object": "embedding", "index": number, "embedding": vector}
+                for number, vector in enumerate(vectors)
+            ]
+
+            def made() -> dict[str, Any]:
+                for row in data:
+                    row["embedding"] = _encoded(row["embedding"].numpy(), body.encoding_format)
+                usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+                return {"object": "list", "data": data, "model": served.name, "usage": usage}
+
+            return await reply(made, len(data))
 
         @routes.get("/v1/models", response_model=Models)
         async def list_models(run: NamedRun = named) -> Json:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from heedful.errors import UserError
+from heedful.serving.asking import Body
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.service import Served, Service
 from heedful.serving.wire import Json, reply
@@ -53,7 +54,8 @@ _OPTIONS: dict[str, Any] = {
     for field in fields(PredictSettings)
     if field.name not in _DECIDED
 }
-Options = create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **_OPTIONS)
+_OPTIONS["targets"] = (Annotated[tuple[str, ...], Field(strict=False)], ())  # JSON has lists
+Options = create_model("Options", __base__=Body, **_OPTIONS)
 """Options of ``heedful predict`` that a request may decide."""
 
 

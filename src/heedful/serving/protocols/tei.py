@@ -34,7 +34,7 @@ from heedful.serving.protocols.tei_shapes import (
 )
 from heedful.serving.service import Served, Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
-from heedful.serving.wire import Json
+from heedful.serving.wire import Json, reply
 from heedful.settings import LongText
 from heedful.tasks.classify import Classify
 from heedful.tasks.embed import Embed
@@ -109,7 +109,7 @@ def _add_vectors(routes: APIRouter, service: Service, named: Any) -> None:
         texts = await _texts(service, served, body.inputs)
         answers = await ask(service, served, texts, long_text=_rule(body), raw=not body.normalize)
         vectors = [shaped(a.vector, body.dimensions, normalise=body.normalize) for a in answers]
-        return Json([vector.tolist() for vector in vectors])
+        return await reply(lambda: [vector.tolist() for vector in vectors], len(vectors))
 
     @routes.post("/embed_all", response_model=list[list[list[float]]])
     async def embed_all(body: EmbedAllBody, run: NamedRun = named) -> Json:
@@ -117,7 +117,8 @@ def _add_vectors(routes: APIRouter, service: Service, named: Any) -> None:
         served = service.find(run, gives_vectors, NEED)
         texts = await _texts(service, served, body.inputs)
         answers = await ask(service, served, texts, long_text=_rule(body), token_vectors=True)
-        return Json([answer.token_vectors[0].tolist() for answer in answers])
+        rows = sum(len(answer.token_vectors[0]) for answer in answers)
+        return await reply(lambda: [a.token_vectors[0].tolist() for a in answers], rows)
 
     @routes.post("/similarity", response_model=list[float])
     async def similarity(body: SimilarityBody, run: NamedRun = named) -> Json:
@@ -145,7 +146,7 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
         )
         answers = await ask(service, served, sequences, long_text=_rule(body), raw=body.raw_scores)
         rows = [_labels(answer.scores) for answer in answers]
-        return Json(rows if batch else rows[0])
+        return await reply(lambda: rows if batch else rows[0], len(rows))
 
     @routes.post("/rerank", response_model=list[Rank])
     async def rerank(body: RerankBody, run: NamedRun = named) -> Json:
@@ -167,7 +168,8 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
             {"index": number, "score": score, "text": text if body.return_text else None}
             for number, (score, text) in enumerate(zip(scores, body.texts, strict=True))
         ]
-        return Json(sorted(ranks, key=lambda rank: -scores[rank["index"]]))
+        ranks.sort(key=lambda rank: -scores[rank["index"]])
+        return await reply(lambda: ranks, len(ranks))
 
 
 def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
@@ -179,7 +181,7 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
         texts = [body.inputs] if isinstance(body.inputs, str) else _some(body.inputs, "inputs")
         special = body.add_special_tokens
         rows = await service.encoding(lambda: [_tokens(text, tokenizer, special) for text in texts])
-        return Json(rows)
+        return await reply(lambda: rows, sum(map(len, rows)))
 
     @routes.post("/decode", response_model=list[str])
     async def decode(body: DecodeBody, run: NamedRun = named) -> Json:

@@ -1,0 +1,246 @@
+"""Tensors of the Open Inference Protocol, as JSON and as the bytes of its binary extension."""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from heedful.serving.asking import Body, first_error
+from heedful.serving.problem import Problem
+
+HEADER = "inference-header-content-length"
+"""How many bytes of a body are JSON; binary tensors follow them."""
+
+Datatype = Literal["BOOL", "INT64", "FP32", "BYTES"]
+_FORMATS = {"BOOL": "?", "INT64": "<i8", "FP32": "<f4"}
+_WINDOW_BITS = {"gzip": 31, "deflate": 15}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """A tensor to send."""
+
+    name: str
+    datatype: Datatype
+    data: Any
+    """An array of numbers, or a list of texts, of one dimension."""
+    width: int | None = None
+    """Columns, if it has two dimensions."""
+
+    @property
+    def shape(self) -> list[int]:
+        """Its shape."""
+        if self.width is None:
+            return [len(self.data)]
+        return [len(self.data) // max(self.width, 1), self.width]
+
+    def values(self) -> list[Any]:
+        """Return its elements for JSON."""
+        if self.datatype == "BYTES":
+            return list(self.data)
+        elements: list[Any] = np.asarray(self.data, _FORMATS[self.datatype]).tolist()
+        return elements
+
+    def bytes(self) -> bytes:
+        """Return its elements as bytes, a text with its length before it."""
+        if self.datatype != "BYTES":
+            return np.asarray(self.data, _FORMATS[self.datatype]).tobytes()
+        texts = [text.encode("utf-8", errors="replace") for text in self.data]
+        return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
+
+
+class InputTensor(Body):
+    """Texts."""
+
+    name: str = Field(examples=["text"])
+    shape: list[int] = Field(max_length=2, examples=[[2]])
+    datatype: str = Field(description="BYTES", examples=["BYTES"])
+    parameters: dict[str, Any] | None = None
+    data: list[Any] | None = Field(default=None, examples=[["the red cat", "it is white"]])
+
+
+class AskedOutput(Body):
+    """A tensor that is wanted."""
+
+    name: str = Field(examples=["scores"])
+    parameters: dict[str, Any] | None = None
+
+
+class InferBody(Body):
+    """Texts to answer for."""
+
+    id: str | None = None
+    parameters: dict[str, Any] | None = Field(
+        default=None, description="Options of `heedful predict`, such as top; binary_data_output."
+    )
+    inputs: list[InputTensor] = Field(min_length=1)
+    outputs: list[AskedOutput] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a request asks for."""
+
+    id: str | None
+    texts: dict[str, NDArray[np.object_]]
+    """Of each input its texts, in its shape."""
+    options: dict[str, Any]
+    outputs: dict[str, bool] | None
+    """The tensors that are wanted, and whether as bytes; None for all."""
+    as_bytes: bool
+    """Whether tensors are sent as bytes, where the request does not say it of each."""
+
+
+def unpacked(content: bytes, encoding: str, most: int) -> bytes:
+    """Return a body that came compressed.
+
+    Raises:
+        Problem: the encoding is unknown, it is damaged, or it has more than ``most`` bytes.
+    """
+    if encoding in ("", "identity"):
+        return content
+    if encoding not in _WINDOW_BITS:
+        allowed = ", ".join(_WINDOW_BITS)
+        raise Problem("validation", f"Content-Encoding: give {allowed}, or none", status=415)
+    unpacking = zlib.decompressobj(_WINDOW_BITS[encoding])
+    try:
+        plain = unpacking.decompress(content, most + 1)
+    except zlib.error:
+        raise Problem("validation", f"the body is not {encoding}") from None
+    if len(plain) > most:
+        raise Problem("too large", f"a body may have {most:,} bytes")
+    if not unpacking.eof or unpacking.unused_data:
+        raise Problem("validation", f"the body is not {encoding}")
+    return plain
+
+
+def read(content: bytes, header: str | None) -> Asked:
+    """Read a request.
+
+    Args:
+        content: the body.
+        header: how many bytes of it are JSON; None for all.
+
+    Raises:
+        Problem: saying what is wrong with it.
+    """
+    size = len(content)
+    if header is not None:
+        if not header.isascii() or not header.isdigit() or len(header) > 9:
+            raise Problem("validation", f"{HEADER}: expected a number of bytes")
+        size = int(header)
+    if size > len(content):
+        raise Problem("validation", f"{HEADER} is {size:,}; the body has {len(content):,} bytes")
+    try:
+        body = InferBody.model_validate(json.loads(content[:size]))
+    except ValidationError as error:
+        raise Problem("validation", first_error(error.errors())) from None
+    except (ValueError, RecursionError):
+        raise Problem("validation", "the body is not JSON, as far as it says that it is") from None
+    texts, rest = {}, content[size:]
+    for tensor in body.inputs:
+        if tensor.name in texts:
+            raise Problem("validation", f"there are two inputs {tensor.name!r}")
+        elements, rest = _elements(tensor, rest)
+        if any(length < 0 for length in tensor.shape) or prod(tensor.shape) != len(elements):
+            raise Problem(
+                "validation",
+                f"{tensor.name}: {len(elements):,} texts do not have the shape {tensor.shape}",
+            )
+        array = np.empty(len(elements), dtype=object)
+        array[:] = elements
+        texts[tensor.name] = array.reshape(tensor.shape)
+    if rest:
+        raise Problem("validation", f"{len(rest):,} bytes are left behind the last tensor")
+    options = dict(body.parameters or {})
+    as_bytes = options.pop("binary_data_output", False) is True
+    outputs = None
+    if body.outputs:
+        outputs = {one.name: _wants_bytes(one, as_bytes) for one in body.outputs}
+    return Asked(id=body.id, texts=texts, options=options, outputs=outputs, as_bytes=as_bytes)
+
+
+def _elements(tensor: InputTensor, content: bytes) -> tuple[list[str], bytes]:
+    """Return the texts of an input, and the bytes that follow them."""
+    if tensor.datatype != "BYTES":
+        message = f"{tensor.name}: its datatype is {tensor.datatype!r}; texts are BYTES"
+        raise Problem("validation", message)
+    parameters = dict(tensor.parameters or {})
+    size = parameters.pop("binary_data_size", None)
+    if parameters:
+        raise Problem("validation", f"{tensor.name}: unknown parameter {next(iter(parameters))!r}")
+    if size is None:
+        if tensor.data is None:
+            raise Problem("validation", f"{tensor.name}: no data in it")
+        return _flat(tensor), content
+    if not isinstance(size, int) or not 0 <= size <= len(content) or tensor.data is not None:
+        raise Problem("validation", f"{tensor.name}: binary_data_size is not that of its bytes")
+    return _texts(tensor.name, content[:size]), content[size:]
+
+
+def _flat(tensor: InputTensor) -> list[str]:
+    """Return the texts of an input, whose lists may be nested as its shape is, or flat."""
+    data: list[Any] = tensor.data or []
+    if len(tensor.shape) > 1 and any(isinstance(row, list) for row in data):
+        rows = [row if isinstance(row, list) else [row] for row in data]
+        data = list(chain.from_iterable(rows))
+    for text in data:
+        if not isinstance(text, str):
+            raise Problem("validation", f"{tensor.name}: expected texts")
+    return data
+
+
+def _texts(name: str, content: bytes) -> list[str]:
+    """Read texts, each with its length before it."""
+    texts, start = [], 0
+    while start < len(content):
+        end = start + 4 + int.from_bytes(content[start : start + 4], "little")
+        if start + 4 > len(content) or end > len(content):
+            raise Problem("validation", f"{name}: a text is longer than its bytes")
+        try:
+            texts.append(content[start + 4 : end].decode("utf-8"))
+        except UnicodeDecodeError:
+            raise Problem("validation", f"{name}: text {len(texts) + 1} is not UTF-8") from None
+        start = end
+    return texts
+
+
+def _wants_bytes(output: AskedOutput, usual: bool) -> bool:
+    parameters = dict(output.parameters or {})
+    as_bytes = parameters.pop("binary_data", usual)
+    if parameters:
+        raise Problem("validation", f"{output.name}: unknown parameter {next(iter(parameters))!r}")
+    return as_bytes is True
+
+
+def write(
+    about: Mapping[str, Any], tensors: Sequence[Tensor], as_bytes: Sequence[bool]
+) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON of a reply, and the bytes that follow it.
+
+    Args:
+        about: what it says beside the tensors.
+        tensors: the tensors.
+        as_bytes: of each, whether its elements follow as bytes.
+    """
+    outputs, parts = [], []
+    for tensor, binary in zip(tensors, as_bytes, strict=True):
+        output: dict[str, Any] = {
+            "name": tensor.name,
+            "shape": tensor.shape,
+            "datatype": tensor.datatype,
+        }
+        if binary:
+            parts.append(tensor.bytes())
+            output["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            output["data"] = tensor.values()
+        outputs.append(output)
+    return {**about, "outputs": outputs}, b"".join(parts)
