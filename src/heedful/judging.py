@@ -70,6 +70,9 @@ class Judgement:
     """The probability of each thing that was decided, and whether it is right."""
     faults: tuple[Fault, ...] = ()
     """What is wrong, where that can be told apart."""
+    doubtful: str | None = None
+    """What to explain of an answer that consists of several, as ``heedful explain --target`` takes
+    it; None for the answer as such."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -150,3 +150,22 @@ def test_a_browser_reads_it(chromium: Browser, tmp_path: Path) -> None:
     assert len(charts) == 5
     for chart in charts:
         assert chart.get_attribute("aria-label")
+
+
+def test_long_lists_are_shortened(tmp_path: Path) -> None:
+    size = 60
+    path = Path(shutil.copytree(LATEST / "classify", tmp_path / "many"))
+    rows = [
+        {"label": f"label {n}", "precision": 0.5, "recall": 0.5, "f1": n / size, "support": 10}
+        for n in range(size)
+    ]
+    confusion = [[10 if a == b else int(b == a + 1) for b in range(size)] for a in range(size)]
+    metrics = {"items": 660, "accuracy": 0.9, "per_class": rows, "confusion": confusion}
+    (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    html = heedful.report(path).html
+    said = text_of(html)
+    assert "20 more labels have a higher F1" in said
+    assert "label 39 0.500" in said
+    assert "label 41 0.500" not in said
+    assert 'class="matrix"' not in html
+    assert "39 rarer kinds of mistake are left out" in said

@@ -13,7 +13,7 @@ from heedful.metrics.measures import Measure, Numbers
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-_AT_ONCE = 2**22
+_AT_ONCE = 2**20
 """Draws that are held in memory at once."""
 
 

@@ -111,10 +111,10 @@ def _values(training: Training, name: str) -> list[Point]:
 
 def _smooth(title: str, name: str, points: Sequence[Point]) -> Chart:
     """Draw a long series as means of equally many steps, within the range of what they average."""
-    count = min(len(points), _BINS)
+    size = -(-len(points) // _BINS)
+    count = -(-len(points) // size)
     edges = [round(at * len(points) / count) for at in range(count + 1)]
     bins = [points[start:end] for start, end in pairwise(edges)]
-    size = round(len(points) / count)
     means, band = [], []
     for part in bins:
         at, values = part[-1][0], [y for _, y in part]

@@ -26,6 +26,8 @@ MOST_LABELS = 40
 MOST_POINTS = 1000
 SEEN = 8
 """Items of a list that are seen without unfolding it."""
+LONGEST_LINE = 40
+"""Characters of a truth and an answer that stand side by side."""
 LONGEST_TEXT = 600
 """Characters of a text that are shown."""
 
@@ -299,12 +301,14 @@ def _parts(items: Sequence[Judged[Any]], why: Mapping[int, Why]) -> list[list[di
 
 
 def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
+    truth, answer = _plain(judgement.truth), _plain(judgement.answer)
     return {
         "where": judgement.where,
         "why": why,
         "texts": _texts(judgement),
-        "truth": _plain(judgement.truth),
-        "answer": _plain(judgement.answer),
+        "truth": truth,
+        "answer": answer,
+        "long": truth != answer and len(truth) + len(answer) > LONGEST_LINE,
         "right": judgement.right,
         "worth": judgement.worth,
         "confidence": judgement.confidence,

@@ -31,8 +31,8 @@ def explained(predictor: Predictor, items: Iterable[Judged[Any]]) -> Mapping[int
         Each by the number of its item.
     """
     result = {}
-    settings = ExplainSettings(attention=False)
     for item in counted(items, "answers explained"):
+        settings = ExplainSettings(attention=False, target=item.judgement.doubtful)
         try:
             explanation = explain_record(predictor, item.record, settings)
         except UserError:  # such as an answer without an entity

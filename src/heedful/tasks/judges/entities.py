@@ -1,6 +1,6 @@
 """Judges of entities: which are right, and what kind of mistake each wrong one is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from heedful.judging import Fault, Judge, Judgement, each
 from heedful.metrics import measures
@@ -40,6 +40,7 @@ def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
                 )
                 for kind, right, wrong in mistakes(true, list(scores))
             ),
+            doubtful=_doubtful(record.text, scores, hits),
         )
 
     return Judge(judged=each(judge), measure=measures.entities, worth="f1", labels=types)
@@ -76,6 +77,17 @@ def mistakes(
             result.append((kind, span, other))
     result += [("missed", span, None) for span in left]
     return result + [("invented", None, span) for span in wrong]
+
+
+def _doubtful(text: str, scores: Mapping[Span, float], hits: Set[Span]) -> str | None:
+    """Return the first word of the surest wrong entity, or else of the least sure one."""
+    if not scores:
+        return None
+    wrong = scores.keys() - hits
+    start, end, _ = (
+        max(wrong, key=scores.__getitem__) if wrong else min(scores, key=scores.__getitem__)
+    )
+    return text[start:end].split()[0]
 
 
 def _common(first: Span, second: Span) -> int:
