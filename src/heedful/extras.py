@@ -24,6 +24,7 @@ EXTRAS = {
     "marian": Extra(needed_by="folders of Marian", packages=("sentencepiece", "protobuf")),
     "serve": Extra(needed_by="servers", packages=("fastapi", "prometheus-client", "uvicorn")),
     "onnx": Extra(needed_by="ONNX files", packages=("onnx", "onnxruntime", "onnxscript")),
+    "openvino": Extra(needed_by="folders of OpenVINO", packages=("openvino",)),
     "docs": Extra(needed_by="the pages of the site", packages=("furo", "myst-parser", "sphinx")),
     "dev": Extra(
         needed_by="the tests and checks of heedful itself",

@@ -1,6 +1,8 @@
 """Folders of sentence-transformers: read, written, and the same vectors."""
 
 import json
+import os
+import subprocess
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,7 @@ from heedful import files
 from heedful.checkpoints import runs
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.interop import export
 from heedful.interop.sentence_transformers import (
     SentenceLayout,
     read_layout,
@@ -169,3 +172,57 @@ def test_vectors_equal_the_references(data_folder: Path, tmp_path: Path) -> None
     settings = PredictSettings(precision="fp32", long_text="head")
     found = torch.stack([answer.vector for answer in Predictor.load("minilm", settings)(texts)])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+PACKAGE = os.environ.get("HEEDFUL_SENTENCE_TRANSFORMERS")
+"""A Python that has the package, which wants other versions than the lock's."""
+
+PROGRAM = """
+import json, sys
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer(sys.argv[1], device="cpu", local_files_only=True)
+vectors = model.encode(json.loads(sys.argv[2])).tolist()
+print(json.dumps({"length": model.max_seq_length, "vectors": vectors}))
+"""
+TEXTS = ["the red cat sleeps", "a soup, green", "the very very white tower " * 12]
+
+
+@pytest.mark.parametrize(
+    ("name", "normalise"), [("embed", True), ("sentences", True), ("body", False)]
+)
+def test_runs_and_bare_encoders_are_exported(
+    name: str, normalise: bool, golden: Path, tmp_path: Path
+) -> None:
+    check = export(golden / name, tmp_path / "out", "sentence-transformers")
+    assert check.difference < 1e-6
+    layout = read_layout(tmp_path / "out")
+    assert layout == SentenceLayout(pooling="mean", normalise=normalise, max_length=32)
+    if name != "body":
+        ours, again = (Predictor.load(folder) for folder in (golden / name, tmp_path / "out"))
+        for one, other in zip(ours(TEXTS), again(TEXTS), strict=True):
+            torch.testing.assert_close(one.vector, other.vector, atol=1e-6, rtol=0)
+
+
+@pytest.mark.skipif(PACKAGE is None, reason="HEEDFUL_SENTENCE_TRANSFORMERS names no Python")
+@pytest.mark.parametrize("name", ["embed", "body"])
+def test_the_package_gives_the_same_vectors(name: str, golden: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export(golden / name, out, "sentence-transformers")
+    done = subprocess.run(
+        [str(PACKAGE), "-c", PROGRAM, str(out), json.dumps(TEXTS)],
+        env={"HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    assert theirs["length"] == 32
+    ours = Predictor.load(out, PredictSettings(precision="fp32", long_text="head"))(TEXTS)
+    vectors = torch.stack([answer.vector for answer in ours])
+    torch.testing.assert_close(vectors, torch.tensor(theirs["vectors"]), atol=1e-5, rtol=0)
+
+
+def test_other_tasks_have_no_vectors(golden: Path, tmp_path: Path) -> None:
+    message = "a classify run; --format sentence-transformers is for runs of embed"
+    with pytest.raises(UserError, match=message):
+        export(golden / "classify", tmp_path / "out", "sentence-transformers")

@@ -55,9 +55,13 @@ _TRANSLATOR = {
     *("source.spm", "target.spm"),
 }
 
+_SENTENCES = {"modules.json", "sentence_bert_config.json", "1_Pooling"}
 _GRAPHS = {
     *("model.onnx", "encoder_model.onnx"),
     *("decoder_model.onnx", "decoder_with_past_model.onnx"),
+}
+_COMPILED_GRAPHS = {
+    name.replace(".onnx", suffix) for name in _GRAPHS for suffix in (".xml", ".bin")
 }
 
 FORMATS = {
@@ -72,6 +76,17 @@ FORMATS = {
         about="ONNX Runtime and others",
         opener="heedful.interop.onnx.runtime.open_model",
         options=frozenset({"int8"}),
+    ),
+    "openvino": Format(
+        writer="heedful.interop.openvino.export",
+        files=frozenset({*_MODEL, *_TOKENIZER, *_TRANSLATOR, *_COMPILED_GRAPHS}),
+        about="OpenVINO",
+    ),
+    "sentence-transformers": Format(
+        writer="heedful.interop.sentence_transformers.export",
+        tasks=frozenset({"embed"}),
+        files=frozenset({*_MODEL, *_TOKENIZER, *_SENTENCES}),
+        about="sentence-transformers",
     ),
     "marian": Format(
         writer="heedful.interop.marian.export",
@@ -119,8 +134,7 @@ def export(
         UserError: the run cannot be written so, the check fails, or the folder exists, and
             ``overwrite`` is false or it holds anything else.
     """
-    from heedful.checkpoints import runs  # it needs torch, and the table is read for help
-    from heedful.interop.source import open_source
+    from heedful.interop.source import open_source, read_source  # they need torch
 
     kind = FORMATS[name]
     for field in fields(settings):
@@ -135,7 +149,7 @@ def export(
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - kind.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
-    record = runs.read_record(run)
+    _, record = read_source(run)
     if kind.tasks is not None and record.task not in kind.tasks:
         fitting = " or ".join(sorted(kind.tasks))
         raise UserError(f"{run}: a {record.task} run; --format {name} is for runs of {fitting}")

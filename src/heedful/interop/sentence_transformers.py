@@ -17,7 +17,10 @@ from torch import Tensor
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import parse_json, read_json, write_json
+from heedful.interop.checking import Check, check_by_reading
+from heedful.interop.source import Source
 from heedful.models.loading import read_config
+from heedful.settings import ExportSettings
 
 Pooling = Literal["mean", "cls"]
 
@@ -140,3 +143,23 @@ def write_layout(layout: SentenceLayout, width: int, folder: Path) -> None:
     write_json(folder / _POOLING / "config.json", pooling)
     write_json(folder / _LENGTH, {"max_seq_length": layout.max_length, "do_lower_case": False})
     (folder / MODULES).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+
+
+def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
+    """Write a run of embed, or an encoder without a head, and compare what is read from it.
+
+    Raises:
+        UserError: what is read again computes something else.
+    """
+    record = source.record
+    layout = SentenceLayout(
+        pooling=record.goal["pooling"],
+        normalise=record.goal["normalise"],
+        max_length=record.max_length,
+    )
+    source.model.save_pretrained(folder)
+    source.tokenizer.save_pretrained(folder)
+    write_layout(layout, source.model.get_input_embeddings().embedding_dim, folder)
+    if read_layout(folder) != layout:
+        raise UserError(f"{source.folder}: its layout is read otherwise than it was written")
+    return check_by_reading(source, folder)

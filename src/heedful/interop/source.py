@@ -1,13 +1,17 @@
 """What is exported: a finished run, or a model of another program that heedful reads."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints import runs
-from heedful.checkpoints.runs import RunRecord
-from heedful.models.loading import load_model
+from heedful.checkpoints.runs import RunRecord, outside_record
+from heedful.interop import foreign_record
+from heedful.models.loading import head_of, load_model
 from heedful.models.model import Model
+from heedful.models.pretrained import CONFIG
+from heedful.sources import PACKAGES, resolve
 from heedful.tokens import load_tokenizer
 
 
@@ -22,11 +26,28 @@ class Source:
     tokenizer: Any
 
 
-def open_source(run: Path) -> Source:
-    """Load a finished run.
+def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
+    """Say where a finished run is, and what it is.
+
+    A folder of another program that heedful reads is like a run; so is an encoder without a head,
+    whose vectors are the means of those of its tokens.
 
     Raises:
-        UserError: it is none, or one of its files is damaged.
+        UserError: it is none of these, or one of its files is damaged.
     """
-    record = runs.read_finished(run)
-    return Source(folder=run, record=record, model=load_model(run), tokenizer=load_tokenizer(run))
+    folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
+    record = foreign_record(folder)
+    if record is not None:
+        return folder, record
+    is_model = (folder / CONFIG).is_file() and not (folder / runs.RECORD).is_file()
+    if is_model and head_of(folder) == "body":
+        goal = {"pooling": "mean", "normalise": False}
+        return folder, outside_record("embed", goal, load_model(folder).max_positions)
+    return folder, runs.read_finished(folder)
+
+
+def open_source(run: str | os.PathLike[str]) -> Source:
+    """Load a finished run, or what is like one; see `read_source`."""
+    folder, record = read_source(run)
+    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)

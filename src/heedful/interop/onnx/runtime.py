@@ -5,16 +5,16 @@ So that a run is scored through ONNX Runtime by the same evaluation as with its 
 Shapes: B batch, S length, E length of what was read, N positions that are scored, V vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from heedful.decoding.search import Hypothesis, Search
-from heedful.interop.onnx.graphs import CONTINUER, MODEL, PAST, PRESENT, READER, STARTER
+from heedful.interop.onnx.graphs import CONTINUER, FILES, MODEL, PAST, PRESENT, READER, STARTER
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, generation
 from heedful.models.generation import Encoded
@@ -34,7 +34,7 @@ Outputs = dict[str, Tensor]
 
 
 class Session:
-    """A graph, ready to compute."""
+    """A graph in ONNX Runtime, ready to compute."""
 
     def __init__(self, path: Path) -> None:
         import onnxruntime
@@ -61,11 +61,34 @@ class Session:
         }
 
 
-def open_model(source: Source, folder: Path) -> "OnnxEncoder | OnnxWriter":
-    """Open the graphs of a folder in the place of the model that they were made from."""
-    if (folder / READER).is_file() or source.model.config.is_decoder:
-        return OnnxWriter(source.model, folder)
-    return OnnxEncoder(source.model, folder)
+class Computes(Protocol):
+    """A graph that some program computes."""
+
+    inputs: list[str]
+
+    def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
+        """Compute all outputs; inputs that the graph does not have are left out."""
+
+
+def open_model(
+    source: Source,
+    folder: Path,
+    open_graph: Callable[[Path], Computes] = Session,
+    suffix: str = ".onnx",
+) -> "OnnxEncoder | OnnxWriter":
+    """Open the graphs of a folder in the place of the model that they were made from.
+
+    Args:
+        source: has the model.
+        folder: has the graphs.
+        open_graph: opens the file of one.
+        suffix: what their names end with.
+    """
+    files = {name: (folder / name).with_suffix(suffix) for name in FILES}
+    graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
+    if READER in graphs or source.model.config.is_decoder:
+        return OnnxWriter(source.model, graphs)
+    return OnnxEncoder(source.model, graphs[MODEL])
 
 
 class OnnxEncoder:
@@ -73,12 +96,12 @@ class OnnxEncoder:
 
     Args:
         model: it was made from this.
-        folder: has the graph.
+        graph: computes it.
     """
 
-    def __init__(self, model: Model, folder: Path) -> None:
+    def __init__(self, model: Model, graph: Computes) -> None:
         self.config = model.config
-        self._session = Session(folder / MODEL)
+        self._session = graph
 
     def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
         """Return all outputs for a batch that has every input."""
@@ -171,19 +194,16 @@ class OnnxWriter:
 
     Args:
         model: it was made from this.
-        folder: has the graphs.
+        graphs: compute it, by their names.
     """
 
-    def __init__(self, model: Any, folder: Path) -> None:
+    def __init__(self, model: Any, graphs: Mapping[str, Computes]) -> None:
         self._model = model
         self.config = model.config
         self.max_positions: int = model.max_positions
-        self._read = None
-        if (folder / READER).is_file():
-            self._read = Session(folder / READER)
-            self._start, self._go_on = Session(folder / STARTER), Session(folder / CONTINUER)
-        else:
-            self._start = self._go_on = Session(folder / MODEL)
+        self._read = graphs.get(READER)
+        self._start = graphs[MODEL if self._read is None else STARTER]
+        self._go_on = graphs[MODEL if self._read is None else CONTINUER]
 
     @property
     def max_written(self) -> int:

@@ -16,7 +16,7 @@ from heedful.extras import missing
 from heedful.files import write_json
 from heedful.interop.checking import Check, Comparison, outputs_of, sample_batches
 from heedful.interop.onnx.graphs import Graph, graphs_of
-from heedful.interop.onnx.runtime import open_model
+from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, open_model
 from heedful.interop.onnx.usage import write_usage
 from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
@@ -31,6 +31,21 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     Raises:
         UserError: a package is missing, or the graphs compute something else.
     """
+    write_graphs(source, folder)
+    model = open_model(source, folder)
+    check = compare(source, model, f"ONNX Runtime {version('onnxruntime')}")
+    if settings.int8:
+        _quantise(folder)
+    write_usage(source, folder, int8=settings.int8)
+    return check
+
+
+def write_graphs(source: Source, folder: Path) -> None:
+    """Write a run's graphs, with its configuration and its tokenizer.
+
+    Raises:
+        UserError: a package is missing.
+    """
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
@@ -44,11 +59,6 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     config = {"architectures": [type(source.model).__name__], **source.model.config.to_dict()}
     write_json(folder / CONFIG, config)
     source.tokenizer.save_pretrained(folder)
-    check = compare(source, folder)
-    if settings.int8:
-        _quantise(folder)
-    write_usage(source, folder, int8=settings.int8)
-    return check
 
 
 def _compute_at_once(model: nn.Module) -> None:
@@ -92,14 +102,18 @@ class _Traced(nn.Module):
         return self.module(*tensors)
 
 
-def compare(source: Source, folder: Path) -> Check:
-    """Compare what ONNX Runtime computes from a folder with what the model computes.
+def compare(source: Source, model: OnnxEncoder | OnnxWriter, consumer: str) -> Check:
+    """Compare what a program computes from graphs with what the model computes.
+
+    Args:
+        source: has the model.
+        model: computes the graphs.
+        consumer: the program and its version.
 
     Raises:
         UserError: they differ.
     """
-    model = open_model(source, folder)
-    comparison = Comparison(source, f"ONNX Runtime {version('onnxruntime')}")
+    comparison = Comparison(source, consumer)
     for batch in sample_batches(source):
         comparison.add(batch, _expected(source, batch), model.outputs(batch))
     return comparison.result()

@@ -1,0 +1,73 @@
+"""A run's graphs as those of OpenVINO, by its own converter of ONNX."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.extras import missing
+from heedful.interop.checking import Check
+from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, Outputs, open_model
+from heedful.interop.onnx.writing import compare, write_graphs
+from heedful.interop.source import Source
+from heedful.models import RnnSearch
+from heedful.settings import ExportSettings
+
+SUFFIX = ".xml"
+
+
+def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
+    """Write a run's graphs with its tokenizer, and compare them in OpenVINO.
+
+    Raises:
+        UserError: a package is missing, or the graphs compute something else.
+    """
+    openvino = _library()
+    if isinstance(source.model, RnnSearch):
+        raise UserError(
+            f"{source.folder}: a recurrent network, whose loops OpenVINO's converter does not "
+            "take; --format onnx can hold it"
+        )
+    write_graphs(source, folder)
+    for path in sorted(folder.glob("*.onnx")):
+        model = openvino.convert_model(path)
+        openvino.save_model(model, path.with_suffix(SUFFIX), compress_to_fp16=False)
+        path.unlink()
+    return compare(source, open_exported(source, folder), f"OpenVINO {version('openvino')}")
+
+
+def open_exported(source: Source, folder: Path) -> OnnxEncoder | OnnxWriter:
+    """Open the graphs of a folder in the place of the model that they were made from."""
+    return open_model(source, folder, _Compiled, SUFFIX)
+
+
+def _library() -> Any:
+    try:
+        import openvino
+    except ImportError:
+        raise missing("openvino") from None
+    return openvino
+
+
+class _Compiled:
+    """A graph in OpenVINO, ready to compute in float32."""
+
+    def __init__(self, path: Path) -> None:
+        options = {"INFERENCE_PRECISION_HINT": "f32"}
+        self._model = _library().Core().compile_model(path, "CPU", options)
+        self.inputs = [one.get_any_name() for one in self._model.inputs]
+
+    def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
+        inputs = {}
+        for name in self.inputs:
+            tensor = tensors[name].cpu()
+            inputs[name] = (tensor.long() if tensor.dtype == torch.bool else tensor).numpy()
+        computed = self._model(inputs)
+        return {
+            output.get_any_name(): torch.from_numpy(computed[output].copy())
+            for output in self._model.outputs
+        }
