@@ -20,7 +20,7 @@ VIEWS = ("heads", "model", "tokens", "matrix")
 def opened(browser: Browser, explanation: Explanation, view: str, **how: object) -> Browser:
     """Open an explanation, go to a view, and wait until it has drawn."""
     browser.open(render(explanation), **how)
-    wait(browser, "return !document.getElementById('attention').hidden")
+    wait(browser, "return document.getElementById('waiting').hidden")
     find(browser, f"#tab-{view}").click()
     if view == "model":
         wait(browser, "return document.getElementById('view').dataset.done")
@@ -75,6 +75,20 @@ def test_scores_are_accessible_without_any_attention(chromium: Browser) -> None:
         chromium.open(render(replace(classified(), attention=())), dark=dark)
         assert_accessible(chromium)
         assert chromium.complaints() == []
+
+
+def test_without_scripts_the_scores_are_there_and_it_says_what_is_missing(
+    chromium: Browser,
+) -> None:
+    chromium.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        chromium.open(render(classified()))
+        assert find(chromium, "#waiting").is_displayed()
+        assert not find(chromium, "#attention").is_displayed()
+        assert find(chromium, ".shaded.more-10, .shaded.less-10").is_displayed()
+        assert not find(chromium, "#theme").is_displayed()
+    finally:
+        chromium.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_tabs_are_walked_by_arrows(chromium: Browser) -> None:

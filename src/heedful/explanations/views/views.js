@@ -13,7 +13,8 @@ const MOST_ROWS = 50;
   const choice = choicesOf(maps, () => showPicture());
   let picture, view;
   let frame = 0;
-  document.getElementById("attention").hidden = false;
+  byId("waiting").hidden = true;
+  byId("attention").hidden = false;
 
   function showView(name) {
     choice.view = name;
