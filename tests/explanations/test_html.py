@@ -84,7 +84,7 @@ def test_layers_that_are_left_out_are_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(html, "pack", lambda *_: Packed(steps=63, codes=(layers,)))
     page = Page(render(explanation))
     assert "Left out, to keep this file small: the encoder, within the text: layers 1." in page.text
-    assert "0.1 is within 5 thousandths" in page.text
+    assert "a weight of 0.1 is off by at most 0.005" in page.text
 
 
 def test_heads_that_are_left_out_of_a_layer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ function matrixView(box, choice, changed) {
 
   let picture, pixels;
   let cell = 0;
+  let largest = 0;
   let [left, top] = [0, 0];
   let at = null; // the place of a cell: [row, column]
 
@@ -39,14 +40,15 @@ function matrixView(box, choice, changed) {
     const [rows, columns] = [picture.rows.length, picture.columns.length];
     const [paper, ink] = [rgb("raised"), rgb("accent")];
     const image = new ImageData(Math.max(columns, 1), Math.max(rows, 1));
-    picture.rows.forEach((row, y) => {
-      picture.columns.forEach((column, x) => {
-        const share = Math.sqrt(meanWeight(picture, row, column));
-        const place = 4 * (y * columns + x);
-        for (let part = 0; part < 3; part++)
-          image.data[place + part] = paper[part] + (ink[part] - paper[part]) * share;
-        image.data[place + 3] = 255;
-      });
+    const weights = picture.rows.flatMap((row) =>
+      picture.columns.map((column) => meanWeight(picture, row, column)),
+    );
+    largest = weights.reduce((one, other) => Math.max(one, other), 0);
+    weights.forEach((weight, place) => {
+      const share = largest ? Math.sqrt(weight / largest) : 0;
+      for (let part = 0; part < 3; part++)
+        image.data[4 * place + part] = paper[part] + (ink[part] - paper[part]) * share;
+      image.data[4 * place + 3] = 255;
     });
     pixels = new OffscreenCanvas(image.width, image.height);
     pixels.getContext("2d").putImageData(image, 0, 0);
@@ -162,7 +164,7 @@ function matrixView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      "A row for each token that attends, a column for each that it attends to. A stronger colour is a larger weight; " +
-      "a click on it lists the whole row.",
+      "A row for each token that attends, a column for each that it attends to. A stronger colour is a larger weight, " +
+      `the full one ${largest.toFixed(3)}; a click lists the whole row.`,
   };
 }
