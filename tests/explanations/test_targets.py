@@ -90,3 +90,13 @@ def test_a_word_is_as_likely_as_the_model_says() -> None:
     assert all(0 < part <= 1 for part in parts)
     total = float(whole.probabilities([whole.whole])[0])
     assert total <= min(parts)
+
+
+@pytest.mark.parametrize("run", ["writer", "replies", "translate", "separate", "gru", "marian"])
+def test_all_that_was_written_is_as_likely_as_the_search_says(run: str) -> None:
+    settings = PredictSettings(precision="fp32", length_penalty=0.0)
+    predictor = Predictor.load(GOLDEN / run, settings)
+    texts = {"writer": "the dog likes", "replies": "cat, red"}
+    (record,) = predictor.task.from_texts([texts.get(run, GERMAN)])
+    one, answer = subject_of(predictor, record, None)
+    assert float(one.scores([one.whole])[0]) == pytest.approx(answer.n_best[0].score, abs=1e-4)

@@ -17,6 +17,7 @@ from heedful.settings import (
     ColumnSettings,
     DataSettings,
     ExplainSettings,
+    PredictSettings,
     RunSettings,
     TrainSettings,
 )
@@ -82,10 +83,11 @@ def run_demo(
 
     picture = out / "attention.png"
     try:
-        (ticket,) = predictor.task.from_texts(NEW_TICKETS[:1])
-        save_picture(explain_record(predictor, ticket, ExplainSettings()), picture)
-        say(f"4. Where it looks in the first ticket: {picture}")
+        fine = Predictor.load(out, PredictSettings(precision="fp32"))
+        (ticket,) = fine.task.from_texts(NEW_TICKETS[:1])
+        save_picture(explain_record(fine, ticket, ExplainSettings()), picture)
+        say(f"4. Why, and where it looks, for the first ticket: {picture}")
     except UserError as error:
-        say(f"4. No picture of where it looks: {error}")
+        say(f"4. No picture of why, and where it looks: {error}")
     say(f'Next: heedful predict {out} "your own text", or train on your own CSV (--help tells how)')
     return scores

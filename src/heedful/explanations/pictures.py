@@ -5,7 +5,8 @@ Shapes: R rows, C columns.
 
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,28 +52,24 @@ def save_picture(explanation: Explanation, path: Path) -> None:
         raise UserError(
             f"--out {path}: the text has {longest} tokens; at most {MOST_TOKENS} can be drawn"
         )
-    panels = [panel for one in _drawn(explanation.attention) for panel in _panels(one)]
-    bars = [
-        (attribution, side, scores)
+    panels: list[Callable[[Axes], None]] = [
+        partial(_draw_bars, attribution=attribution, side=side, scores=scores)
         for attribution in explanation.attributions
         for side, scores in zip(explanation.sides, attribution.scores, strict=True)
         if scores is not None
     ]
-    columns = min(_COLUMNS, max(len(panels), len(bars), 1))
-    rows = [-(-len(bars) // columns), -(-len(panels) // columns)]
-    unit = 0.2  # inches a token
-    width = max(1.6 + unit * longest, 4.0)
-    heights = [rows[0] * (1.2 + unit * longest), rows[1] * (1.6 + unit * longest)]
-    figure = _figure(width * columns, sum(heights) + 0.5)
+    for one in _drawn(explanation.attention):
+        panels += [
+            partial(_draw_map, title=title, one=one, weights=weights, sides=explanation.sides)
+            for title, weights in _layers(one)
+        ]
+    columns = min(_COLUMNS, max(len(panels), 1))
+    rows = -(-len(panels) // columns)
+    width = max(1.6 + 0.2 * longest, 4.0)  # inches
+    figure = _figure(width * columns, width * rows + 0.8)
     figure.suptitle(_title(explanation, round(11 * width * columns)), fontsize=10)
-    ratios = [max(height, 0.01) for height in heights]
-    above, below = figure.subfigures(2, 1, height_ratios=ratios, squeeze=False)[:, 0]
-    for number, (attribution, side, scores) in enumerate(bars):
-        axes = above.add_subplot(rows[0], columns, number + 1)
-        _draw_bars(axes, attribution, side, scores)
-    for number, (title, one, weights) in enumerate(panels):
-        axes = below.add_subplot(rows[1], columns, number + 1)
-        _draw_map(axes, title, one, weights, explanation.sides)
+    for number, draw in enumerate(panels, start=1):
+        draw(figure.add_subplot(rows, columns, number))
     _save(figure, path)
 
 
@@ -137,18 +134,18 @@ def _drawn(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     return across or list(maps)
 
 
-def _panels(one: AttentionMap) -> list[tuple[str, AttentionMap, NDArray[np.float32]]]:
+def _layers(one: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
     """Return a map's layers with their titles. Each of shape (R, C)."""
     if one.kind == "rollout":
-        return [("rollout, all layers together", one, one.weights[-1, 0])]
+        return [("rollout, all layers together", one.weights[-1, 0])]
     if one.kind == "alignment":
-        return [("alignment", one, one.weights[0, 0])]
-    panels = []
+        return [("alignment", one.weights[0, 0])]
+    layers = []
     for number, layer in enumerate(one.weights):
         left = [head for head in range(len(layer)) if (number, head) not in one.gone]
         title = f"{one.kind}, layer {number + 1}, mean of its heads"
-        panels.append((title, one, layer[left].mean(0)))
-    return panels
+        layers.append((title, layer[left].mean(0)))
+    return layers
 
 
 def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Sequence[float]) -> None:

@@ -87,12 +87,11 @@ def heads_table(importance: HeadImportance) -> Group:
         shares.add_column(heading, justify="right")
     for row in importance.shares:
         shares.add_row(f"{row.share:.0%}", str(row.heads), f"{row.score:.4f}")
-    whole = f"{importance.metric} {importance.score:.4f} with all heads"
-    kept = f"within {TOLERANCE:.0%} of it"
+    kept = f"within {TOLERANCE:.0%} of the score of all heads, {importance.score:.4f}"
     advice = (
         f"--prune {importance.prune:g} stays {kept}"
         if importance.prune
-        else f"no share of heads can go and stay {kept}: do not prune"
+        else f"no share of the heads can go and stay {kept}"
     )
-    line = Text(f"{importance.items:,} items: {whole}; {advice}, before training goes on")
+    line = Text(f"{importance.items:,} items: {advice}; before training goes on")
     return Group(table, Text(), shares, Text(), line)
