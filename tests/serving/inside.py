@@ -1,5 +1,6 @@
 """A service in this process, over small runs of ``tests/golden``."""
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,13 +49,18 @@ def loaded(name: str) -> Loaded:
 
 @asynccontextmanager
 async def service_of(*names: str, started: bool = True, **settings: Any) -> AsyncIterator[Service]:
-    """Give a service whose lanes run, or wait for `start`."""
+    """Give a service whose lanes run and are warm, or that waits for `start`."""
     settings = {"precision": "fp32", "queue_seconds": 1e6, **settings}  # however slow the machine
-    service = Service([loaded(name) for name in names], ServeSettings(**settings))
-    for served in service.runs.values():
-        served.warm = True
+    failures: list[BaseException] = []
+    runs = [loaded(name) for name in names]
+    service = Service(runs, ServeSettings(**settings), on_failure=failures.append)
     if started:
         service.start()
+        while not service.ready:
+            assert not failures
+            await asyncio.sleep(0.001)
+    for served in service.runs.values():
+        served.warm = True
     try:
         yield service
     finally:

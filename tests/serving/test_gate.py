@@ -344,9 +344,8 @@ async def test_a_failure_tells_the_client_nothing_and_the_log_all(
     def broken(*arguments: Any, **options: Any) -> Any:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(type(loaded("classify").predictor.task), "decode", broken)
     async with service_of("classify") as service, client_of(service) as client:
-        service.runs["classify"].warm = True
+        monkeypatch.setattr(type(loaded("classify").predictor.task), "decode", broken)
         reply = await ask(client, headers={"x-request-id": "mine"})
     assert problem(reply) == (500, "the server failed; its log says how")
     assert "secret" not in reply.text
@@ -367,7 +366,7 @@ async def test_texts_are_logged_only_if_asked_for(
     log_texts: bool, logged: list[dict[str, Any]]
 ) -> None:
     async with service_of("classify", log_texts=log_texts) as service, client_of(service) as client:
-        await ask(client, "a private text\n\x1b[31m")
+        await ask(client, "a private text \u00e9\n\x1b[31m")
         await client.get("/a private path?a=private+query")
     lines = [line for line in logged if line["event"] == "request"]
     assert ["private" in json.dumps(line) for line in lines] == [log_texts, False]

@@ -8,6 +8,7 @@ import pytest
 from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, same, service_of
 
 from heedful.predictor import Predictor
+from heedful.serving.lane import Speed
 from heedful.serving.problem import Problem
 from heedful.serving.service import Service
 from heedful.settings import PredictSettings, ServeSettings
@@ -23,7 +24,7 @@ def anyio_backend() -> str:
 
 async def asked(service: Service, name: str, texts: list[Any], **options: Any) -> list[Any]:
     """Ask a run of a service as protocols do."""
-    served = service.find(name, lambda served: True)
+    served = service.find(name, lambda served: True, "a run")
     return await service.answer(
         served, records(served.predictor, texts), served.settings(**options)
     )
@@ -184,12 +185,14 @@ async def test_a_full_queue_refuses_at_once() -> None:
 
 
 async def test_who_would_wait_too_long_is_refused_before_its_texts_are_read() -> None:
-    async with service_of("classify", queue_seconds=1.0) as service:
+    async with service_of("classify", batch_tokens=9, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["a"])
-        assert lane.speed is not None
-        lane.speed.tokens_per_second = 0.5
-        lane.queue.ahead += 10
+        lane.speed.tokens, lane.speed.seconds = 1.0, 2.0
+        lane.queue.ahead += 9  # 18 s, but no more than a batch
+        assert len(await asked(service, "classify", ["a"])) == 1
+        lane.speed.tokens, lane.speed.seconds = 1.0, 2.0
+        lane.queue.ahead += 1
         with pytest.raises(Problem, match="try again in 20 s") as caught:
             await asked(service, "classify", [("a", "pair")])
         assert (caught.value.status, caught.value.retry_after) == (429, 20)
@@ -197,18 +200,28 @@ async def test_who_would_wait_too_long_is_refused_before_its_texts_are_read() ->
         assert len(await asked(service, "classify", ["a"])) == 1
 
 
+async def test_the_speed_of_full_batches_counts_for_more() -> None:
+    speed = Speed()
+    assert speed.tokens_per_second == 0
+    for _ in range(50):
+        speed.learn(10, 0.01)
+    assert speed.tokens_per_second == pytest.approx(1000)
+    speed.learn(2000, 0.1)
+    assert speed.tokens_per_second > 13_000
+
+
 async def test_a_service_finds_runs() -> None:
     service = Service([loaded("classify"), loaded("tag"), loaded("classify")], ServeSettings())
     assert list(service.runs) == ["classify", "tag", "classify-2"]
-    assert service.find(None, lambda served: served.task.name == "tag").name == "tag"
-    assert service.find("classify-2", lambda served: True).name == "classify-2"
+    assert service.find(None, lambda served: served.task.name == "tag", "tags").name == "tag"
+    assert service.find("classify-2", lambda served: True, "a run").name == "classify-2"
     with pytest.raises(Problem, match="no run of that name; there are: classify, tag, ") as caught:
-        service.find("../tag", lambda served: True)
+        service.find("../tag", lambda served: True, "a run")
     assert caught.value.status == 404
-    with pytest.raises(Problem, match="tag is a tag run, which cannot"):
-        service.find("tag", lambda served: False)
-    with pytest.raises(Problem, match="none of the runs can"):
-        service.find(None, lambda served: False)
+    with pytest.raises(Problem, match="tag is a tag run; this needs vectors"):
+        service.find("tag", lambda served: False, "vectors")
+    with pytest.raises(Problem, match="this needs vectors, and there is none"):
+        service.find(None, lambda served: False, "vectors")
     with pytest.raises(Problem, match="classify is not ready yet") as caught:
         await asked(service, "classify", ["a"])
     assert (caught.value.status, caught.value.retry_after) == (503, 1)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _ENCODED_TOGETHER = 32
 """Records of one request that are encoded before it is another request's turn."""
-_SMOOTHING = 0.2
-"""Weight of the latest batch in the measured speed."""
+_KEPT = 0.8
+"""How much of what was measured is kept when something new is."""
 
 
 class Turns:
@@ -62,15 +62,25 @@ class Turns:
 
 @dataclass(kw_only=True, slots=True)
 class Speed:
-    """How fast a lane has answered lately."""
+    """How fast a lane has answered lately; batches count by how much was in them."""
 
-    tokens_per_second: float
-    tokens_per_item: float
+    tokens: float = 0.0
+    seconds: float = 0.0
+    tokens_per_item: float = 0.0
 
-    def learn(self, tokens: int, items: int, seconds: float) -> None:
+    @property
+    def tokens_per_second(self) -> float:
+        """The speed, or 0 before anything was computed."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def learn(self, tokens: int, seconds: float) -> None:
         """Take in what a batch took."""
-        self.tokens_per_second += _SMOOTHING * (tokens / seconds - self.tokens_per_second)
-        self.tokens_per_item += _SMOOTHING * (tokens / items - self.tokens_per_item)
+        self.tokens = _KEPT * self.tokens + tokens
+        self.seconds = _KEPT * self.seconds + seconds
+
+    def learn_size(self, tokens: float) -> None:
+        """Take in how many tokens the texts of a request have, in the mean."""
+        self.tokens_per_item = _KEPT * self.tokens_per_item + (1 - _KEPT) * tokens
 
 
 class Lane:
@@ -94,13 +104,16 @@ class Lane:
     ) -> None:
         self.name = name
         self.queue = Queue(settings.batch_tokens)
-        self.speed: Speed | None = None
+        self.speed = Speed()
         self._turns = turns
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
         self._settings = settings
         self._metrics = metrics
         self._encoding = 0
+        """Records that are being encoded."""
+        self._computing = 0
+        """Tokens of the batch that is being computed."""
         self._more = asyncio.Event()
 
     async def answer(
@@ -115,13 +128,30 @@ class Lane:
         if not records:
             return []
         self._admit(len(records))
-        self._encoding += len(records)
-        try:
-            encoded, tokens = await self._encode(predictor, records, settings)
-        finally:
-            self._encoding -= len(records)
+        encoded, tokens = await self._encode(
+            predictor, records, settings, self._settings.max_tokens
+        )
         if self.queue.tokens + sum(tokens) > self._settings.queue_tokens and self.queue.items:
             raise self._overloaded()
+        self.speed.learn_size(sum(tokens) / len(tokens))
+        return await self._queued(predictor, records, settings, encoded, tokens)
+
+    async def warm_up(self, predictor: "Predictor", records: Sequence[Any]) -> None:
+        """Compute records that no client sent, whatever the limits for clients are."""
+        settings = predictor.settings
+        encoded, tokens = await self._encode(predictor, records, settings, math.inf)
+        if records:
+            await self._queued(predictor, records, settings, encoded, tokens)
+
+    async def _queued(
+        self,
+        predictor: "Predictor",
+        records: Sequence[Any],
+        settings: PredictSettings,
+        encoded: list[Fitted[Example]],
+        tokens: list[int],
+    ) -> list[Any]:
+        """Let records wait until they are answered."""
         ticket = Ticket(
             predictor=predictor,
             settings=settings,
@@ -156,8 +186,10 @@ class Lane:
                 batch = self.queue.take()
                 if batch is None:
                     continue
+                self._computing = batch.tokens
                 await self._compute(batch, threads)
-            self._learn(batch, time.perf_counter() - started)
+                self._computing = 0
+            self.speed.learn(batch.tokens, time.perf_counter() - started)
 
     def close(self) -> None:
         """Let the thread of the lane end."""
@@ -165,17 +197,21 @@ class Lane:
 
     def wait_seconds(self) -> float:
         """Return how long a new request would wait, by the speed measured so far."""
-        if self.speed is None:
-            return 0.0
-        tokens = self.queue.ahead + self._encoding * self.speed.tokens_per_item
-        return tokens / self.speed.tokens_per_second
+        speed = self.speed.tokens_per_second
+        return self._ahead() / speed if speed else 0.0
+
+    def _ahead(self) -> float:
+        """Return the tokens that a new request has to wait for, those being encoded as a guess."""
+        return self._computing + self.queue.ahead + self._encoding * self.speed.tokens_per_item
 
     def _admit(self, items: int) -> None:
         if items > self._settings.max_items:
             raise Problem(
                 "too many", f"{items:,} texts; a request may have {self._settings.max_items:,}"
             )
-        if self.wait_seconds() > self._settings.queue_seconds:
+        # Small batches are slow, and say little of how fast a full queue gets shorter.
+        long = self._ahead() > self._settings.batch_tokens
+        if long and self.wait_seconds() > self._settings.queue_seconds:
             raise self._overloaded()
 
     def _overloaded(self) -> Problem:
@@ -184,7 +220,11 @@ class Lane:
         return Problem("overloaded", message, retry_after=retry)
 
     async def _encode(
-        self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
+        self,
+        predictor: "Predictor",
+        records: Sequence[Any],
+        settings: PredictSettings,
+        most_tokens: float,
     ) -> tuple[list[Fitted[Example]], list[int]]:
         """Encode a request's records, some at a time, and count the tokens of each.
 
@@ -193,21 +233,22 @@ class Lane:
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
         loop = asyncio.get_running_loop()
-        for start in range(0, len(records), _ENCODED_TOGETHER):
-            part = records[start : start + _ENCODED_TOGETHER]
-            try:
-                encoded += await loop.run_in_executor(
+        self._encoding += len(records)
+        try:
+            for start in range(0, len(records), _ENCODED_TOGETHER):
+                part = records[start : start + _ENCODED_TOGETHER]
+                fitted = await loop.run_in_executor(
                     self._encoder, _encoded, predictor, part, settings
                 )
-            except UserError as error:
-                raise refusal(error) from None
-            tokens += [
-                max(1, sum(len(example.ids) for example in fitted.pieces))
-                for fitted in encoded[len(tokens) :]
-            ]
-            if sum(tokens) > self._settings.max_tokens:
-                message = f"the texts have over {self._settings.max_tokens:,} tokens"
-                raise Problem("too many", f"{message}; send them in several requests")
+                encoded += fitted
+                tokens += [max(1, sum(len(piece.ids) for piece in one.pieces)) for one in fitted]
+                if sum(tokens) > most_tokens:
+                    message = f"the texts have over {most_tokens:,} tokens"
+                    raise Problem("too many", f"{message}; send them in several requests")
+        except UserError as error:
+            raise refusal(error) from None
+        finally:
+            self._encoding -= len(records)
         return encoded, tokens
 
     async def _compute(self, batch: Batch, threads: int) -> None:
@@ -244,14 +285,6 @@ class Lane:
             seconds=time.perf_counter() - started,
         )
         return answers, None
-
-    def _learn(self, batch: Batch, seconds: float) -> None:
-        items = len(batch.items)
-        if self.speed is None:
-            self.speed = Speed(
-                tokens_per_second=batch.tokens / seconds, tokens_per_item=batch.tokens / items
-            )
-        self.speed.learn(batch.tokens, items, seconds)
 
 
 def _encoded(

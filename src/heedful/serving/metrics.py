@@ -66,9 +66,7 @@ class Metrics:
         self._queue_items.labels(name).set_function(lambda: lane.queue.items)
         self._queue_tokens.labels(name).set_function(lambda: lane.queue.tokens)
         self._wait_seconds.labels(name).set_function(lane.wait_seconds)
-        self._speed.labels(name).set_function(
-            lambda: lane.speed.tokens_per_second if lane.speed else 0.0
-        )
+        self._speed.labels(name).set_function(lambda: lane.speed.tokens_per_second)
 
     def count_batch(
         self, run: str, *, items: int, tokens: int, padding: int, seconds: float

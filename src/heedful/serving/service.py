@@ -16,7 +16,7 @@ import torch
 
 from heedful.errors import UserError, listed
 from heedful.predictor import Predictor, with_options
-from heedful.serving.lane import Lane, Turns
+from heedful.serving.lane import Lane, Speed, Turns
 from heedful.serving.loading import Loaded, Version, load, version_of, warm_records
 from heedful.serving.logs import log
 from heedful.serving.metrics import Metrics
@@ -207,17 +207,15 @@ class Service:
         if await asyncio.to_thread(version_of, served.folder) == served.version:
             return None
         fresh = await asyncio.to_thread(load, served.folder, self.settings, changing=True)
-        await self._ask_once(served.lane, fresh.predictor)
+        await served.lane.warm_up(fresh.predictor, warm_records(fresh.predictor))
         return fresh
 
     async def _warm(self) -> None:
         for served in self.runs.values():
-            await self._ask_once(served.lane, served.predictor)
+            await served.lane.warm_up(served.predictor, warm_records(served.predictor))
+            served.lane.speed = Speed()  # the first answers are slower than any after them
             served.warm = True
         log("ready", {"runs": list(self.runs)})
-
-    async def _ask_once(self, lane: Lane, predictor: Predictor) -> None:
-        await lane.answer(predictor, warm_records(predictor), predictor.settings)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
