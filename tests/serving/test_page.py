@@ -43,6 +43,12 @@ ASKED: dict[str, tuple[str, ...]] = {
 """A run of each kind, and what is typed into its fields."""
 
 
+def percent(share: float) -> str:
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    return "> 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
 def expected(live: Live, run: str) -> str:
     """Return what the run answers in Python, as a screen reader is told it."""
     parts = [part for text in ASKED[run] for part in text.split("\n")]
@@ -52,9 +58,9 @@ def expected(live: Live, run: str) -> str:
     answer: Any = model(tuple(parts) if len(parts) > 1 else parts[0])
     match run:
         case "classify" | "pair":
-            return f"{answer.label}, {100 * answer.score:.1f} %"
+            return f"{answer.label}, {percent(answer.score)}"
         case "many":
-            return "; ".join(f"{one}, {100 * answer.scores[one]:.1f} %" for one in answer.label)
+            return "; ".join(f"{one}, {percent(answer.scores[one])}" for one in answer.label)
         case "regress":
             return f"{answer.value:.4g}"
         case "tag":
@@ -62,7 +68,7 @@ def expected(live: Live, run: str) -> str:
         case "answer":
             return str(answer.answer)
         case "choose":
-            return f"{answer.text}, {100 * answer.score:.1f} %"
+            return f"{answer.text}, {percent(answer.score)}"
     return str(answer.text)
 
 
@@ -81,6 +87,7 @@ def test_every_task_is_answered_explained_and_accessible(
         explain(page)
         assert "Explained: " in text_of(page, "why-result")
         assert "Checked: " in text_of(page, "why-result")
+        assert "What counts most for " in text_of(page, "why-spoken")
         shaded = texts_of(page, "#why-result .running")
         assert set(shaded) <= {part for text in ASKED[run] for part in text.split("\n")}
         assert all_of(page, "#why-result .running .shaded")
@@ -92,7 +99,7 @@ def test_marks_are_exact_slices(page: Browser, live: Live) -> None:
     open_run(page, live.url, "tag")
     ask(page, EMOJI)
     entities = live.load("tag")(EMOJI).entities
-    kinds = [f" {entity.label}" for entity in entities]
+    kinds = [f"\u00a0{entity.label}" for entity in entities]
     assert entities
     assert texts_of(page, "mark .kind") == kinds
     assert texts_of(page, "mark") == [
@@ -234,7 +241,7 @@ def test_hostile_text_stays_text(page: Browser, live: Live, run: str) -> None:
     if run == "tag":
         explain(page)
         assert HOSTILE in texts_of(page, "#why-result .running")
-    assert HOSTILE in text_of(page, "answer").replace(" PER", "").replace(" LOC", "")
+    assert HOSTILE in text_of(page, "answer").replace("\u00a0PER", "").replace("\u00a0LOC", "")
     assert all_of(page, "#answer img, #answer b, #why b, #why img, #lines b, #lines img") == []
     assert page.driver.title == f"{run} – heedful"
 

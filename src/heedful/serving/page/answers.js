@@ -3,10 +3,12 @@
 // Draws answers by the keys that they have, whatever task gave them. What no view draws is shown as a table.
 //
 // A view has `fits(answer)`, the `keys` that it draws, `draw(answer, asked)` to elements, `say(answer, asked)` to a
-// sentence for a screen reader, and `targets(answer)`, what an explanation can be asked for. `asked` has the
-// `texts` of the item, such as a question and its choices, and its `run`.
+// sentence for a screen reader, and `targets(answer, asked)`: each `target` that an explanation can be asked for, and
+// what it is `called`. `asked` has the `texts` of the item, such as a question and its choices, and its `run`.
 
 const answers = (() => {
+  const same = (text) => ({ target: text, called: text });
+
   const headline = (...parts) => element("p", { class: "headline" }, ...parts);
 
   // Labels with their scores.
@@ -41,7 +43,7 @@ const answers = (() => {
         "mark",
         { class: `entity ${series(entity.label)}`, title: `${entity.label}, ${percent(entity.score)}` },
         slice,
-        element("span", { class: "kind" }, ` ${entity.label}`),
+        element("span", { class: "kind" }, `\u00a0${entity.label}`),
       ),
     );
     const rows = answer.entities.map((entity) => [entity.text, entity.label, percent(entity.score)]);
@@ -57,6 +59,14 @@ const answers = (() => {
   function words(list) {
     const rows = list.map((word) => [word.text, word.tag, word.tag in word.scores ? percent(word.scores[word.tag]) : "not read"]);
     return scrolling("Words with their tags", table("Words with their tags", ["word", "tag", "probability"], rows));
+  }
+
+  // What is explained of an entity is the tag of its first word.
+  function entityTargets(answer) {
+    return answer.entities.flatMap((entity) => {
+      const first = (answer.words ?? []).find((word) => word.start >= entity.start);
+      return first ? [{ target: first.text, called: entity.text }] : [];
+    });
   }
 
   function sayEntities(answer) {
@@ -217,28 +227,28 @@ const answers = (() => {
       keys: ["label", "score", "scores"],
       draw: labels,
       say: sayLabels,
-      targets: (answer) => Object.keys(answer.scores ?? {}),
+      targets: (answer) => Object.keys(answer.scores ?? {}).map(same),
     },
     {
       fits: (answer) => "entities" in answer,
       keys: ["entities", "words"],
       draw: entities,
       say: sayEntities,
-      targets: (answer) => answer.entities.map((entity) => entity.text.split(/\s+/)[0]),
+      targets: entityTargets,
     },
     {
       fits: (answer) => "answer" in answer && "start" in answer,
       keys: ["answer", "start", "end", "score", "n_best", "margin"],
       draw: span,
       say: (answer) => answer.answer ?? "The context does not answer this.",
-      targets: (answer) => (answer.n_best ?? []).map((one) => one.answer).filter((one) => one !== null),
+      targets: (answer) => (answer.n_best ?? []).map((one) => one.answer).filter((one) => one !== null).map(same),
     },
     {
       fits: (answer) => "masks" in answer,
       keys: ["text", "masks"],
       draw: blanks,
       say: (answer) => answer.text,
-      targets: (answer) => (answer.masks.length === 1 ? answer.masks[0].candidates.map((one) => one.token) : []),
+      targets: (answer) => (answer.masks.length === 1 ? answer.masks[0].candidates.map((one) => same(one.token)) : []),
     },
     {
       fits: (answer) => "next_sentence" in answer,
@@ -251,13 +261,14 @@ const answers = (() => {
       keys: ["choice", "text", "score", "scores"],
       draw: choice,
       say: (answer) => `${answer.text}, ${percent(answer.score)}`,
-      targets: (answer, asked) => asked.texts.slice(1),
+      targets: (answer, asked) => asked.texts.slice(1).map(same),
     },
     {
       fits: (answer) => "ended" in answer,
       keys: ["text", "score", "ended", "n_best", "source_words", "target_words", "alignments"],
       draw: (answer, asked) => writing.draw(answer, asked),
       say: (answer) => answer.text,
+      targets: (answer) => writing.words(answer).map(same),
     },
     {
       fits: (answer) => "value" in answer,
@@ -298,7 +309,10 @@ const answers = (() => {
     return viewOf(list[0]).say(list[0], asked);
   }
 
-  const targets = (list, asked) => (list.length > 1 ? [] : [...new Set(viewOf(list[0]).targets?.(list[0], asked) ?? [])]);
+  function targets(list, asked) {
+    const all = list.length > 1 ? [] : (viewOf(list[0]).targets?.(list[0], asked) ?? []);
+    return all.filter((one, number) => all.findIndex((other) => other.target === one.target) === number);
+  }
 
   return { draw, say, targets, table, readable };
 })();

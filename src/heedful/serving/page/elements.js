@@ -40,7 +40,12 @@ function withSpans(text, spans, draw) {
 
 const counted = (count) => count.toLocaleString("en");
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+function percent(share) {
+  if (share > 0 && share < 0.0005) return "< 0.1 %";
+  return share < 1 && share >= 0.9995 ? "> 99.9 %" : `${(100 * share).toFixed(1)} %`;
+}
+
+const signed = (number, digits) => `${number < 0 ? "−" : "+"}${Math.abs(number).toPrecision(digits)}`;
 
 const rounded = (number) => (Number.isInteger(number) ? String(number) : String(Number(number.toPrecision(4))));
 

@@ -190,7 +190,7 @@ const files = (() => {
     const rows = table.first().map((cells) => cells.map((value) => shortened(value)));
     byId("file-result").replaceChildren(
       element("p", {}, link),
-      scrolling("The first rows", answers.table("The first rows", table.head(), rows)),
+      scrolling("The first rows", element("div", { class: "one-line" }, answers.table("The first rows", table.head(), rows))),
     );
   }
 

@@ -78,8 +78,7 @@
   const fields = () => [...byId("inputs").querySelectorAll("textarea")];
 
   // What is asked: the question for the server, and the texts in order.
-  function question() {
-    const contents = fields().map((one) => one.value);
+  function questionOf(contents) {
     const parts = run.inputs.flatMap((input, number) => {
       const text = contents[number];
       if (isMany(input)) return text.split("\n").map((one) => one.trim()).filter(Boolean);
@@ -92,8 +91,12 @@
   }
 
   function showLines() {
-    program.show(run.name, question().body);
+    const isEmpty = fields().every((one) => !one.value);
+    program.show(run.name, questionOf(isEmpty ? run.inputs.map(example) : fields().map((one) => one.value)).body);
   }
+
+  // What the lines for programs ask before anything is typed.
+  const example = (input) => (input.optional ? "" : isMany(input) ? "a choice\nanother choice" : `a ${input.name}`);
 
   function clearAnswer() {
     request?.abort();
@@ -109,13 +112,14 @@
     event.preventDefault();
     request?.abort();
     const mine = (request = new AbortController());
-    const { asked, body } = question();
+    const { asked, body } = questionOf(fields().map((one) => one.value));
     byId("problem").textContent = "";
     byId("answer").classList.add("old");
     try {
       const { answers: list } = await client.predict(asked.run, body, mine.signal);
       byId("answer").replaceChildren(...answers.draw(list, asked).flat(Infinity).filter(Boolean));
       byId("spoken").textContent = answers.say(list, asked);
+      showAnswer();
       byId("json").textContent = JSON.stringify(list.length > 1 ? list : list[0], null, 1);
       byId("raw").hidden = false;
       why.offer(list, asked);
@@ -128,6 +132,12 @@
     } finally {
       if (request === mine || request === null) byId("answer").classList.remove("old");
     }
+  }
+
+  // On a phone the answer is below what is seen.
+  function showAnswer() {
+    const heading = byId("answer-heading");
+    if (heading.getBoundingClientRect().top > 0.7 * innerHeight) heading.scrollIntoView({ behavior: heedful.still ? "auto" : "smooth" });
   }
 
   function insertMask() {

@@ -5,13 +5,19 @@
 const why = (() => {
   let request = null;
 
-  // Show the scores of the words that were read, the strongest in the strongest colour.
-  function draw(explanation) {
+  // The sides that have scores, with their words.
+  function scoredSides(explanation) {
     const [attribution] = explanation.attributions;
-    const scored = explanation.sides
+    return explanation.sides
       .map((side, number) => ({ side, scores: attribution.scores[number] }))
       .filter(({ scores }) => scores !== null)
       .map(({ side, scores }) => ({ side, words: wordsOf(side, scores) }));
+  }
+
+  // Show the scores of the words that were read, the strongest in the strongest colour.
+  function draw(explanation) {
+    const [attribution] = explanation.attributions;
+    const scored = scoredSides(explanation);
     const scores = scored.flatMap(({ words }) => words.map((word) => word.score));
     const strongest = Math.max(...scores.map(Math.abs)) || 1;
     return [
@@ -19,7 +25,7 @@ const why = (() => {
       scored.map(({ side, words }) => [
         scored.length > 1 ? element("h3", {}, capital(side.name)) : null,
         ...side.texts.map((text, number) => element("p", { class: "running" }, ...shaded(text, words, number, strongest))),
-        folded("As a table", wordTable(side, words)),
+        folded("As a table", wordTable({ side, words })),
       ]),
       explanation.notes.map((note) => element("p", { class: "note small" }, note)),
       check(attribution.completeness),
@@ -45,7 +51,7 @@ const why = (() => {
 
   function shaded(text, words, number, strongest) {
     const spans = words.filter((word) => word.text === number && word.end > word.start);
-    return withSpans(text, spans, (slice, { score }) => shade(slice, score / strongest, signed(score)));
+    return withSpans(text, spans, (slice, { score }) => shade(slice, score / strongest, signed(score, 3)));
   }
 
   // A piece of text in the colour of its score, whose size is from -1 to 1.
@@ -53,28 +59,35 @@ const why = (() => {
     const piece = element("span", { class: "shaded", title }, text);
     const colour = strength > 0 ? "var(--more)" : "var(--less)";
     const part = Math.abs(strength);
-    if (part >= 0.05) {
+    if (part >= 0.1) {
       piece.style.backgroundColor = `color-mix(in srgb, ${colour} ${Math.round(45 * part)}%, transparent)`;
       piece.style.borderBottom = `2px ${strength > 0 ? "solid" : "dotted"} color-mix(in srgb, ${colour} ${Math.round(100 * part)}%, transparent)`;
     }
     return piece;
   }
 
-  const signed = (score) => `${score < 0 ? "−" : "+"}${Math.abs(score).toPrecision(3)}`;
-
-  function wordTable(side, words) {
+  // Words with their scores, the strongest first.
+  function strongestFirst({ side, words }) {
     const texts = side.texts.map(charactersOf);
-    const rows = [...words]
+    return [...words]
       .sort((one, other) => Math.abs(other.score) - Math.abs(one.score))
-      .map(({ piece, text, start, end, score }) => [text === null ? piece : sliceOf(texts[text], start, end), signed(score)]);
-    return scrolling("Words with their scores", answers.table("Words with their scores", ["word", "score"], rows));
+      .map(({ piece, text, start, end, score }) => [text === null ? piece : sliceOf(texts[text], start, end), signed(score, 3)]);
+  }
+
+  function wordTable(scored) {
+    return scrolling("Words with their scores", answers.table("Words with their scores", ["word", "score"], strongestFirst(scored)));
+  }
+
+  function say(explanation) {
+    const words = scoredSides(explanation).flatMap((one) => strongestFirst(one).slice(0, 3));
+    return `What counts most for ${explanation.attributions[0].target}: ${words.map(([word, score]) => `${word}, ${score}`).join("; ")}`;
   }
 
   function check(completeness) {
     if (!completeness) return null;
     const { total, difference, steps, held } = completeness;
-    if (held) return element("p", { class: "muted small" }, `Checked: the scores add up to the change of the output, ${signed(difference)} (${steps} steps).`);
-    return element("p", { class: "note warning" }, `The check failed: the scores add up to ${signed(total)}, but the output changes by ${signed(difference)} (${steps} steps). Do not trust single scores.`);
+    if (held) return element("p", { class: "muted small" }, `Checked: the scores add up to the change of the output, ${signed(difference, 3)} (${steps} steps).`);
+    return element("p", { class: "note warning" }, `The check failed: the scores add up to ${signed(total, 3)}, but the output changes by ${signed(difference, 3)} (${steps} steps). Do not trust single scores.`);
   }
 
   // Offer to explain what was just answered.
@@ -83,17 +96,18 @@ const why = (() => {
     const text = list.length > 1 ? null : asked.item;
     byId("why").hidden = text === null;
     byId("why-result").replaceChildren();
-    byId("why-problem").textContent = "";
+    byId("why-spoken").textContent = byId("why-problem").textContent = "";
     const targets = answers.targets(list, asked);
-    byId("target-choice").hidden = targets.length < 2;
+    byId("target-choice").hidden = !targets.length;
     byId("target").replaceChildren(
       element("option", { value: "" }, "the answer"),
-      ...targets.map((target) => element("option", { value: target }, target)),
+      ...targets.map(({ target, called }) => element("option", { value: target }, called)),
     );
     byId("why-button").onclick = (event) =>
       working(event.target, async (signal) => {
         const explanation = await client.explain(asked.run, subjectOf(text), signal);
         byId("why-result").replaceChildren(...draw(explanation).flat(Infinity).filter(Boolean));
+        byId("why-spoken").textContent = say(explanation);
       });
     byId("attention-button").onclick = (event) =>
       working(event.target, async (signal) => {

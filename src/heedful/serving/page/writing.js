@@ -8,12 +8,12 @@ const writing = (() => {
     return [
       ...("alignments" in answer ? aligned(answer, asked) : [element("p", { class: "running large" }, answer.text)]),
       answer.ended ? null : element("p", { class: "note warning" }, "The text stops here because it reached the most tokens that may be written."),
-      others.length ? folded(`${others.length} other${others.length > 1 ? "s" : ""}`, list(others)) : null,
+      others.length ? folded(`${others.length} other text${others.length > 1 ? "s" : ""}`, list(others)) : null,
     ];
   }
 
   function list(texts) {
-    const items = texts.map((one) => element("li", {}, one.text, element("span", { class: "muted small" }, ` ${one.score.toFixed(2)}`)));
+    const items = texts.map((one) => element("li", {}, one.text, element("span", { class: "muted small" }, ` ${signed(one.score, 3)}`)));
     return element("ol", { start: "2", class: "others" }, ...items);
   }
 
@@ -87,8 +87,14 @@ const writing = (() => {
       });
       return element("p", { class: side ? "running large" : "running muted", role: "group", "aria-label": `Words translated ${names[side]}; arrow keys move` }, ...drawn);
     });
-    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, "Point at a word, or move with the arrow keys, to see what it comes from.")];
+    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, "Point at a word, tap it, or move with the arrow keys, to see what it comes from.")];
   }
 
-  return { draw };
+  // The words of a translation.
+  function words(answer) {
+    const characters = charactersOf(answer.text);
+    return (answer.target_words ?? []).map(([start, end]) => sliceOf(characters, start, end));
+  }
+
+  return { draw, words };
 })();

@@ -1,0 +1,115 @@
+"""Explanations over HTTP are those of the library, bounded, and disturb no answers."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra [serve]")
+
+from tests.serving.inside import client_of, loaded, service_of
+
+from heedful.explanations.explaining import explain_record
+from heedful.serving.explaining import with_modules_of_its_own
+from heedful.serving.protocols import explain as route
+from heedful.settings import ExplainSettings
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "the blue horse sleeps"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def explain(client: httpx.AsyncClient, run: str = "classify", **body: Any) -> httpx.Response:
+    return await client.post(f"/api/runs/{run}/explain", json={"text": TEXT, **body})
+
+
+def message(reply: httpx.Response) -> tuple[int, str]:
+    return reply.status_code, reply.json()["error"]["message"]
+
+
+async def test_an_explanation_is_the_librarys() -> None:
+    predictor = loaded("classify").predictor
+    (record,) = predictor.task.from_texts([TEXT])
+    settings = ExplainSettings(target="food", method=("leave-one-out",))
+    expected = explain_record(predictor, record, settings).to_dict()
+    async with service_of("classify") as service, client_of(service) as client:
+        reply = await explain(client, target="food", method=["leave-one-out"], attention=True)
+    body = reply.json()
+    assert reply.status_code == 200
+    for side, scores in enumerate(expected["attributions"][0]["scores"]):
+        assert body["attributions"][0]["scores"][side] == pytest.approx(scores, abs=1e-4)
+    assert body["sides"] == expected["sides"]
+    assert [one["kind"] for one in body["attention"]] == ["encoder", "rollout"]
+
+
+async def test_html_is_one_file() -> None:
+    async with service_of("pair") as service, client_of(service) as client:
+        reply = await client.post(
+            "/api/runs/pair/explain",
+            json={"text": ["the cat is red", "</script>no"], "attention": True},
+            headers={"accept": "text/html"},
+        )
+    assert reply.status_code == 200
+    assert reply.headers["content-type"].startswith("text/html")
+    assert "connect-src" in reply.text
+    assert "</script>no" not in reply.text
+
+
+async def test_what_cannot_be_explained_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service_of("classify", explain_tokens=8) as service, client_of(service) as client:
+        too_long = message(await explain(client, text="word " * 9))
+        assert too_long[0] == 413
+        assert "up to 8 are explained" in too_long[1]
+        unknown = message(await explain(client, target="foot"))
+        assert unknown[0] == 422
+        assert "did you mean 'food'" in unknown[1]
+        assert "--" not in unknown[1]  # clients have no command line
+        assert (await explain(client, text="")).status_code == 422
+        assert (await explain(client, text=["a", "b"])).status_code == 422
+        assert (await explain(client, method=["magic"])).status_code == 422
+        assert (await explain(client, token=-1)).status_code == 422
+        assert (await explain(client, "nothing")).status_code == 404
+        monkeypatch.setattr(route, "MOST_WEIGHTS", 10)
+        assert (await explain(client, attention=True)).status_code == 413
+        service.runs["classify"].warm = False
+        assert (await explain(client)).status_code == 503
+
+
+async def test_only_some_may_wait() -> None:
+    async with service_of("classify", explain_queue=2) as service, client_of(service) as client:
+        replies = await asyncio.gather(*(explain(client) for _ in range(5)))
+        assert sorted(reply.status_code for reply in replies) == [200, 200, 429, 429, 429]
+        assert {reply.headers.get("retry-after") is None for reply in replies[:2]} == {True}
+        assert int(replies[-1].headers["retry-after"]) >= 1
+        assert (await explain(client)).status_code == 200  # both have left
+
+
+async def test_answers_are_the_same_while_others_are_explained() -> None:
+    async with service_of("classify", "translate") as service, client_of(service) as client:
+
+        async def answer(run: str, text: str) -> Any:
+            body = {"texts": [text], "all_scores": True}
+            return (await client.post(f"/api/runs/{run}/predict", json=body)).json()
+
+        asked = [("classify", TEXT), ("translate", "Das hund ist rot!")]
+        alone = [await answer(*one) for one in asked]
+        explained = [asyncio.create_task(explain(client, run, text=text)) for run, text in asked]
+        for _ in range(10):
+            assert [await answer(*one) for one in asked] == alone
+        assert [(await one).status_code for one in explained] == [200, 200]
+
+
+def test_hooks_of_an_explanation_do_not_reach_the_model_that_answers() -> None:
+    predictor = loaded("classify").predictor
+    twin = with_modules_of_its_own(predictor)
+    theirs = {parameter.data_ptr() for parameter in twin.model.parameters()}
+    assert theirs == {parameter.data_ptr() for parameter in predictor.model.parameters()}
+    assert not {id(one) for one in twin.model.modules()} & {
+        id(one) for one in predictor.model.modules()
+    }
