@@ -63,6 +63,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "heedful/pages/look.css" in files
 
 
+def test_the_wheel_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 2_000_000
+
+
 def test_the_wheel_holds_the_tickets_of_the_demo(wheel: Path) -> None:
     tickets = ROOT / "src" / "heedful" / "tickets"
     with zipfile.ZipFile(wheel) as archive:
