@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
+from selenium.webdriver.support.expected_conditions import title_is
+from selenium.webdriver.support.ui import WebDriverWait
 from tests.browser import PHONE, Browser, assert_accessible
 
 from heedful.pages.document import document, fill
@@ -141,6 +143,16 @@ def test_the_switch_changes_the_colours_and_is_remembered(chromium: Browser) -> 
     assert (button.text, chromium.driver.title) == ("Dark colours", "rgb(252, 252, 250)")
     chromium.driver.refresh()
     assert chromium.driver.find_element("id", "theme").text == "Dark colours"
+
+
+def test_paper_is_light(chromium: Browser) -> None:
+    script = "heedful.onTheme(() => { document.title = heedful.colour('paper'); });"
+    chromium.open(document(title="A", body=BODY, scripts=[script]), dark=True)
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    printed = {"media": "print", "features": [dark]}
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", printed)
+    WebDriverWait(chromium.driver, 20, 0.02).until(title_is("rgb(252, 252, 250)"))
+    assert not chromium.driver.find_element("id", "theme").is_displayed()
 
 
 def test_a_screenshot_shows_the_whole_page(chromium: Browser, tmp_path: Path) -> None:

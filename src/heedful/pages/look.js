@@ -40,6 +40,7 @@ const heedful = (() => {
     changed();
   });
   systemDark.addEventListener("change", changed);
+  matchMedia("print").addEventListener("change", changed); // paper is always light
 
   const probe = document.createElement("span");
   probe.hidden = true;
