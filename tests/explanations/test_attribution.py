@@ -11,14 +11,15 @@ from tests.tiny import byte_level_tokenizer
 from torch import Tensor
 
 from heedful.explanations import gradients
-from heedful.explanations.explaining import subject_of
+from heedful.explanations.explaining import explain_record, subject_of
 from heedful.explanations.gradients import gradient_x_input, integrated_gradients
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.occlusion import leave_one_out
 from heedful.explanations.subject import Subject
 from heedful.models import RobertaConfig, RobertaForSequenceClassification
 from heedful.predictor import Predictor
-from heedful.settings import PredictSettings
+from heedful.settings import ExplainSettings, PredictSettings
+from heedful.training.device import Precision
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 TEXT = "the blue horse sleeps"
@@ -105,14 +106,25 @@ def test_steps_end_at_the_cap_and_a_miss_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gradients, "MOST_STEPS", 32)
     predictor = Predictor.load(GOLDEN / "classify", FINE)
     (record,) = predictor.task.from_texts([TEXT])
-    from heedful.explanations.explaining import explain_record
-    from heedful.settings import ExplainSettings
-
     explanation = explain_record(predictor, record, ExplainSettings(attention=False))
     check = explanation.attributions[0].completeness
     assert check is not None
     assert (check.steps, check.held) == (32, False)
     assert "even with 32 steps: do not rely on them" in explanation.notes[-1]
+
+
+def test_half_precision_is_explained_in_full() -> None:
+    predictor = Predictor.load(GOLDEN / "classify", FINE)
+    predictor.model.bfloat16()
+    predictor.precision = Precision(dtype=torch.bfloat16, reason="asked for")
+    (record,) = predictor.task.from_texts([TEXT])
+    explanation = explain_record(predictor, record, ExplainSettings())
+    check = explanation.attributions[0].completeness
+    assert check is not None
+    assert check.held
+    assert check.difference != float(torch.tensor(check.difference).bfloat16())
+    assert "in half precision, and its explanation in fp32" in explanation.notes[-1]
+    assert next(predictor.model.parameters()).dtype is torch.bfloat16
 
 
 def test_words_are_left_out_of_a_classifier() -> None:

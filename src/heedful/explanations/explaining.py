@@ -1,5 +1,6 @@
 """From a record to its explanation."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from heedful.explanations.flow import rollout
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
+from heedful.models.model import Model
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
 
@@ -63,6 +65,9 @@ def subject_of(
 ) -> tuple[Subject, Any]:
     """Return what is explained of a record, and the answer.
 
+    The answer is computed as the predictor was told; what is explained, in fp32 at least: half
+    precision is too coarse for differences of outputs.
+
     Raises:
         UserError: the record is empty, or there is no such target.
     """
@@ -74,13 +79,19 @@ def subject_of(
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
     computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
     subject = Subject(
-        model=predictor.model,
+        model=_fine(predictor.model),
         task=task,
         tokenizer=predictor.tokenizer,
         aim=task.aim(computed, target, predictor.tokenizer),
         batch_tokens=settings.batch_tokens,
     )
     return subject, answer
+
+
+def _fine(model: Model) -> Model:
+    """Return a model, or where it computes in half precision a copy that does not."""
+    half = next(model.parameters()).dtype in (torch.bfloat16, torch.float16)
+    return copy.deepcopy(model).float() if half else model
 
 
 def _maps(subject: Subject) -> tuple[AttentionMap, ...]:
@@ -121,4 +132,4 @@ def _notes(
                 f"to {check.difference:.4f}, even with {check.steps} steps: do not rely on them."
             )
     if predictor.precision.dtype is not torch.float32:
-        yield "Computed in half precision: --precision fp32 gives finer scores."
+        yield "The answer was computed in half precision, and its explanation in fp32."
