@@ -91,6 +91,37 @@ def test_without_scripts_the_scores_are_there_and_it_says_what_is_missing(
         chromium.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
+def test_the_tab_key_goes_through_all_that_can_be_used_and_shows_where_it_is(
+    chromium: Browser,
+) -> None:
+    opened(chromium, classified("Who paid?", SENTENCE, heads=2), "heads")
+    at = """
+    const node = document.activeElement;
+    if (node === document.body) return null;
+    const {id, name, dataset, ariaLabel, textContent} = node;
+    const token = dataset.side && `token of ${dataset.side}`;
+    const style = getComputedStyle(node);
+    const seen = style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth);
+    return [id || name || token || ariaLabel || textContent, seen];
+    """
+    chromium.driver.execute_script("document.querySelector('.skip').focus()")
+    # Focus that a script gives is not outlined: go on from it, and come back.
+    back = ActionChains(chromium.driver).send_keys(Keys.TAB).key_down(Keys.SHIFT)
+    back.send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+    walked: list[str] = []
+    while step := chromium.driver.execute_script(at):
+        walked.append(step[0])
+        assert step[1] >= 2, f"{step[0]} does not show that it has the focus"
+        assert len(walked) < 40
+        press(chromium, Keys.TAB)
+    assert walked[:2] == ["Skip to the content", "theme"]
+    assert sum(name.startswith("Scores of the words") for name in walked) == 2
+    assert walked[walked.index("tab-heads") :][:11] == [
+        *("tab-heads", "layer", "rows", "columns", "special", "All heads", "Head 1", "Head 2"),
+        *("token of rows", "token of columns", "numbers-box"),
+    ]
+
+
 def test_tabs_are_walked_by_arrows(chromium: Browser) -> None:
     opened(chromium, classified(), "heads")
     find(chromium, "#tab-heads").send_keys(Keys.ARROW_RIGHT)
