@@ -2,7 +2,9 @@
 
 import copy
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,10 +13,10 @@ import pytest
 import torch
 
 import heedful
-from heedful import cli
+from heedful import cli, files
 from heedful.errors import UserError
 from heedful.interop import export
-from heedful.models import BertModel
+from heedful.models import BertModel, Transformer, TransformerConfig
 from heedful.predictor import Predictor
 
 TEXTS = ["the blue horse sleeps", "the very red soup tastes", "it is white", "Ann is in Paris"]
@@ -137,6 +139,39 @@ def test_texts_are_translated_alike(golden: Path, pipe: Callable[..., Any]) -> N
 def test_texts_are_as_long_as_the_run_reads(exported: Callable[[str], Path]) -> None:
     config = json.loads((exported("pretrain") / "tokenizer_config.json").read_text())
     assert config["model_max_length"] == 24
+
+
+def test_vocabularies_of_two_sizes_are_refused(golden: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"have 335 and 325 pieces.*or use --format onnx"):
+        export(golden / "separate", tmp_path / "out", "hf")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_pre_norm_is_the_models_of_another_family(
+    golden: Path, tmp_path: Path, reference: ModuleType
+) -> None:
+    pytest.importorskip("sentencepiece", reason="needs the extra [marian]")
+    run = tmp_path / "run"
+    shutil.copytree(golden / "translate", run)
+    config = replace(TransformerConfig.read(run / "config.json"), normalize_before=True)
+    torch.manual_seed(0)
+    Transformer(config).eval().save_pretrained(run, overwrite=True)
+    files.write_manifest(run)
+    assert export(run, tmp_path / "out", "hf").difference < 1e-5
+    model = reference.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    assert type(model).__name__ == "PegasusForConditionalGeneration"
+    with pytest.raises(UserError, match=r"\(pre-norm\)"):
+        export(run, tmp_path / "marian", "marian")
+
+
+def test_weights_in_half_precision_are_written_in_fp32(golden: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(golden / "body", tmp_path / "run")
+    weights = files.read_tensors(run / "model.safetensors")
+    half = {name: tensor.bfloat16() for name, tensor in weights.items()}
+    files.write_tensors(run / "model.safetensors", half)
+    export(run, tmp_path / "out", "hf")
+    exported = files.read_tensors(tmp_path / "out" / "model.safetensors")
+    assert {tensor.dtype for tensor in exported.values()} == {torch.float32}
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])

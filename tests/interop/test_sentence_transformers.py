@@ -222,6 +222,15 @@ def test_the_package_gives_the_same_vectors(name: str, golden: Path, tmp_path: P
     torch.testing.assert_close(vectors, torch.tensor(theirs["vectors"]), atol=1e-5, rtol=0)
 
 
+def test_encoders_that_its_library_no_longer_has_are_refused(golden: Path, tmp_path: Path) -> None:
+    message = (
+        "an encoder with relative positions, which transformers 5 does not have.*--format onnx"
+    )
+    with pytest.raises(UserError, match=message):
+        export(golden / "relative", tmp_path / "out", "sentence-transformers")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_other_tasks_have_no_vectors(golden: Path, tmp_path: Path) -> None:
     message = "a classify run; --format sentence-transformers is for runs of embed"
     with pytest.raises(UserError, match=message):

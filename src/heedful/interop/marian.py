@@ -63,11 +63,15 @@ def write_translator(source: Source, folder: Path) -> None:
     model, tokenizer = source.model, source.tokenizer
     config = model.config
     if config.pruned_heads or config.decoder_pruned_heads or config.cross_attn_pruned_heads:
-        raise UserError("this model has lost attention heads, and Marian's models have all of them")
+        raise UserError(
+            "this model has lost attention heads, and Marian's models have all of them; "
+            "--format onnx can hold it"
+        )
     if config.vocab_size != config.decoder_vocab_size:
         raise UserError(
             f"this model's vocabularies have {config.vocab_size} and {config.decoder_vocab_size} "
-            "pieces, and those of a Marian model are of one size; train with a size that both fill"
+            "pieces, and those of a Marian model are of one size; train with a size that both "
+            "fill, or use --format onnx"
         )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

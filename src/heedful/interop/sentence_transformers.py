@@ -149,9 +149,15 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     """Write a run of embed, or an encoder without a head, and compare what is read from it.
 
     Raises:
-        UserError: what is read again computes something else.
+        UserError: the program has no such encoder, or what is read again computes something else.
     """
-    record = source.record
+    record, config = source.record, source.model.config
+    if config.pruned_heads or config.position_embedding_type != "absolute":
+        what = "pruned heads" if config.pruned_heads else "relative positions"
+        raise UserError(
+            f"{source.folder}: an encoder with {what}, which transformers 5 does not have, and "
+            "sentence-transformers stands on that; --format onnx can hold it"
+        )
     layout = SentenceLayout(
         pooling=record.goal["pooling"],
         normalise=record.goal["normalise"],
