@@ -61,6 +61,18 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     assert "Rows are the true labels" in after
 
 
+def test_a_run_that_is_still_learning_and_a_single_item(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(LATEST / "classify", tmp_path / "young"))
+    data = tmp_path / "new.csv"
+    data.write_text("text,label\nthe very red cat sleeps,animal\n", "utf-8")
+    single = text_of(heedful.report(path, data).html)
+    assert "1 items of new.csv" not in single
+    assert "1 item of new.csv" in single
+    (path / "manifest.json").unlink()
+    (path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n', "utf-8")
+    assert "Loss of the training data" in text_of(heedful.report(path).html)
+
+
 def test_a_report_goes_into_the_run_and_is_only_replaced_if_told(
     capsys: pytest.CaptureFixture,
 ) -> None:
@@ -143,8 +155,8 @@ def test_a_browser_reads_it(chromium: Browser, tmp_path: Path) -> None:
         chromium.open(report.html, dark=dark)
         assert_accessible(chromium)
     chromium.open(report.html, size=PHONE)
-    wide = "return document.documentElement.scrollWidth - innerWidth"
-    assert chromium.driver.execute_script(wide) <= 0
+    wide = chromium.driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= PHONE[0]
     assert not chromium.complaints()
     charts = chromium.driver.execute_script("return document.querySelectorAll('svg[role=img]')")
     assert len(charts) == 5

@@ -1,6 +1,8 @@
 import pytest
 
-from heedful.tasks.judges.entities import Span, mistakes
+from heedful.reading.tagging import Entity, TaggedText
+from heedful.tasks.answers.entities import FoundEntity, Tagging
+from heedful.tasks.judges.entities import Span, entities, mistakes
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,31 @@ def test_each_entity_is_part_of_one_mistake() -> None:
         ("missed", (0, 3, "A"), None),
         ("invented", None, (11, 15, "B")),
     ]
+
+
+def tagging(*spans: tuple[Span, float], text: str) -> Tagging:
+    return Tagging(
+        entities=tuple(
+            FoundEntity(label=label, start=start, end=end, text=text[start:end], score=score)
+            for (start, end, label), score in spans
+        ),
+        words=(),
+        tokens_total=5,
+        tokens_used=5,
+        windows=1,
+    )
+
+
+def test_what_an_explanation_is_about() -> None:
+    text = "Ann Lee saw New Lima"
+    record = TaggedText(text=text, words=None, entities=(Entity(0, 7, "PER"),), source="a", line=1)
+    judge = entities(("LOC", "PER"))
+
+    def doubtful(*spans: tuple[Span, float]) -> str | None:
+        (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
+        return judgement.doubtful
+
+    right, wrong = (0, 7, "PER"), (12, 20, "LOC")
+    assert doubtful((right, 0.9), (wrong, 0.95)) == "New"  # it is wrong
+    assert doubtful((right, 0.9)) == "Ann"
+    assert doubtful() is None
