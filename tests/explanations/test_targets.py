@@ -92,6 +92,17 @@ def test_a_word_is_as_likely_as_the_model_says() -> None:
     assert total <= min(parts)
 
 
+def test_vectors_of_tokens_do_not_change_what_is_explained() -> None:
+    scores = []
+    for wanted in (False, True):
+        settings = PredictSettings(precision="fp32", token_vectors=wanted)
+        predictor = Predictor.load(GOLDEN / "embed", settings)
+        (record,) = predictor.task.from_texts(["the red cat sleeps"])
+        one, _ = subject_of(predictor, record, None)
+        scores.append(float(one.scores([one.whole])[0]))
+    assert scores[0] == pytest.approx(scores[1], rel=1e-5)
+
+
 @pytest.mark.parametrize("run", ["writer", "replies", "translate", "separate", "gru", "marian"])
 def test_all_that_was_written_is_as_likely_as_the_search_says(run: str) -> None:
     settings = PredictSettings(precision="fp32", length_penalty=0.0)

@@ -52,8 +52,8 @@ def explain(
     context_file
         File that holds the context.
     out
-        File to write: for one text .html, .png, .svg or .json; for --heads .png, .svg or .json; for
-        --faithfulness .json.
+        File to write: .html, .png, .svg or .json for one text, .png, .svg or .json for --heads,
+        .json for --faithfulness.
     overwrite
         Replace --out.
     json

@@ -43,7 +43,7 @@ def vectors(
         side_of(name, [text], fitted.kept[first], tokenizer)
         for name, text, first in zip(("text", "other text"), texts, firsts, strict=False)
     )
-    direction = F.normalize(computed.outputs[0], dim=0)  # (D,)
+    direction = F.normalize(computed.answer.vector, dim=0)  # (D,)
 
     def reach(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         rows = encode(forward, batch)  # (N, D)
