@@ -1,7 +1,9 @@
 """The ASGI application: the routes of every protocol, and problems in the shape of each."""
 
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -14,6 +16,7 @@ from heedful import __version__
 from heedful.serving.asking import first_error
 from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
+from heedful.serving.openapi import Render, with_examples
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import OPEN_PATHS, PROTOCOLS, Speaks
 from heedful.serving.service import Service
@@ -75,6 +78,16 @@ def _routes(
     )
     for _, router in routers:
         app.include_router(router)
+
+    @functools.cache
+    def document() -> dict[str, Any]:
+        return with_examples(FastAPI.openapi(app), render_of)
+
+    def render_of(method: str, path: str) -> Render:
+        scope = {"type": "http", "method": method, "path": path, "headers": []}
+        return _spoken(scope, routers).render
+
+    app.openapi = document  # type: ignore[method-assign]
 
     @app.exception_handler(Problem)
     async def tell(request: Request, problem: Problem) -> Json:

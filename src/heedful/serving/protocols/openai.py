@@ -74,7 +74,7 @@ class Models(Reply):
     data: list[Model]
 
 
-class Fault(Reply):
+class OpenAIFault(Reply):
     """What went wrong."""
 
     message: str
@@ -83,10 +83,10 @@ class Fault(Reply):
     code: str | None
 
 
-class Failure(Reply):
+class OpenAIFailure(Reply):
     """The body of every answer that is none."""
 
-    error: Fault
+    error: OpenAIFault
 
 
 _TYPES: dict[Kind, str] = {
@@ -106,7 +106,7 @@ _IDS = (
 
 def render(problem: Problem) -> tuple[int, Any]:
     """Return the status and the JSON that tell a client of a problem."""
-    fault = Fault(
+    fault = OpenAIFault(
         message=problem.message,
         type=_TYPES.get(problem.kind, "invalid_request_error"),
         param=None,
@@ -119,7 +119,7 @@ def router(service: Service) -> APIRouter:
     """Return the routes."""
 
     def routes_for(named: Any) -> APIRouter:
-        routes = APIRouter(tags=["OpenAI"], responses=problems(Failure, 400))
+        routes = APIRouter(tags=["OpenAI"], responses=problems(OpenAIFailure, 400))
 
         @routes.post("/embeddings", response_model=Embeddings)
         @routes.post("/v1/embeddings", response_model=Embeddings)

@@ -21,13 +21,13 @@ from heedful.serving.protocols.tei_shapes import (
     DecodeBody,
     EmbedAllBody,
     EmbedBody,
-    Failure,
     Info,
     Label,
     PredictBody,
     Rank,
     RerankBody,
     SimilarityBody,
+    TeiFailure,
     Token,
     TokenizeBody,
     Truncation,
@@ -67,7 +67,7 @@ def router(service: Service) -> APIRouter:
 
     def routes_for(named: Any) -> APIRouter:
         routes = APIRouter(
-            tags=["text-embeddings-inference"], responses=problems(Failure, 400, 424)
+            tags=["text-embeddings-inference"], responses=problems(TeiFailure, 400, 424)
         )
         _add_vectors(routes, service, named)
         _add_scores(routes, service, named)
@@ -83,7 +83,7 @@ def _add_health(routes: APIRouter, service: Service) -> None:
     about: dict[str, Any] = {
         "tags": ["text-embeddings-inference"],
         "response_model": health.Health,
-        "responses": problems(Failure),
+        "responses": problems(TeiFailure),
     }
 
     @routes.get("/ping", **about)

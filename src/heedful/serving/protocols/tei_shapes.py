@@ -139,7 +139,7 @@ class Info(Reply):
     docker_label: None = None
 
 
-class Failure(Reply):
+class TeiFailure(Reply):
     """What went wrong."""
 
     error: str

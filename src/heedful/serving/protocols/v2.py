@@ -116,7 +116,7 @@ def router(service: Service) -> APIRouter:
         routes = APIRouter(
             tags=["Open Inference Protocol"], responses=problems(V2Failure, 400, 415)
         )
-        _add_server(routes, service)
+        _add_server(routes, service, named)
         for path in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
             _add_model(routes, service, path, named)
         return routes
@@ -124,20 +124,20 @@ def router(service: Service) -> APIRouter:
     return for_each_run(routes_for)
 
 
-def _add_server(routes: APIRouter, service: Service) -> None:
+def _add_server(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.get("/v2", response_model=ServerMetadata)
-    async def server() -> Json:
+    async def server(run: NamedRun = named) -> Json:
         """Say what the server is."""
         extensions = ["binary_tensor_data"]
         return Json({"name": "heedful", "version": __version__, "extensions": extensions})
 
     @routes.get("/v2/health/live", response_model=Live)
-    async def live() -> Json:
+    async def live(run: NamedRun = named) -> Json:
         """Tell that the server lives."""
         return Json({"live": True})
 
     @routes.get("/v2/health/ready", response_model=ServerReady)
-    async def ready() -> Json:
+    async def ready(run: NamedRun = named) -> Json:
         """Tell whether every run is ready: 200, or else 503."""
         health.require_ready(service)
         return Json({"ready": True})
