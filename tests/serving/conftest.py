@@ -1,5 +1,6 @@
 """A server, on a free port, over small runs of ``tests/golden``."""
 
+import importlib
 import json
 import os
 import re
@@ -104,3 +105,15 @@ def page(chromium: Browser, live: Live) -> Iterator[Browser]:
     )
     assert [name for name in loaded if not name.startswith((live.url, "data:", "blob:"))] == []
     assert chromium.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def online() -> Iterator[None]:
+    """Let Hugging Face's client use the network, which the other tests keep it from."""
+    pytest.importorskip("huggingface_hub", reason="needs Hugging Face's client")
+    reset = importlib.import_module("huggingface_hub.utils._http").reset_sessions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        reset()
+        yield
+    reset()

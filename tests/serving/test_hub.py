@@ -1,7 +1,5 @@
 """What Hugging Face's own client asks for, task by task, and LangChain's vectors with it."""
 
-import importlib
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -13,19 +11,9 @@ from tests.golden.cases import CONTEXT, LONG, TWEET
 from tests.serving.conftest import Live
 
 hub = pytest.importorskip("huggingface_hub", reason="needs Hugging Face's client")
+pytestmark = pytest.mark.usefixtures("online")
 
 TEXTS = ["the red cat sleeps", "a soup, green"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def online() -> Iterator[None]:
-    """Let the client use the network, which the other tests keep it from."""
-    reset = importlib.import_module("huggingface_hub.utils._http").reset_sessions
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        reset()
-        yield
-    reset()
 
 
 @pytest.fixture(scope="module")
