@@ -10,7 +10,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.browser import DESKTOP, PHONE, Browser, assert_accessible
 from tests.explanations.examples import SENTENCE, classified, translated
 
-from heedful.explanations import weights
+from heedful.explanations import html, weights
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.html import render
 
@@ -306,6 +306,28 @@ def test_canvases_are_drawn_again_in_other_colours(chromium: Browser) -> None:
     find(chromium, "#theme").click()
     after = chromium.driver.execute_script(corner)
     assert sum(after[:3]) < 200 < 600 < sum(before[:3])
+
+
+def test_where_no_weights_fit_it_says_which_are_left_out(
+    chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(html, "MAX_BYTES", 0)
+    chromium.open(render(classified()))
+    wait(chromium, "return document.getElementById('waiting').hidden")
+    assert not find(chromium, "#attention").is_displayed()
+    assert "the encoder, within the text: layers 1 to 4" in find(chromium, "main").text
+    assert_accessible(chromium)
+    assert chromium.complaints() == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_text_of_special_tokens_alone_may_hide_them(chromium: Browser, view: str) -> None:
+    opened(chromium, replace(classified(""), attributions=()), view)
+    find(chromium, "[name=special]").click()
+    if view != "model":  # which has no table beside it
+        assert texts(chromium, "#numbers tbody tr") == []
+    find(chromium, "[name=special]").click()
+    assert chromium.complaints() == []
 
 
 def test_hostile_text_runs_nothing(chromium: Browser) -> None:

@@ -6,14 +6,14 @@ const MOST_ROWS = 50;
 
 (async () => {
   const VIEWS = { heads: headView, model: modelView, tokens: tokenView, matrix: matrixView };
-  const maps = await readMaps(heedful.data("explanation"));
-  if (!maps.length) return;
-
   const byId = (id) => document.getElementById(id);
+  const maps = await readMaps(heedful.data("explanation"));
+  byId("waiting").hidden = true;
+  if (!maps.length) return; // all weights are left out, and the page says so
+
   const choice = choicesOf(maps, () => showPicture());
   let picture, view;
   let frame = 0;
-  byId("waiting").hidden = true;
   byId("attention").hidden = false;
 
   function showView(name) {
