@@ -160,7 +160,8 @@ def _shares(
     """Yield what is left of the score with ever more heads masked, as ``--prune`` chooses them."""
     every = sum(mask.numel() for mask in ones.values())
     for share in SHARES:
-        count = round(share * every)
+        if not (count := round(share * every)):
+            continue
         try:
             gone = choose_heads(importance, count, predictor.model.config)
         except UserError:  # no more heads to spare
