@@ -13,7 +13,7 @@ from heedful import cli, files
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.interop import export
+from heedful.interop import export, marian
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
@@ -188,6 +188,15 @@ def test_the_command_line_exports_and_asks(
     assert "".join(row["pieces"]) == "▁Das▁Haus</s>"
     assert ["Das Haus"[slice(*span)] for span in row["offsets"]][-1:] == [""]
     assert len(row["ids"]) == len(row["offsets"])
+
+
+def test_it_is_checked_where_it_is_read(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers", reason="needs the reference library")
+    assert export(run, tmp_path / "out", "marian").consumer.startswith("transformers ")
+    monkeypatch.setattr(marian, "find_spec", lambda name: None)
+    assert export(run, tmp_path / "ours", "marian").consumer.startswith("heedful ")
 
 
 def test_what_is_there_is_not_replaced_unasked(run: Path, tmp_path: Path) -> None:
