@@ -1,22 +1,28 @@
 """Explanations over HTTP are those of the library, bounded, and disturb no answers."""
 
 import asyncio
+import threading
 from typing import Any
 
 import httpx
 import pytest
+import torch
 
 pytest.importorskip("fastapi", reason="needs the extra [serve]")
 
 from tests.serving.inside import client_of, loaded, service_of
 
 from heedful.explanations.explaining import explain_record
+from heedful.explanations.explanation import Attribution
+from heedful.explanations.methods import METHODS
+from heedful.explanations.subject import Subject, with_vectors
 from heedful.serving.explaining import with_modules_of_its_own
 from heedful.serving.protocols import explain as route
 from heedful.settings import ExplainSettings
 
 pytestmark = pytest.mark.anyio
 
+SECONDS = 60
 TEXT = "the blue horse sleeps"
 
 
@@ -73,6 +79,7 @@ async def test_what_cannot_be_explained_is_refused(monkeypatch: pytest.MonkeyPat
         assert (await explain(client, text="")).status_code == 422
         assert (await explain(client, text=["a", "b"])).status_code == 422
         assert (await explain(client, method=["magic"])).status_code == 422
+        assert (await explain(client, method=["none"] * 9)).status_code == 422
         assert (await explain(client, token=-1)).status_code == 422
         assert (await explain(client, "nothing")).status_code == 404
         monkeypatch.setattr(route, "MOST_WEIGHTS", 10)
@@ -90,19 +97,35 @@ async def test_only_some_may_wait() -> None:
         assert (await explain(client)).status_code == 200  # both have left
 
 
-async def test_answers_are_the_same_while_others_are_explained() -> None:
-    async with service_of("classify", "translate") as service, client_of(service) as client:
+async def test_answers_are_the_same_while_others_are_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hooked, may_end = threading.Event(), threading.Event()
 
-        async def answer(run: str, text: str) -> Any:
-            body = {"texts": [text], "all_scores": True}
-            return (await client.post(f"/api/runs/{run}/predict", json=body)).json()
+    def slow(subject: Subject, token: int | None) -> Attribution:
+        width = subject.model.get_input_embeddings().weight.shape[1]
+        ids = subject.aim.examples[0].ids
+        with with_vectors(subject.model, torch.zeros(1, len(ids), width)):
+            hooked.set()
+            assert may_end.wait(SECONDS)
+            subject.outputs([subject.whole])
+        return Attribution(method="slow", target="", scores=(None,))
 
-        asked = [("classify", TEXT), ("translate", "Das hund ist rot!")]
-        alone = [await answer(*one) for one in asked]
-        explained = [asyncio.create_task(explain(client, run, text=text)) for run, text in asked]
-        for _ in range(10):
-            assert [await answer(*one) for one in asked] == alone
-        assert [(await one).status_code for one in explained] == [200, 200]
+    monkeypatch.setitem(METHODS, "leave-one-out", slow)
+    async with service_of("classify") as service, client_of(service) as client:
+
+        async def answer() -> Any:
+            body = {"texts": [TEXT], "all_scores": True}
+            return (await client.post("/api/runs/classify/predict", json=body)).json()
+
+        alone = await answer()
+        explained = asyncio.create_task(explain(client, method=["leave-one-out"]))
+        try:
+            assert await asyncio.to_thread(hooked.wait, SECONDS)
+            assert await answer() == alone
+        finally:
+            may_end.set()
+        assert (await explained).status_code == 200
 
 
 def test_hooks_of_an_explanation_do_not_reach_the_model_that_answers() -> None:

