@@ -62,7 +62,7 @@ def test_text_classification_of_pairs_and_of_several_texts(live: Live) -> None:
     reply = httpx.post(path, json={"inputs": [pair, pair]}).json()
     answer = live.load("pair")((pair["text"], pair["text_pair"]))
     assert [row[0]["label"] for row in reply] == [answer.label] * 2
-    reply = httpx.post(f"{live.url}/models/many", json={"inputs": TEXTS}).json()
+    reply = httpx.post(f"{live.url}/models/many/", json={"inputs": TEXTS}).json()
     assert close(
         [row[0]["score"] for row in reply],
         [max(answer.scores.values()) for answer in live.load("many")(TEXTS)],
@@ -230,6 +230,18 @@ def test_health(live: Live, run: str) -> None:
         ),
         ("/models/tag", {"inputs": "a", "parameters": {"stride": 3}}, 422, "unknown key 'stride'"),
         ("/models/classify", {"inputs": "a", "parameters": {"topk": 3}}, 422, "mean 'top_k'"),
+        (
+            "/models/masked",
+            {"inputs": "[MASK]", "parameters": {"top_k": 1001}},
+            413,
+            "top is 1,001; at most 1,000",
+        ),
+        (
+            "/invocations",
+            {"inputs": "[MASK]", "parameters": {"targets": ["a"] * 1001}},
+            422,
+            "targets: 1,001 words; at most 1,000",
+        ),
         ("/models/none", {"inputs": "a"}, 404, "no run of that name"),
         ("/models/pretrain", {"inputs": "a"}, 422, "no [MASK] in the text"),
         ("/models/regress", {"inputs": "a"}, 422, "none of these can answer this: regress"),

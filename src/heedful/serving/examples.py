@@ -110,6 +110,7 @@ EXCHANGES: dict[str, tuple[Any, Any]] = {
     "/embeddings": ({"input": TEXT}, _EMBEDDINGS),
     "/v1/embeddings": ({"input": TEXT}, _EMBEDDINGS),
     "/": ({"inputs": TEXT}, [_LABELS]),
+    "/invocations": ({"inputs": TEXT}, [_LABELS]),
     "/pipeline/text-classification": ({"inputs": TEXT, "parameters": {"top_k": 2}}, [_LABELS]),
     "/pipeline/zero-shot-classification": (
         {"inputs": TEXT, "parameters": {"candidate_labels": ["money", "sport"]}},

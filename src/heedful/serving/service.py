@@ -26,6 +26,9 @@ from heedful.task import AnyTask
 
 T = TypeVar("T")
 
+_MOST_ANSWERS = 1000
+"""The most answers to one text: those of a mask could be the whole vocabulary."""
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Served:
@@ -153,6 +156,9 @@ class Service:
         hypotheses = max(settings.beam, settings.top if settings.sample else 1)
         if hypotheses > self.settings.max_hypotheses:
             message = f"{hypotheses:,} texts for each; at most {self.settings.max_hypotheses:,}"
+            raise Problem("too many", message)
+        if settings.top > _MOST_ANSWERS:
+            message = f"top is {settings.top:,}; at most {_MOST_ANSWERS:,}"
             raise Problem("too many", message)
         return await served.lane.answer(served.predictor, records, settings)
 

@@ -4,10 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from heedful.errors import UserError
 from heedful.settings.ranges import LongText, PrecisionName, in_range
 
 _MOST_TEXTS = 1000
 """Most texts generated for one input; all of them are held in memory."""
+_MOST_TARGETS = 1000
+"""Most words to choose among for a mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +89,8 @@ class PredictSettings:
         in_range("beam", self.beam, 1, _MOST_TEXTS, what=few)
         if self.sample:
             in_range("top", self.top, 1, _MOST_TEXTS, what=f"{few} with --sample")
+        if len(self.targets) > _MOST_TARGETS:
+            raise UserError(f"--targets: {len(self.targets):,} words; at most {_MOST_TARGETS:,}")
         in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="0 or above")
         in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="1 or above")
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")

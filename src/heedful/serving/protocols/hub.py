@@ -170,11 +170,13 @@ def router(service: Service) -> APIRouter:
     }
 
     @routes.post("/", response_model=_any_reply(), **about)
+    @routes.post("/invocations", response_model=_any_reply(), **about)  # as SageMaker calls it
     async def answer(body: dict[str, Any]) -> Json:
         """Answer by the first run that can, for the task that the keys say."""
         return await _answer(service, None, body)
 
     @routes.post("/models/{run}", response_model=_any_reply(), **about)
+    @routes.post("/models/{run}/", include_in_schema=False)
     async def answer_by(run: RunName, body: dict[str, Any]) -> Json:
         """Answer by a run, for the task that the keys say."""
         return await _answer(service, run, body)

@@ -199,6 +199,7 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
             model_dtype=str(predictor.precision.dtype).removeprefix("torch."),
             served_model_name=served.name,
             model_type=_model_type(served),
+            max_concurrent_requests=limits.connections,
             max_input_length=predictor.max_length,
             max_batch_tokens=limits.batch_tokens,
             max_client_batch_size=limits.max_items,

@@ -7,6 +7,7 @@ V vocabulary.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -252,7 +253,8 @@ def _masks(
     return spans, [best[span][1] if span in best else None for span in spans]
 
 
-def _target_ids(targets: Sequence[str], tokenizer: Tokenizer) -> frozenset[int]:
+@lru_cache(maxsize=4)  # for each text the same
+def _target_ids(targets: tuple[str, ...], tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids of the tokens to choose among; none for all.
 
     Raises:
