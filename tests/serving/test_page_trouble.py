@@ -117,7 +117,6 @@ def test_the_key_is_asked_for_once_and_kept_in_memory(chromium: Browser, keyed: 
     [
         ("classify", ['it\'s the "blue" $HOME `horse` 🎉 \\ sleeps\nhere']),
         ("answer", ["where is it?", "Carla eats cheese in Oslo. it's red."]),
-        ("translate", ["Das hund ist rot!"]),
     ],
 )
 def test_the_lines_for_programs_do_the_same(
