@@ -57,13 +57,15 @@ def test_mistakes(words: list[str], message: str, capsys: pytest.CaptureFixture[
 
 def test_rows_of_json_for_several_texts(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["explain", str(GOLDEN / "classify"), TEXT, "the very red soup tastes"]
-    assert run([*words, "--no-attention", "--method", "leave-one-out", "gradient-x-input"]) == 0
+    assert run([*words, "--method", "leave-one-out", "gradient-x-input"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["answer"]["label"] for row in rows] == ["animal", "food"]
     for row in rows:
         assert row["attention"] == []
         methods = [one["method"] for one in row["attributions"]]
         assert methods == ["leave-one-out", "gradient-x-input"]
+    assert run([*words, "--attention"]) == 0
+    assert all(json.loads(row)["attention"] for row in capsys.readouterr().out.splitlines())
 
 
 def test_a_terminal_gets_a_table(

@@ -95,8 +95,8 @@ def explain(
     records = [*predict.records_of(predictor.task, inputs, input, columns)]
     if out is not None and len(records) != 1:
         raise UserError(f"--out {out}: holds one explanation; there are {len(records)} texts")
-    if out is None and not _wants_json(json):  # a table has no room for attention
-        explaining = replace(explaining, attention=False)
+    if out is None and (explaining.attention is None or not _wants_json(json)):
+        explaining = replace(explaining, attention=False)  # a table has no room for it
     for record in records:
         explanation = explain_record(predictor, record, explaining)
         if out is not None:

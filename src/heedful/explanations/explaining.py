@@ -43,7 +43,7 @@ def explain_record(
     """
     subject, answer = subject_of(predictor, record, settings.target, computing)
     aim = subject.aim
-    maps = _maps(subject) if settings.attention else ()
+    maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]
     attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
     return Explanation(

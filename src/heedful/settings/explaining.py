@@ -25,8 +25,8 @@ class ExplainSettings:
     token: int | None = None
     """Number of the token, from 0, that rollout and flow go back from; default: the one that the
     answer is read off."""
-    attention: bool = True
-    """Show the attention of each layer and head."""
+    attention: bool | None = None
+    """Give the attention of each layer and head, too; default: in files and in Python alone."""
 
     def __post_init__(self) -> None:
         """Refuse a method that there is not, and a number out of range.

@@ -130,7 +130,7 @@ class ExplainOptions(PredictOptions, total=False):
     method: MethodName | Sequence[MethodName]
     target: str | None
     token: int | None
-    attention: bool
+    attention: bool | None
 
 
 class EvaluateOptions(PredictOptions, total=False):
