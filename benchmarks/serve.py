@@ -273,7 +273,8 @@ def show_overload(
     table.add_row("requests sent a second", f"{rate:,.1f}", "")
     table.add_row("answered", f"{tally.statuses['200']:,}", "")
     table.add_row("refused with 429", f"{tally.statuses['429']:,}", "the rest")
-    table.add_row("neither", f"{lost:,}", "0")
+    others = [f"{n:,} {status}" for status, n in tally.statuses.items()]
+    table.add_row("neither", f"{lost:,} of {', '.join(others)}" if lost else "0", "0")
     table.add_row("wrong", f"{tally.wrong:,}", "0")
     table.add_row("p50 of the answered, ms", f"{tally.percentile(0.5):,.0f}", "")
     table.add_row("p99 of the answered, ms", f"{tally.percentile(0.99):,.0f}", f"{limit:,.0f}")

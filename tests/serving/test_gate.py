@@ -272,6 +272,20 @@ async def test_a_full_queue_says_when_to_come_again() -> None:
         assert (await waiting).status_code == 200
 
 
+async def test_nothing_is_made_of_a_request_that_no_run_could_answer() -> None:
+    async with service_of("classify", "tag", queue_seconds=10) as service:
+        classify, tag = (served.lane for served in service.runs.values())
+        async with client_of(service) as client:
+            for lane in (classify, tag):
+                assert (await client.post(PREDICT, content=b"{")).status_code == 422
+                lane.speed.tokens, lane.speed.seconds = 100.0, 1.0
+                lane.queue.ahead += 3000 if lane is classify else 2500
+            reply = await client.post(PREDICT, content=b"{")
+            assert problem(reply) == (429, "the queue is full; try again in 25 s")
+            assert reply.headers["retry-after"] == "25"
+            assert (await client.get("/api/runs")).status_code == 200
+
+
 async def test_ready_is_not_alive() -> None:
     async with service_of("classify", started=False) as service, client_of(service) as client:
         service.runs["classify"].warm = False

@@ -41,6 +41,7 @@ def application(service: Service, doors: Doors) -> ASGIApp:
         doors=doors,
         metrics=service.metrics,
         respond=respond,
+        overloaded=service.overloaded,
         open_paths=OPEN_PATHS,
     )
     if not service.settings.cors:
@@ -63,6 +64,10 @@ def _routes(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Both are worked out when they are first asked for, while everybody else would wait.
+        app.openapi()
+        nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
+        respond(nowhere, Problem("not found", "no such route"))
         service.start()
         yield
         await service.close()

@@ -36,6 +36,8 @@ class Gate:
     metrics: Metrics
     respond: Callable[[Scope, Problem], Json]
     """A problem in the shape of the protocol whose route was asked."""
+    overloaded: Callable[[], Problem | None]
+    """What to tell everybody, while nobody could be answered."""
     open_paths: frozenset[str]
     """Paths that answer without the key, however busy the server is."""
     load: Load = field(default_factory=Load)
@@ -71,6 +73,8 @@ class Gate:
                 self._check(scope, headers)
                 await self._read(headers, body)
                 exchange.bytes_in = len(body.content)
+                if scope["method"] == "POST" and (full := self.overloaded()) is not None:
+                    raise full  # before anything is made of what it asks for
                 await self._handle(scope, body, exchange, send)
             return
         except ClientLeftError:

@@ -132,7 +132,7 @@ class Lane:
             predictor, records, settings, self._settings.max_tokens
         )
         if self.queue.tokens + sum(tokens) > self._settings.queue_tokens and self.queue.items:
-            raise self._overloaded()
+            raise self.overloaded()
         self.speed.learn_size(sum(tokens) / len(tokens))
         return await self._queued(predictor, records, settings, encoded, tokens)
 
@@ -209,12 +209,17 @@ class Lane:
             raise Problem(
                 "too many", f"{items:,} texts; a request may have {self._settings.max_items:,}"
             )
+        if self.is_full():
+            raise self.overloaded()
+
+    def is_full(self) -> bool:
+        """Tell whether a new request would have to wait for longer than the limit."""
         # Small batches are slow, and say little of how fast a full queue gets shorter.
         long = self._ahead() > self._settings.batch_tokens
-        if long and self.wait_seconds() > self._settings.queue_seconds:
-            raise self._overloaded()
+        return long and self.wait_seconds() > self._settings.queue_seconds
 
-    def _overloaded(self) -> Problem:
+    def overloaded(self) -> Problem:
+        """Return what is told to those who are refused."""
         retry = max(1, math.ceil(self.wait_seconds()))
         message = f"the queue is full; try again in {retry} s"
         return Problem("overloaded", message, retry_after=retry)

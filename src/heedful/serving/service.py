@@ -167,6 +167,13 @@ class Service:
         """Whether every run is."""
         return all(served.warm for served in self.runs.values())
 
+    def overloaded(self) -> Problem | None:
+        """Return what is told to every request while all queues are full, or None."""
+        lanes = [served.lane for served in self.runs.values()]
+        if not all(lane.is_full() for lane in lanes):
+            return None
+        return min(lanes, key=Lane.wait_seconds).overloaded()
+
     def start(self) -> None:
         """Let the lanes run, and every run answer once, on the event loop."""
         work = [served.lane.run() for served in self.runs.values()]
