@@ -2,13 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from torch import Tensor
 
 import heedful
 from heedful.cli import run
+from heedful.models.pruning import choose_heads
+from heedful.training import prune
 
 Out = pytest.CaptureFixture[str]
+GOLDEN = Path(__file__).parents[1] / "golden/0.1.0"
 RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--dropout", "0"]
 
 
@@ -57,6 +62,23 @@ def test_a_resumed_run_loses_the_same_heads(
     assert train(trained, colours, tmp_path / "twice", *options, "--resume") == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("once", "twice")]
     assert weights[0] == weights[1]
+
+
+def test_heads_matter_where_pairs_are_learnt_from_their_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weighed = []
+
+    def choose(importance: dict[str, Tensor], count: int, config: Any) -> Any:
+        weighed.append(importance["head_mask"])
+        return choose_heads(importance, count, config)
+
+    monkeypatch.setattr(prune, "choose_heads", choose)
+    words = ["train", "embed", "--model", GOLDEN / "embed", "--train", GOLDEN / "data/embed.csv"]
+    words += ["--text-pair", "other", "--prune", "0.25", "--steps", "1", "--batch-size", "8"]
+    assert run([str(word) for word in [*words, "--out", tmp_path / "pruned"]]) == 0
+    (importance,) = weighed
+    assert (importance > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ _BLOCKS = {
 
 EXAMPLES = 512
 """Items that importance is measured on, each in a batch of its own as in the paper."""
+TOGETHER = 32
+"""Items of a batch where an item's loss depends on the others: alone, it has no slope."""
 
 
 def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Path) -> str:
@@ -99,5 +101,6 @@ def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Te
 
     # Spread over the data, which may be in the order of its labels.
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
-    items = counted(chosen[:, None].numpy(), "items weighed")
-    return importance_of_heads(model, (examples.fetch(item, 0).to(device) for item in items), loss)
+    batches = chosen.split(TOGETHER if task.whole_batch else 1)
+    rows = counted((batch.numpy() for batch in batches), "batches weighed")
+    return importance_of_heads(model, (examples.fetch(row, 0).to(device) for row in rows), loss)
