@@ -101,6 +101,7 @@ def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Te
 
     # Spread over the data, which may be in the order of its labels.
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
-    batches = chosen.split(TOGETHER if task.whole_batch else 1)
-    rows = counted((batch.numpy() for batch in batches), "batches weighed")
+    size = TOGETHER if task.whole_batch else 1
+    batches = (chosen[start : start + size].numpy() for start in range(0, len(chosen), size))
+    rows = counted(batches, "batches weighed")
     return importance_of_heads(model, (examples.fetch(row, 0).to(device) for row in rows), loss)
