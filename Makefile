@@ -27,7 +27,7 @@ test: setup ## run the whole test suite
 OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
 SAME_ON_ANY_CPU := batches benchmarks pages reading rules serving tokens \
 	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
-	interop/test_onnx.py interop/test_page.py reports/test_browser.py \
+	interop/test_onnx.py interop/test_page.py \
 	training/test_resume.py test_conftest.py test_doctor.py test_errors.py test_wheel.py \
 	test_wrong_input.py
 
