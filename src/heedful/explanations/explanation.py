@@ -3,7 +3,6 @@
 Shapes: L layers, H heads, R tokens of the side of the rows, C of the side of the columns, T tokens.
 """
 
-import html
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,12 +88,9 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         from heedful.explanations.html import render  # which draws what this file says
+        from heedful.pages.document import frame
 
-        page = html.escape(render(self))
-        return (
-            '<iframe title="Explanation of an answer" width="100%" height="800" '
-            f'sandbox="allow-scripts" srcdoc="{page}"></iframe>'
-        )
+        return frame("Explanation of an answer", render(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything ready for JSON."""

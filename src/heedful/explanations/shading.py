@@ -47,16 +47,16 @@ class Shading:
 
 def running_text(side: Side) -> list[Piece]:
     """Return the tokens of a side with all that stands between them."""
-    last = {token.text: place for place, token in enumerate(side.tokens)}
+    last = {token.text: index for index, token in enumerate(side.tokens)}
     ends = dict.fromkeys(range(len(side.texts)), 0)
     pieces = []
-    for place, (token, shown) in enumerate(zip(side.tokens, side.shown(), strict=True)):
+    for index, (token, shown) in enumerate(zip(side.tokens, side.shown(), strict=True)):
         before = after = ""
         if token.text is not None and token.start is not None and token.end is not None:
             text = side.texts[token.text]
             before = text[ends[token.text] : token.start]
             ends[token.text] = max(ends[token.text], token.end)
-            if last[token.text] == place:
+            if last[token.text] == index:
                 after = text[ends[token.text] :]
         pieces.append(Piece(before=before, shown=shown, after=after, special=token.text is None))
     return pieces
@@ -96,13 +96,13 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
 
 def _words(side: Side, scores: tuple[float, ...]) -> Iterator[tuple[str, float, bool]]:
     """Yield each word with its score, and whether it is a special token."""
-    # A special token has no word; its place keeps two of them apart.
+    # A special token has no word; its index keeps two of them apart.
     keys = [
-        (token.text, token.word if token.word is not None else -1 - place)
-        for place, token in enumerate(side.tokens)
+        (token.text, token.word if token.word is not None else -1 - index)
+        for index, token in enumerate(side.tokens)
     ]
     for (text, _), places in groupby(range(len(keys)), key=keys.__getitem__):
         members = list(places)
         first, last = side.tokens[members[0]], side.tokens[members[-1]]
         shown = first.piece if text is None else side.texts[text][first.start : last.end]
-        yield shown or first.piece, sum(scores[place] for place in members), text is None
+        yield shown or first.piece, sum(scores[index] for index in members), text is None

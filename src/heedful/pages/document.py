@@ -31,6 +31,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from html import escape
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -86,6 +87,20 @@ def document(
     )
     # Half a surrogate pair can come in through JSON, but no file can hold it.
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def frame(title: str, page: str, *, height: int = 800) -> str:
+    """Return a document in a frame of its own, as a notebook shows it: neither styles the other.
+
+    Args:
+        title: what a screen reader calls the frame.
+        page: the HTML of the document.
+        height: of the frame, in pixels.
+    """
+    return (
+        f'<iframe title="{escape(title)}" width="100%" height="{height}" sandbox="allow-scripts" '
+        f'srcdoc="{escape(page)}"></iframe>'
+    )
 
 
 def fill(package: str, template: str, values: Mapping[str, object]) -> Markup:

@@ -209,19 +209,19 @@ class Pairing:
             else {}
         )
         result = {}
-        for name, found in differences(measures, self.columns, seed=seed).items():
-            p_values = {"paired bootstrap": found.p_value, **by_text.get(name, {})}
+        for name, change in differences(measures, self.columns, seed=seed).items():
+            p_values = {"paired bootstrap": change.p_value, **by_text.get(name, {})}
             # Those of sacreBLEU count no ties, and are far too low where few texts differ.
             test = max(p_values, key=p_values.__getitem__)
             if name in _SHARES_OF_RIGHT and self.right is not None:
                 test = "exact McNemar"
                 p_values[test] = mcnemar(*self.right)
             result[name] = Verdict(
-                first=found.first,
-                second=found.second,
-                difference=found.difference,
-                low=found.low,
-                high=found.high,
+                first=change.first,
+                second=change.second,
+                difference=change.difference,
+                low=change.low,
+                high=change.high,
                 p_value=p_values[test],
                 test=test,
                 p_values=p_values,

@@ -1,6 +1,5 @@
 """The report of a run: one HTML document."""
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.judging import Judged, Judgement
 from heedful.metrics.calibration import calibration_error, reliability
 from heedful.metrics.resampling import Interval, intervals
-from heedful.pages.document import asset, document, fill
+from heedful.pages.document import asset, document, fill, frame
 from heedful.reports import PACKAGE, charts, curves
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
@@ -48,10 +47,7 @@ class Report:
             partial.write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        return (
-            '<iframe title="Report of a run" width="100%" height="800" sandbox="allow-scripts" '
-            f'srcdoc="{html.escape(self.html)}"></iframe>'
-        )
+        return frame("Report of a run", self.html)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

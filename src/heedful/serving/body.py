@@ -35,7 +35,7 @@ class Body:
         self._receive = receive
         self._load = load
         self._held = 0
-        self._given = False
+        self._replayed = False
         self._left = asyncio.Event()
         self.content = b""
         self.expected = True
@@ -77,8 +77,8 @@ class Body:
 
     async def again(self) -> Message:
         """Give the routes the whole body, and then that the client has left, once it has."""
-        if not self._given:
-            self._given = True
+        if not self._replayed:
+            self._replayed = True
             return {"type": "http.request", "body": self.content, "more_body": False}
         await self._left.wait()
         return {"type": "http.disconnect"}

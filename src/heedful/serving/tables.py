@@ -214,23 +214,23 @@ def columns_of(task: AnyTask) -> Columns:
     )
 
 
-def texts_of(columns: Columns, given: dict[str, Any]) -> list[Text]:
+def texts_of(columns: Columns, arrays: dict[str, Any]) -> list[Text]:
     """Return the texts of a request, each a text or a tuple of texts.
 
     Raises:
         Problem: a tensor is missing, unknown, or of another length than the others.
     """
-    for name in given:
+    for name in arrays:
         if name not in (*columns.inputs, *columns.optional):
             names = (*columns.inputs, *columns.optional)
             raise Problem("validation", str(unknown_name("input", name, names)))
     for name in columns.inputs:
-        if name not in given:
+        if name not in arrays:
             raise Problem("validation", f"no input {name!r}")
-    present = [name for name in (*columns.inputs, *columns.optional) if name in given]
+    present = [name for name in (*columns.inputs, *columns.optional) if name in arrays]
     parts = []
     for name in present:
-        array = given[name]
+        array = arrays[name]
         if name == "choices":
             if array.ndim != 2:
                 raise Problem("validation", "choices: expected the shape [texts, choices]")
