@@ -1,6 +1,7 @@
 """What every model says of itself, whatever its family."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from heedful.models.pretrained import LoadReport
 from heedful.models.weights import renamed
 
 
-class Model(nn.Module):
+class Model(nn.Module, ABC):
     """A module with a configuration that is kept in a folder.
 
     Attributes:
@@ -55,9 +56,9 @@ class Model(nn.Module):
         """Return what stands on the body, and may learn at a rate of its own."""
         return []
 
+    @abstractmethod
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
-        raise NotImplementedError
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
         """Replace the word embeddings, of any number of words; the width must stay.
@@ -181,6 +182,7 @@ class Model(nn.Module):
         in_files = self.body.in_files
         return {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
 
+    @abstractmethod
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
     ) -> LoadReport:
@@ -198,4 +200,3 @@ class Model(nn.Module):
             UserError: a weight is missing or has no place in the model, or a shape or a type is
                 wrong.
         """
-        raise NotImplementedError
