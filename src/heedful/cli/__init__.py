@@ -14,7 +14,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from heedful import __version__
-from heedful.cli import explaining, reporting, serving, training, using
+from heedful.cli import explaining, measuring, reporting, serving, training, using
 from heedful.cli.options import say
 from heedful.errors import UserError
 
@@ -47,6 +47,7 @@ for command in (
     using.setup,
     using.doctor,
     using.demo,
+    measuring.bench,
 ):
     app.command(command)
 
