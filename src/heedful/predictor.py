@@ -93,7 +93,8 @@ class Predictor:
         record = foreign_record(folder) or runs.read_finished(folder)
         device = choose_device(settings.device)
         dtype = choose_precision(settings.precision, device).dtype
-        model = load_model(folder).to(device=device, dtype=dtype)  # nobody's yet: no copy is needed
+        # Nobody's yet, so no copy is needed.
+        model = load_model(folder, mapped=True).to(device=device, dtype=dtype)
         return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
