@@ -29,7 +29,6 @@ LEGS = {
     "losses": {*GROUND, "layers"},
     "decoding": set(GROUND),
     "models": {*GROUND, "layers", "losses", "decoding"},
-    "compiled": {*GROUND, "layers", "losses", "decoding", "models"},
     "metrics": set(GROUND),
 }
 MEETING = (

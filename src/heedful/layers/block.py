@@ -21,6 +21,7 @@ from heedful.layers.cache import BlockCache, KeyValue, Past
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
 from heedful.layers.multihead import MultiHead
+from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions
 
 
@@ -61,6 +62,10 @@ class Context:
     """Bool, broadcastable to (B, H, N, E)."""
     need_cache: bool = False
     """Whether to return what later calls can go on from."""
+    packing: Packing | None = None
+    """Of the hidden states, where they are packed: their shape is then (1, tokens, D)."""
+    encoded_packing: Packing | None = None
+    """The same of ``encoded``."""
 
 
 class BlockOutput(NamedTuple):
@@ -136,6 +141,7 @@ class Attention(nn.Module):
         head_mask: Tensor | None,
         need_weights: bool,
         start: int = 0,
+        packing: Packing | None = None,
     ) -> Mixed:
         """Return hidden states of shape (B, S, D).
 
@@ -147,6 +153,7 @@ class Attention(nn.Module):
             head_mask: the same.
             need_weights: the same.
             start: the same.
+            packing: the same.
         """
         mixed, weights, kernel = self.self(
             source,
@@ -155,6 +162,7 @@ class Attention(nn.Module):
             head_mask=head_mask,
             need_weights=need_weights,
             start=start,
+            packing=packing,
         )
         return Mixed(self.output(mixed, hidden), weights, kernel)
 
@@ -212,12 +220,14 @@ class Block(nn.Module):
         """
         source = self.attention.output.source(hidden)
         start = 0 if past is None else past.length
-        memory = self.attention.self.keys_and_values(source, start=start)
+        packing = context.packing
+        memory = self.attention.self.keys_and_values(source, start=start, packing=packing)
         if past is not None:
             memory = past.extend(memory)
         mask, cross_mask = context.mask, context.cross_mask
         if only_first:
-            hidden, source = hidden[:, :1], source[:, :1]
+            hidden, source = _first(hidden, packing), _first(source, packing)
+            packing = None
             mask, cross_mask = _first_query(mask), _first_query(cross_mask)
         hidden, weights, kernel = self.attention(
             hidden,
@@ -227,11 +237,14 @@ class Block(nn.Module):
             head_mask=head_mask,
             need_weights=need_weights,
             start=start,
+            packing=packing,
         )
         kernels, cross_weights = [kernel], None
         cross = None if past is None else past.cross_attention
         if cross is None and context.encoded is not None:
-            cross = self.crossattention.self.keys_and_values(context.encoded)
+            cross = self.crossattention.self.keys_and_values(
+                context.encoded, packing=context.encoded_packing
+            )
         if cross is not None:
             hidden, cross_weights, kernel = self.crossattention(
                 hidden,
@@ -240,6 +253,7 @@ class Block(nn.Module):
                 mask=cross_mask,
                 head_mask=cross_head_mask,
                 need_weights=need_weights,
+                packing=packing,
             )
             kernels.append(kernel)
         cache = None
@@ -258,6 +272,10 @@ class Block(nn.Module):
         inner = self.intermediate(self.output.source(hidden))
         added: Tensor = self.output(inner, hidden)
         return added
+
+
+def _first(hidden: Tensor, packing: Packing | None) -> Tensor:
+    return hidden[:, :1] if packing is None else packing.first(hidden)
 
 
 def _first_query(mask: Tensor | None) -> Tensor | None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
+from heedful.layers.packing import Packing
 
 
 class Embeddings(nn.Module):
@@ -50,14 +51,16 @@ class Embeddings(nn.Module):
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
         start: int = 0,
+        packing: Packing | None = None,
     ) -> Tensor:
-        """Return shape (B, S, D).
+        """Return shape (B, S, D), or (1, tokens, D) if it is to be packed.
 
         Args:
             tokens: ids, shape (B, S), or vectors in their place, shape (B, S, D).
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); one after the other if None.
             start: the first position if ``position_ids`` is None.
+            packing: where the tokens stand, if the padding is to be left out.
         """
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
         if token_type_ids is None:
@@ -69,6 +72,8 @@ class Embeddings(nn.Module):
             if position_ids is None:
                 position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
             summed = summed + self.position_embeddings(position_ids)  # (S, D), if not given
+        if packing is not None:
+            summed = packing.pack(summed)
         # The tables may be kept wider than the weights that the layers compute with.
         summed = summed.to(self.LayerNorm.weight.dtype)
         dropped: Tensor = self.dropout(self.LayerNorm(summed))

@@ -2,7 +2,8 @@
 
 The attributes are named so that a state dict has the reference's names.
 
-Shapes: B batch, H heads, S query length, T key length, K head width, D model width.
+Shapes: B batch, H heads, S query length, T key length, K head width, D model width, N
+tokens without padding.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from heedful.layers.attention import Mixed, attend
 from heedful.layers.cache import KeyValue
+from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions
 
 
@@ -42,15 +44,18 @@ class MultiHead(nn.Module):
         self.value = nn.Linear(width, len(heads) * head_width)
         self.distance_embedding = positions
 
-    def keys_and_values(self, source: Tensor, *, start: int = 0) -> KeyValue:
+    def keys_and_values(
+        self, source: Tensor, *, start: int = 0, packing: Packing | None = None
+    ) -> KeyValue:
         """Return what queries attend to.
 
         Args:
-            source: shape (B, T, D).
+            source: shape (B, T, D), or (1, N, D) where it is packed.
             start: the position of its first token.
+            packing: of the source.
         """
-        key = self._rotate(self._split(self.key(source)), start)
-        return KeyValue(key, self._split(self.value(source)))
+        key = self._rotate(self._split(self.key(source), packing), start)
+        return KeyValue(key, self._split(self.value(source), packing))
 
     def forward(
         self,
@@ -61,19 +66,21 @@ class MultiHead(nn.Module):
         head_mask: Tensor | None,
         need_weights: bool,
         start: int = 0,
+        packing: Packing | None = None,
     ) -> Mixed:
         """Return the mixed values with the heads side by side, shape (B, S, D) if none is pruned.
 
         Args:
-            source: what asks. Shape (B, S, D).
+            source: what asks. Shape (B, S, D), or (1, N, D) where it is packed; so is the result.
             memory: what it attends to: ``keys_and_values``.
             mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all.
             head_mask: what the values and weights of each head are multiplied by, of those that
                 were pruned, too. Shape (H,).
             need_weights: whether to return the weights.
             start: the position of the first query.
+            packing: of the source.
         """
-        query, bias = self._rotate(self._split(self.query(source)), start), None
+        query, bias = self._rotate(self._split(self.query(source), packing), start), None
         if self.distance_embedding is not None:
             bias = self.distance_embedding.bias(query, memory.key, start=start)
         mixed, weights, kernel = attend(
@@ -90,9 +97,11 @@ class MultiHead(nn.Module):
             factor = head_mask.to(mixed.dtype)[list(self.heads), None, None]  # (H, 1, 1)
             mixed = mixed * factor
             weights = None if weights is None else weights * factor
-        return Mixed(mixed.transpose(1, 2).flatten(2), weights, kernel)
+        beside = mixed.transpose(1, 2).flatten(2)
+        return Mixed(beside if packing is None else packing.pack(beside), weights, kernel)
 
-    def _split(self, hidden: Tensor) -> Tensor:
+    def _split(self, hidden: Tensor, packing: Packing | None) -> Tensor:
+        hidden = hidden if packing is None else packing.pad(hidden)
         batch, length, _ = hidden.shape
         return hidden.view(batch, length, -1, self.head_width).transpose(1, 2)  # (B, H, S, K)
 

@@ -4,7 +4,7 @@ Shapes: B batch, S length of the input, T length with what is cached, E length o
 output, H heads, L blocks, D model width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
+from heedful.layers.packing import Packing, packing
 from heedful.models.bert.config import BertConfig
 
 
@@ -183,6 +184,16 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfi
                         f"{tuple(tensor.shape)}; it must be {shape}"
                     )
     return encoded
+
+
+def packing_of(tokens: Tensor | None, shape: Sequence[int]) -> Packing | None:
+    """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
+
+    Args:
+        tokens: 1 or True for a token, 0 or False for padding. Shape (B, S).
+        shape: (B, S); what has another is for others to refuse.
+    """
+    return None if tokens is None or tokens.shape != shape else packing(tokens.bool())
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:

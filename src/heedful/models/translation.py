@@ -43,6 +43,18 @@ def to_write(
     return decoder_input_ids, labelled_positions(labels, None, shape, config.decoder_vocab_size)
 
 
+def before_last_label(labels: Tensor) -> Tensor:
+    """Tell which tokens of a decoder matter to a loss: those up to the last with a label.
+
+    Args:
+        labels: shape (B, S).
+
+    Returns:
+        Bool, shape (B, S).
+    """
+    return (labels != losses.IGNORED).flip(1).cummax(1).values.flip(1)
+
+
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:
     """Return the token before each label, padding where there is none. Shape (B, S)."""
     check_sequences("labels", labels, config.max_position_embeddings)

@@ -196,8 +196,13 @@ class BertModel(Model):
             need_cache=use_cache,
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
+        alone = encoder_hidden_states is None and past_key_values is None and not use_cache
+        plain = alone and not (output_attentions or output_hidden_states)
+        if self.training and only_first and plain:
+            packing = inputs.packing_of(attention_mask, tokens.shape[:2])
+            context = replace(context, packing=packing)
         encoded = self.encoder(
-            self.embeddings(tokens, token_type_ids, position_ids, start),
+            self.embeddings(tokens, token_type_ids, position_ids, start, context.packing),
             context,
             head_mask=head_mask,
             cross_head_mask=head_mask,

@@ -24,18 +24,25 @@ from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
+from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
 from heedful.models import pruning
 from heedful.models.generation import settle_alone
-from heedful.models.inputs import check_head_mask, check_ids, check_sequences
+from heedful.models.inputs import check_head_mask, check_ids, check_sequences, packing_of
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.state import SearchState
-from heedful.models.translation import loss_of, options_of, shifted, to_write
+from heedful.models.translation import (
+    before_last_label,
+    loss_of,
+    options_of,
+    shifted,
+    to_write,
+)
 from heedful.models.weights import allocate
 
 
@@ -188,9 +195,14 @@ class Transformer(Model):
         config = self.config
         decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
         shapes = self.head_masks()
+        read = written = None
+        if self.training and labels is not None and not (return_attentions or return_hidden_states):
+            read = packing_of(attention_mask, input_ids.shape)
+            written = packing_of(before_last_label(labels), decoder_input_ids.shape)
         encoded = self._encode(
             input_ids,
             attention_mask,
+            packing=read,
             head_mask=check_head_mask("head_mask", head_mask, shapes),
             weights_of=range(config.encoder_layers if return_attentions else 0),
             need_states=return_hidden_states,
@@ -199,12 +211,17 @@ class Transformer(Model):
             decoder_input_ids,
             encoded.hidden,
             attention_mask,
+            packing=written,
+            encoded_packing=read,
             head_mask=check_head_mask("decoder_head_mask", decoder_head_mask, shapes),
             cross_head_mask=check_head_mask("cross_attn_head_mask", cross_attn_head_mask, shapes),
             weights_of=range(config.decoder_layers if return_attentions else 0),
             need_states=return_hidden_states,
         )
-        hidden = decoded.hidden if positions is None else decoded.hidden.flatten(0, 1)[positions]
+        hidden = decoded.hidden
+        if positions is not None:
+            rows = positions if written is None else written.numbers[positions]
+            hidden = hidden.flatten(0, 1)[rows]
         logits = self._score(hidden)
         smoothing = config.label_smoothing if self.training else 0.0
         return TranslationOutput(
@@ -212,7 +229,7 @@ class Transformer(Model):
             logits=logits,
             positions=positions,
             decoder_hidden_states=decoded.states if return_hidden_states else None,
-            encoder_last_hidden_state=encoded.hidden,
+            encoder_last_hidden_state=encoded.hidden if read is None else read.pad(encoded.hidden),
             encoder_hidden_states=encoded.states if return_hidden_states else None,
             encoder_attentions=encoded.attentions,
             decoder_attentions=decoded.attentions,
@@ -311,6 +328,7 @@ class Transformer(Model):
         ids: Tensor,
         attention_mask: Tensor | None,
         *,
+        packing: Packing | None = None,
         head_mask: Tensor | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
@@ -326,8 +344,8 @@ class Transformer(Model):
             device=ids.device,
         )
         output: StackOutput = self.encoder(
-            self._embed(self.embeddings, ids, torch.arange(length, device=ids.device)),
-            Context(mask=mask),
+            self._embed_all(self.embeddings, ids, 0, packing),
+            Context(mask=mask, packing=packing),
             head_mask=head_mask,
             weights_of=weights_of,
             need_states=need_states,
@@ -341,6 +359,8 @@ class Transformer(Model):
         encoded: Tensor | None,
         attention_mask: Tensor | None,
         *,
+        packing: Packing | None = None,
+        encoded_packing: Packing | None = None,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
         weights_of: Collection[int] = (),
@@ -359,10 +379,16 @@ class Transformer(Model):
         mask = masks.for_self_attention(
             None, batch=batch, queries=length, keys=start + length, causal=True, device=ids.device
         )
-        positions = torch.arange(start, start + length, device=ids.device)
         output: StackOutput = self.decoder(
-            self._embed(self._target_table, ids, positions),
-            Context(mask=mask, encoded=encoded, cross_mask=cross_mask, need_cache=need_cache),
+            self._embed_all(self._target_table, ids, start, packing),
+            Context(
+                mask=mask,
+                encoded=encoded,
+                cross_mask=cross_mask,
+                need_cache=need_cache,
+                packing=packing,
+                encoded_packing=encoded_packing,
+            ),
             head_mask=head_mask,
             cross_head_mask=cross_head_mask,
             past=None if past is None else past.blocks,
@@ -394,6 +420,15 @@ class Transformer(Model):
     @property
     def _target_table(self) -> nn.Embedding:
         return self.target_embeddings or self.embeddings
+
+    def _embed_all(
+        self, table: nn.Embedding, ids: Tensor, start: int, packing: Packing | None
+    ) -> Tensor:
+        """Return the vectors of sequences of pieces; see ``_embed``."""
+        length = ids.shape[1]
+        if packing is None:
+            return self._embed(table, ids, torch.arange(start, start + length, device=ids.device))
+        return self._embed(table, packing.pack_ids(ids), start + packing.rows % length)
 
     def _embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
         """Return the vectors of pieces at positions (sections 3.4 and 3.5). Shape (..., D)."""

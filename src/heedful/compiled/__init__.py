@@ -1,1 +1,0 @@
-"""Models as the machine computes them fastest, made once when they are loaded for answers."""

@@ -1,0 +1,98 @@
+"""Sequences one after the other, without the padding between them.
+
+What a block does to each token alone needs no padding, and that is nearly all it does: only where
+tokens attend to each other do sequences stand beside each other again. So a batch of texts of very
+different lengths costs little more than one of texts that are all alike.
+
+Shapes: B batch, S length with padding, N tokens, D any width.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+LEAST_PADDING = 1 / 16
+"""Share of padding in a batch from which on its tokens are packed: below it, moving them costs as
+much as the padding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packing:
+    """Where the tokens of a batch stand."""
+
+    rows: Tensor
+    """Of each token, its place in the batch laid out as one row. Shape (N,), ascending."""
+    numbers: Tensor
+    """Of each place, the number of its token; 0 of padding. Shape (B * S,)."""
+    batch: int
+    """B."""
+
+    def pack(self, padded: Tensor) -> Tensor:
+        """Return shape (1, N, D) for shape (B, S, D). Padding gets a gradient of zeros."""
+        packed: Tensor = _Pack.apply(padded, self.rows)  # type: ignore[no-untyped-call]
+        return packed
+
+    def pad(self, packed: Tensor) -> Tensor:
+        """Return shape (B, S, D) for shape (1, N, D).
+
+        Padding gets the values of some token, which no gradient must come back from: hide it from
+        all that is attended to, and drop what it computes.
+        """
+        padded: Tensor = _Pad.apply(packed, self.rows, self.numbers)  # type: ignore[no-untyped-call]
+        return padded.view(self.batch, -1, padded.shape[1])
+
+    def pack_ids(self, padded: Tensor) -> Tensor:
+        """Return shape (1, N) for integers of shape (B, S)."""
+        return padded.flatten()[self.rows][None]
+
+    def first(self, packed: Tensor) -> Tensor:
+        """Return the first token of each sequence, shape (B, 1, D), for shape (1, N, D)."""
+        starts = self.numbers.view(self.batch, -1)[:, 0]
+        return packed[0].index_select(0, starts)[:, None]
+
+
+def packing(tokens: Tensor) -> Packing | None:
+    """Tell where tokens stand; None where there is too little padding for that to be worth while.
+
+    Args:
+        tokens: bool, True for a token. Shape (B, S).
+    """
+    flat = tokens.flatten()
+    rows = flat.nonzero().squeeze(1)  # (N,)
+    if not 0 < len(rows) <= (1 - LEAST_PADDING) * len(flat):
+        return None
+    numbers = torch.zeros_like(flat, dtype=torch.int64)
+    numbers[rows] = torch.arange(len(rows), device=rows.device)
+    return Packing(rows=rows, numbers=numbers, batch=len(tokens))
+
+
+class _Pack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, padded: Tensor, rows: Tensor) -> Tensor:
+        ctx.shape = padded.shape
+        ctx.save_for_backward(rows)
+        return padded.flatten(0, 1).index_select(0, rows)[None]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        padded = grad.new_zeros(ctx.shape)
+        padded.flatten(0, 1).index_copy_(0, rows, grad[0])
+        return padded, None
+
+
+class _Pad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, packed: Tensor, rows: Tensor, numbers: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        return packed[0].index_select(0, numbers)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (rows,) = ctx.saved_tensors
+        return grad.index_select(0, rows)[None], None, None
