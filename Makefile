@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-other-cpu check format docs bench lock clean
+.PHONY: help setup demo test test-other-cpu check format docs bench bench-peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,10 +48,22 @@ docs: setup ## build the site in build/docs, with every broken link an error
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --fresh-env --quiet \
 		--doctree-dir build/doctrees docs build/docs
 
-# The peers of the benchmarks are the packages of the parity tests, at the same pinned versions, so
-# one environment serves both. A peer that would hold another package back needs its own.
-bench: setup ## measure against the peers, side by side on this machine
-	$(BIN)/python -m benchmarks
+# Peers live in an environment of their own, so that none of them holds another package back.
+# JoeyNMT asks for old releases that it can do without: hence --no-deps, over a list that is whole.
+PEERS := benchmarks/.venv
+
+bench-peers: $(PEERS)/ready ## create the environment of the peers that the benchmarks measure
+
+$(PEERS)/ready: benchmarks/requirements-peers.lock
+	$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --no-deps --requirement $< || \
+		{ echo "make bench-peers: the packages of $< could not be installed; is there a package registry?" >&2; exit 1; }
+	@touch $@
+
+# make bench ROWS="encode tag" measures some; heedful bench --help tells the rest.
+ROWS ?=
+bench: setup bench-peers ## measure against the peers, side by side on this machine
+	$(BIN)/heedful bench $(ROWS)
 
 # The stamp is made last: an interrupted set-up leaves none and is taken up again where it stopped.
 # --no-build-isolation: the build backend is in the lock, so nothing unpinned is fetched.
@@ -79,5 +91,5 @@ lock: ## renew requirements.lock from pyproject.toml
 	rm -rf build/lock
 
 clean: ## remove .venv and everything that was built or cached
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

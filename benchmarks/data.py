@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
+from benchmarks.race import ROOT
 from heedful.reading import Record, read_records
 from heedful.settings import ColumnSettings
 
-FOLDER = Path(os.environ.get("HEEDFUL_DATA", "../shared/data"))
+FOLDER = Path(os.environ.get("HEEDFUL_DATA", ROOT.parent / "shared/data"))
 LABELS = ["1", "2", "3", "4"]
 
 

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from heedful.checkpoints.runs import versions
+from heedful.compiled import kernels
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
 from heedful.sources import PACKAGES, resolve
@@ -17,6 +18,7 @@ def examine() -> dict[str, object]:
     cpu = torch.device("cpu")
     native, why = bf16_products(cpu)
     device = choose_device()
+    dtype = choose_precision("auto", device).dtype
     return {
         **versions(),
         "cores": len(os.sched_getaffinity(0))
@@ -28,7 +30,9 @@ def examine() -> dict[str, object]:
         "cpu_bf16_because": why,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "device": str(device),
-        "precision": str(choose_precision("auto", device).dtype).removeprefix("torch."),
+        "precision": str(dtype).removeprefix("torch."),
+        "kernel": kernels.of_encoders(dtype, device)[0],
+        "kernel_because": kernels.of_encoders(dtype, device)[1],
         "models": {name: _model_state(name) for name in PACKAGES},
         "optional": _optional_packages(),
     }

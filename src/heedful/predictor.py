@@ -21,6 +21,7 @@ from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
+from heedful.compiled.model import compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import foreign_record
 from heedful.models.loading import load_model
@@ -48,6 +49,12 @@ class Predictor:
         record: what the run folder says of it.
         settings: precision and device, and how to compute where a call does not say.
         name: of the run.
+
+    Attributes:
+        model: the model in its readable form, in the precision that was asked for.
+        forward: its compiled form, which computes the answers.
+        kernel: what that computes with: ``"packed"``, or ``"plain"`` where it is the model itself.
+        kernel_reason: why.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class Predictor:
         self.settings = settings
         self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
+        self.forward, self.kernel, self.kernel_reason = compile_model(self.model)
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
@@ -85,7 +93,8 @@ class Predictor:
         record = foreign_record(folder) or runs.read_finished(folder)
         device = choose_device(settings.device)
         dtype = choose_precision(settings.precision, device).dtype
-        model = load_model(folder).to(device=device, dtype=dtype)  # nobody's yet: no copy is needed
+        # Nobody's yet, so no copy is needed.
+        model = load_model(folder, mapped=True).to(device=device, dtype=dtype)
         return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
@@ -198,7 +207,7 @@ class Predictor:
         for rows in self.plan([len(example.ids) for example in examples], settings):
             draw = Draw(seed=0, epoch=0, rows=np.asarray(rows)) if labelled else None
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
-            computed = self.task.compute(self.model, batch.to(self.device), settings)
+            computed = self.task.compute(self.forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output

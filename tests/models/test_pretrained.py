@@ -1,5 +1,6 @@
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.files import read_tensors, write_tensors
-from heedful.models import BertConfig, BertForSequenceClassification, BertModel
+from heedful.models import BertConfig, BertForSequenceClassification, BertModel, load_model
 from heedful.models.weights import read_weights
 
 IDS = torch.tensor([[2, 7, 8, 9, 3]])
@@ -42,6 +43,31 @@ def test_there_and_back_is_exact(config: BertConfig, tmp_path: Path) -> None:
     again.save_pretrained(tmp_path / "b")
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def _is_mapped(tensor: Tensor, file: Path) -> bool:
+    """Tell whether a tensor lies in a file that is mapped into memory."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(end, 16) for end in line.split()[0].split("-"))
+        if first <= tensor.data_ptr() < last:
+            return line.endswith(str(file))
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_weights_stay_in_their_file_where_that_is_asked_for(folder: Path) -> None:
+    copied, mapped = load_model(folder), load_model(folder, mapped=True)
+    file = (folder / "model.safetensors").resolve()
+    assert all(_is_mapped(weight, file) for weight in mapped.parameters())
+    assert not any(_is_mapped(weight, file) for weight in copied.parameters())
+    assert_same_bits(mapped.state_dict(), copied.state_dict(), "stored")
+
+
+def test_a_change_of_mapped_weights_does_not_reach_the_file(folder: Path) -> None:
+    before = (folder / "model.safetensors").read_bytes()
+    for weight in load_model(folder, mapped=True).parameters():
+        weight.data.add_(1)
+    assert (folder / "model.safetensors").read_bytes() == before
 
 
 def test_an_encoder_gets_a_fresh_head_and_says_so(

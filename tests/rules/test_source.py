@@ -29,6 +29,7 @@ LEGS = {
     "losses": {*GROUND, "layers"},
     "decoding": set(GROUND),
     "models": {*GROUND, "layers", "losses", "decoding"},
+    "compiled": {*GROUND, "layers", "losses", "decoding", "models"},
     "metrics": set(GROUND),
 }
 MEETING = (

@@ -27,5 +27,10 @@ def test_help_is_light(arguments: list[str]) -> None:
     assert not _imported_by(f"{program}; main()") & HEAVY
 
 
+def test_only_help_reads_the_sentences_under_the_settings() -> None:
+    program = "from heedful.cli import run; run(['predict', 'no-such-run', 'a text'])"
+    assert "docstring_parser" not in _imported_by(program)
+
+
 def test_the_check_notices_a_heavy_import() -> None:
     assert "numpy" in _imported_by("import numpy")

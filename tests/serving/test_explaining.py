@@ -16,6 +16,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Attribution
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject, with_vectors
+from heedful.serving.body import ClientLeftError
 from heedful.serving.explaining import with_modules_of_its_own
 from heedful.serving.protocols import explain as route
 from heedful.settings import ExplainSettings
@@ -95,6 +96,33 @@ async def test_only_some_may_wait() -> None:
         assert {reply.headers.get("retry-after") is None for reply in replies[:2]} == {True}
         assert int(replies[-1].headers["retry-after"]) >= 1
         assert (await explain(client)).status_code == 200  # both have left
+
+
+async def test_who_leaves_is_not_explained_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, left, stopped = threading.Event(), threading.Event(), threading.Event()
+
+    def endless(subject: Subject, token: int | None) -> Attribution:
+        begun.set()
+        assert left.wait(SECONDS)
+        try:
+            for _ in range(1000):
+                subject.outputs([subject.whole])
+        except ClientLeftError:
+            stopped.set()
+            raise
+        return Attribution(method="endless", target="", scores=(None,))
+
+    monkeypatch.setitem(METHODS, "leave-one-out", endless)
+    async with service_of("classify", explain_queue=1) as service, client_of(service) as client:
+        explained = asyncio.create_task(explain(client, method=["leave-one-out"]))
+        assert await asyncio.to_thread(begun.wait, SECONDS)
+        explained.cancel()
+        await asyncio.wait([explained])
+        left.set()
+        assert await asyncio.to_thread(stopped.wait, SECONDS)
+        async with asyncio.timeout(SECONDS):
+            while (await explain(client)).status_code == 429:  # its place is free again
+                await asyncio.sleep(0.01)
 
 
 async def test_answers_are_the_same_while_others_are_explained(

@@ -98,7 +98,7 @@ def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _bucketed(
-    sizes: NDArray[np.int64], batch_size: int, pool: int, seed: np.random.SeedSequence
+    sizes: NDArray[np.int64], batch_size: int, pool: int, seed: "np.random.SeedSequence"
 ) -> list[Positions]:
     # numpy promises the raw output of a bit generator, but not that of `Generator.permutation`.
     bits = np.random.PCG64(seed)

@@ -7,26 +7,36 @@ offset. The memory of a run does not grow with its data, except for 8 bytes for 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from heedful.batches.examples import Example
 from heedful.errors import UserError
 
+if TYPE_CHECKING:  # pyarrow is imported where it is needed: answers do without
+    import pyarrow as pa
+
 _BLOCK_ROWS = 1024
 _NO_SPLIT = -1
-_SCHEMA = pa.schema(
-    [
-        pa.field("ids", pa.large_list(pa.int32()), nullable=False),
-        pa.field("split", pa.int32(), nullable=False),
-        pa.field("part", pa.int32(), nullable=False),
-        pa.field("labels", pa.large_list(pa.float64()), nullable=False),
-    ]
-)
+
+
+@cache
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("ids", pa.large_list(pa.int32()), nullable=False),
+            pa.field("split", pa.int32(), nullable=False),
+            pa.field("part", pa.int32(), nullable=False),
+            pa.field("labels", pa.large_list(pa.float64()), nullable=False),
+        ]
+    )
 
 
 def write_store(path: Path, examples: Iterable[Example]) -> None:
@@ -37,15 +47,17 @@ def write_store(path: Path, examples: Iterable[Example]) -> None:
     """
     stream = iter(examples)
     blocks = iter(lambda: list(islice(stream, _BLOCK_ROWS)), [])
-    write_blocks(path, _SCHEMA, map(_to_arrow, blocks))
+    write_blocks(path, _schema(), map(_to_arrow, blocks))
 
 
-def write_blocks(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]) -> None:
+def write_blocks(path: Path, schema: "pa.Schema", blocks: "Iterable[pa.RecordBatch]") -> None:
     """Write an Arrow file, a block at a time; it appears whole or not at all.
 
     Raises:
         UserError: the file cannot be written, as when the disk is full.
     """
+    import pyarrow as pa
+
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
@@ -58,7 +70,9 @@ def write_blocks(path: Path, schema: pa.Schema, blocks: Iterable[pa.RecordBatch]
         partial.unlink(missing_ok=True)
 
 
-def _to_arrow(block: Sequence[Example]) -> pa.RecordBatch:
+def _to_arrow(block: Sequence[Example]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
     splits = [_NO_SPLIT if example.split is None else example.split for example in block]
     columns = [
         to_lists([example.ids for example in block], np.int32),
@@ -66,21 +80,25 @@ def _to_arrow(block: Sequence[Example]) -> pa.RecordBatch:
         pa.array([example.part for example in block], pa.int32()),
         to_lists([np.asarray(example.labels) for example in block], np.float64),
     ]
-    return pa.record_batch(columns, schema=_SCHEMA)
+    return pa.record_batch(columns, schema=_schema())
 
 
-def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> pa.Array:
+def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> "pa.Array":
     """Make an Arrow column of lists; there is at least one row."""
+    import pyarrow as pa
+
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return pa.LargeListArray.from_arrays(offsets, np.concatenate(rows).astype(dtype, copy=False))
 
 
-def open_blocks(path: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
+def open_blocks(path: Path, schema: "pa.Schema") -> "list[pa.RecordBatch]":
     """Map an Arrow file into memory and return its blocks; nothing is read yet.
 
     Raises:
         UserError: the file is missing, damaged, or has another schema.
     """
+    import pyarrow as pa
+
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         blocks = [reader.get_batch(block) for block in range(reader.num_record_batches)]
@@ -117,7 +135,7 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        batches = open_blocks(path, _SCHEMA)
+        batches = open_blocks(path, _schema())
         self._blocks = [_to_numpy(batch) for batch in batches]
         self.lengths = _sizes([block.id_offsets for block in self._blocks])
         self.parts = np.concatenate([np.empty(0, np.int32), *(b.parts for b in self._blocks)])
@@ -154,7 +172,7 @@ def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
     return np.concatenate([np.empty(0, np.int32), *map(np.diff, offsets)]).astype(np.int32)
 
 
-def _to_numpy(batch: pa.RecordBatch) -> _Block:
+def _to_numpy(batch: "pa.RecordBatch") -> _Block:
     ids, splits, parts, labels = batch.columns
     return _Block(
         ids=ids.values.to_numpy(),

@@ -14,11 +14,12 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 from cyclopts.config import Dict
 
 from heedful import __version__
-from heedful.cli import explaining, reporting, serving, training, using
-from heedful.cli.options import say
+from heedful.cli import explaining, measuring, reporting, serving, training, using
+from heedful.cli.options import put_help_on_one_line, say
 from heedful.errors import UserError
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
+HELP = frozenset({"--help", "-h"})
 
 app = App(
     name="heedful",
@@ -47,6 +48,7 @@ for command in (
     using.setup,
     using.doctor,
     using.demo,
+    measuring.bench,
 ):
     app.command(command)
 
@@ -68,6 +70,8 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         arguments: the words after ``heedful``; ``--config FILE.toml`` gives defaults for options.
         debug: show the traceback of an error that is otherwise one line.
     """
+    if not HELP.isdisjoint(arguments):
+        put_help_on_one_line()
     try:
         arguments = _with_config(arguments)
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")

@@ -2,10 +2,10 @@
 
 import sys
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from docstring_parser import parse_from_object
 
 from heedful import settings
 from heedful.settings import ColumnSettings, PredictSettings
@@ -15,20 +15,26 @@ Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
 COLUMNS, PREDICTING = ColumnSettings(), PredictSettings()  # defaults
 
 
-def help_in_one_line(kind: type) -> None:
-    """Give each field of a class of settings the sentence under it as its help, on one line.
+@cache
+def put_help_on_one_line() -> None:
+    """Give each field of the settings the sentence under it as its help, on one line.
 
     The library reads these sentences, too, but shows the indents of those that go on over lines.
+    It is done when help is asked for: to read all the sentences takes 50 ms, which no
+    other command has to wait for.
     """
+    for kind in vars(settings).values():
+        if is_dataclass(kind) and isinstance(kind, type) and kind is not settings.TaskEntry:
+            _put_on_one_line(kind)
+
+
+def _put_on_one_line(kind: type) -> None:
+    from docstring_parser import parse_from_object
+
     sentences = {one.arg_name: one.description or "" for one in parse_from_object(kind).params}
     for name in kind.__annotations__.keys() & {field.name for field in fields(kind)}:
         text = " ".join(sentences[name].split())
         kind.__annotations__[name] = Annotated[kind.__annotations__[name], Parameter(help=text)]
-
-
-for kind in vars(settings).values():
-    if is_dataclass(kind) and isinstance(kind, type) and kind is not settings.TaskEntry:
-        help_in_one_line(kind)
 
 
 def say(line: str) -> None:

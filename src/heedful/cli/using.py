@@ -1,5 +1,6 @@
 """The commands beside training: scoring and asking runs, and what stands around them."""
 
+import gc
 import json
 import math
 from pathlib import Path
@@ -119,9 +120,10 @@ def predict(
     plain
         Print the answer alone.
     """
+    predictor = _predictor(run, predicting)
+
     from heedful.commands import predict as command
 
-    predictor = _predictor(run, predicting)
     inputs = command.texts_of(predictor.task, texts, context, context_file)
     records = command.records_of(predictor.task, inputs, input, columns)
     if prefix is not None:
@@ -323,6 +325,12 @@ def demo(*, out: Path = Path("runs/demo"), data: Path | None = None) -> None:
 
 
 def _predictor(run: Path, settings: PredictSettings) -> "Predictor":
-    from heedful.predictor import Predictor
+    # The garbage collector would look through all that is imported time and again, and find none.
+    gc.disable()
+    try:
+        from heedful.predictor import Predictor
 
-    return Predictor.load(run, settings)
+        return Predictor.load(run, settings)
+    finally:
+        gc.freeze()  # what stays for good
+        gc.enable()

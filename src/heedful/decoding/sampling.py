@@ -92,7 +92,7 @@ def _next(
     scores: Tensor,
     past: NDArray[np.int64],
     forced: NDArray[np.int64],
-    generators: Sequence[np.random.Generator],
+    generators: "Sequence[np.random.Generator]",
     options: Search,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Draw the next token of each text.

@@ -1,7 +1,8 @@
 """From a record to its explanation."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ def explain_record(
     record: Any,
     settings: ExplainSettings,
     computing: PredictSettings | None = None,
+    *,
+    check: Callable[[], None] = lambda: None,
 ) -> Explanation:
     """Answer for a record of the predictor's task, and say what the answer comes from.
 
@@ -37,11 +40,13 @@ def explain_record(
         record: as the task's ``read`` and ``from_texts`` give it.
         settings: what is explained, and how.
         computing: how to answer; by default as the predictor was told.
+        check: called before each batch is computed; an error that it raises ends the explanation.
 
     Raises:
         UserError: there is nothing to explain, no such target, or a method makes no sense here.
     """
     subject, answer = subject_of(predictor, record, settings.target, computing)
+    subject = replace(subject, check=check)
     aim = subject.aim
     maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]

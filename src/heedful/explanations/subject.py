@@ -39,6 +39,8 @@ class Subject:
     aim: Aim
     batch_tokens: int
     """Tokens that are computed at once."""
+    check: Callable[[], None] = lambda: None
+    """Called before each batch is computed; an error that it raises ends the explanation."""
 
     @property
     def device(self) -> torch.device:
@@ -96,6 +98,7 @@ class Subject:
 
     def batch(self, variants: Sequence[Variant]) -> tuple[Batch, Tensor]:
         """Return variants as a batch of N * E examples, and their positions, shape (N, P)."""
+        self.check()
         examples = [example for variant in variants for example in variant.examples]
         batch = self.task.batch(examples, self.tokenizer, None).to(self.device)
         positions = [variant.positions for variant in variants]

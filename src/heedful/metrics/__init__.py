@@ -1,25 +1,43 @@
-"""From predictions and truth to scores, and from scores to tables and pictures."""
+"""From predictions and truth to scores, and from scores to tables and pictures.
 
-from heedful.metrics.answers import AnswerScores
-from heedful.metrics.choices import ChoiceScores
-from heedful.metrics.classification import ClassificationScores
-from heedful.metrics.entities import EntityScores
-from heedful.metrics.language import LanguageScores
-from heedful.metrics.neighbours import NeighbourScores
-from heedful.metrics.pictures import save_confusion_picture
-from heedful.metrics.regression import RegressionScores
-from heedful.metrics.tables import confusion_table, scores_table, summary
+Names are looked up at first use: answers need none of them.
+"""
 
-__all__ = [
-    "AnswerScores",
-    "ChoiceScores",
-    "ClassificationScores",
-    "EntityScores",
-    "LanguageScores",
-    "NeighbourScores",
-    "RegressionScores",
-    "confusion_table",
-    "save_confusion_picture",
-    "scores_table",
-    "summary",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "AnswerScores": "answers",
+    "ChoiceScores": "choices",
+    "ClassificationScores": "classification",
+    "EntityScores": "entities",
+    "LanguageScores": "language",
+    "NeighbourScores": "neighbours",
+    "RegressionScores": "regression",
+    "confusion_table": "tables",
+    "save_confusion_picture": "pictures",
+    "scores_table": "tables",
+    "summary": "tables",
+}
+__all__ = [*_HOMES]
+
+if TYPE_CHECKING:
+    from heedful.metrics.answers import AnswerScores as AnswerScores
+    from heedful.metrics.choices import ChoiceScores as ChoiceScores
+    from heedful.metrics.classification import ClassificationScores as ClassificationScores
+    from heedful.metrics.entities import EntityScores as EntityScores
+    from heedful.metrics.language import LanguageScores as LanguageScores
+    from heedful.metrics.neighbours import NeighbourScores as NeighbourScores
+    from heedful.metrics.pictures import save_confusion_picture as save_confusion_picture
+    from heedful.metrics.regression import RegressionScores as RegressionScores
+    from heedful.metrics.tables import confusion_table as confusion_table
+    from heedful.metrics.tables import scores_table as scores_table
+    from heedful.metrics.tables import summary as summary
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -39,6 +39,7 @@ def load_model(
     fresh_head: bool = False,
     revision: str | None = None,
     allow_pickle: bool = False,
+    mapped: bool = False,
 ) -> Any:
     """Read a ``Model`` of any family in evaluation mode; what is None stays as the folder says.
 
@@ -57,6 +58,10 @@ def load_model(
         fresh_head: whether to start the head fresh although the folder has weights for it.
         revision: commit, tag or branch of a hub name.
         allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+        mapped: whether an encoder's weights stay in the file, mapped into memory, rather than being
+            copied: it loads sooner. They begin at other places in memory then, so that the last bit
+            of what is computed may differ; and nobody may write into the file meanwhile, as
+            heedful never does.
 
     Raises:
         UserError: there is no such model, its family is not known, has no such head or no such
@@ -70,17 +75,21 @@ def load_model(
             raise unknown_name("head", str(head), get_args(Head))
         known = ", ".join(family.models)
         raise UserError(f"{folder}: no head {head!r} for model_type {model_type!r}; it has {known}")
-    return family.model_class(head).from_pretrained(
+    return read_model(
+        family.model_class(head),
         name,
-        num_labels=num_labels,
-        id2label=id2label,
-        problem_type=problem_type,
-        dropout=dropout,
-        is_decoder=is_decoder,
-        add_cross_attention=add_cross_attention,
+        {
+            "num_labels": num_labels,
+            "id2label": id2label,
+            "problem_type": problem_type,
+            "dropout": dropout,
+            "is_decoder": is_decoder,
+            "add_cross_attention": add_cross_attention,
+        },
         fresh_head=fresh_head,
         revision=revision,
         allow_pickle=allow_pickle,
+        mapped=mapped,
     )
 
 
@@ -92,6 +101,7 @@ def read_model(
     fresh_head: bool,
     revision: str | None,
     allow_pickle: bool,
+    mapped: bool = False,
 ) -> "AnyModel":
     """Read a model of a known class; see ``Model.from_pretrained``.
 
@@ -102,6 +112,7 @@ def read_model(
         fresh_head: see ``Model.from_pretrained``.
         revision: the same.
         allow_pickle: the same.
+        mapped: see ``load_model``.
     """
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder, cls)
@@ -119,6 +130,9 @@ def read_model(
     report = model.set_file_weights(
         read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
     )
+    if not mapped:
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()
     if report.fresh:
         logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
     if report.unused:

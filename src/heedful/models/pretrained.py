@@ -112,10 +112,13 @@ def set_weights(
 ) -> LoadReport:
     """Set every parameter of an encoder, with a head or without, or draw it where that is right.
 
+    Tensors of the parameters' type become the parameters themselves. Those of a file are mapped
+    into memory, so what is not needed of them is not even read.
+
     Args:
         model: its parameters may be on the device "meta"; they are on the CPU thereafter.
-        tensors: the weights, under the names of a file. They may lack the body's prefix or have it,
-            and may have the old ``gamma`` and ``beta``.
+        tensors: the weights, under the names of a file, for this model alone. They may lack the
+            body's prefix or have it, and may have the old ``gamma`` and ``beta``.
         folder: what an error calls their source.
         fresh_head: see ``Model.from_pretrained``.
 
@@ -147,16 +150,21 @@ def set_weights(
         if name in weights:
             _check_fit(name, weights[name], parameter, folder)
 
-    allocate(model)
+    ready = {
+        parameter: weights[name]
+        for name, parameter in parameters.items()
+        if name in weights and weights[name].dtype is parameter.dtype
+    }
+    allocate(model, ready)
+    copied = [name for name in weights if name in parameters and parameters[name] not in ready]
     parameters = _by_plain_name(model, prefix)
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
         if any(_plain_name(name, prefix) in missing for name in owned):
             initialise(part, model.config.initializer_range)
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if name in weights:
-                parameter.copy_(weights[name])
+        for name in copied:
+            parameters[name].copy_(weights[name])
     return LoadReport(fresh=missing, unused=surplus)
 
 

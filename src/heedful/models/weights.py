@@ -100,13 +100,19 @@ def check_weights(
             raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
 
 
-def allocate(model: nn.Module) -> None:
+def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = None) -> None:
     """Move a model from the device "meta" to the CPU, its weights still to be set.
 
     ``to_empty`` does that, too, but imports the framework's compiler on the way, which takes longer
     than all else that it takes to answer for a text. Shared parameters stay shared.
+
+    Args:
+        model: is changed.
+        ready: parameters that need no memory, and the tensors that they become.
     """
-    allocated: dict[Tensor, Tensor] = {}
+    allocated: dict[Tensor, Tensor] = {
+        parameter: nn.Parameter(tensor.detach()) for parameter, tensor in (ready or {}).items()
+    }
     for part in model.modules():
         for name, old in [
             *part.named_parameters(recurse=False),

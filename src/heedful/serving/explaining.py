@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import math
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from heedful.errors import UserError
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor
+from heedful.serving.body import ClientLeftError
 from heedful.serving.exchange import CURRENT
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.service import Served
@@ -65,22 +67,30 @@ class Explainer:
             exchange.run = served.name
             exchange.items += 1
         predictor, loop = served.predictor, asyncio.get_running_loop()
-        work = self._thread.submit(lambda: make(self._explanation(predictor, record, settings)))
-        # Who has left is not waited for, but what is being computed for them goes on to its end.
+        left = threading.Event()
+        work = self._thread.submit(
+            lambda: make(self._explanation(predictor, record, settings, left))
+        )
         self._pending += 1
         work.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended))
         try:
             return await asyncio.wrap_future(work)
         except UserError as error:
             raise refusal(error) from None
+        finally:
+            left.set()
 
     def _ended(self) -> None:
         self._pending -= 1
 
     def _explanation(
-        self, predictor: Predictor, record: Any, settings: ExplainSettings
+        self, predictor: Predictor, record: Any, settings: ExplainSettings, left: threading.Event
     ) -> Explanation:
-        """Explain in the thread that does so, with half of all threads at most."""
+        """Explain in the thread that does so, with half of all threads at most.
+
+        Raises:
+            ClientLeftError: before it was done.
+        """
         started = time.perf_counter()
         torch.set_num_threads(self._threads)  # of this thread alone
         (fitted,) = predictor.encode([record], predictor.settings)
@@ -88,7 +98,13 @@ class Explainer:
         if fitted.tokens_total > most:
             message = f"the text has {fitted.tokens_total:,} tokens; up to {most:,} are explained"
             raise Problem("too many", message)
-        explanation = explain_record(with_modules_of_its_own(predictor), record, settings)
+
+        def check() -> None:
+            if left.is_set():
+                raise ClientLeftError
+
+        twin = with_modules_of_its_own(predictor)
+        explanation = explain_record(twin, record, settings, check=check)
         self._seconds = time.perf_counter() - started
         return explanation
 

@@ -19,6 +19,7 @@ from heedful.predictor import Predictor, with_options
 from heedful.serving.lane import Lane, Speed, Turns
 from heedful.serving.loading import Loaded, Version, load, version_of, warm_records
 from heedful.serving.logs import log
+from heedful.serving.memory import keep_returning_memory
 from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.settings import PredictOptions, PredictSettings, ServeSettings
@@ -175,9 +176,10 @@ class Service:
         return min(lanes, key=Lane.wait_seconds).overloaded()
 
     def start(self) -> None:
-        """Let the lanes run, and every run answer once, on the event loop."""
+        """Let the lanes run, every run answer once, and free memory go back, on the event loop."""
         work = [served.lane.run() for served in self.runs.values()]
-        self._tasks = [asyncio.create_task(one) for one in (*work, self._warm())]
+        work += [self._warm(), keep_returning_memory()]
+        self._tasks = [asyncio.create_task(one) for one in work]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 

@@ -2,19 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+if TYPE_CHECKING:  # rich is imported where it is needed: answers do without
+    from rich.console import Console
 
-from heedful.training.loop import Done
+    from heedful.training.loop import Done
 
 Item = TypeVar("Item")
 
@@ -26,12 +19,14 @@ _NOTEBOOK_WIDTH = 115
 """Characters of a line: the bar takes one line, which a notebook can write anew."""
 
 
-def console() -> Console:
+def console() -> "Console":
     """Return the console for people: standard error, so that results can be piped.
 
     A notebook gets what a terminal gets, without colours: rich's own way there needs ipywidgets,
     and shows a warning in place of the bar if they are not installed.
     """
+    from rich.console import Console
+
     in_notebook = Console().is_jupyter
     return Console(
         stderr=True,
@@ -45,8 +40,17 @@ def console() -> Console:
 
 
 @contextmanager
-def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]]:
+def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None]]":
     """Show a run's progress: give a function to call with each step."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     bar = Progress(
         TextColumn("step"),
         MofNCompleteColumn(),
@@ -63,7 +67,7 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]
     loss: float | None = None
     tokens = seconds = 0.0
 
-    def show(step: Done) -> None:
+    def show(step: "Done") -> None:
         nonlocal loss, tokens, seconds
         loss = step.loss if loss is None else loss + _NEWEST * (step.loss - loss)
         tokens += _NEWEST * (step.tokens - tokens)
@@ -76,6 +80,8 @@ def training_bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
     """Pass items on and show how many have gone by; how many will come is not known."""
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn(what),
         TextColumn("{task.completed:,.0f}"),

@@ -1,0 +1,96 @@
+"""Words to tags: each word's tag is that of its first piece."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.peers.engines import ENGINES, load
+from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.row import Arm
+from benchmarks.trial import Trial
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Tags = list[list[str]]
+"""Of each sentence, a tag for each word."""
+
+
+def run_laps(trial: Trial, tags_of: Callable[[list[list[str]]], Tags]) -> Tags:
+    """Take the laps with a function from sentences in words to their tags, and return these."""
+    parts: list[list[list[str]]] = trial.read("words.json")
+    tags_of(parts[0][:64])
+    return [tags for sentences in trial.laps(parts) for tags in tags_of(sentences)]
+
+
+def tags_of_words(
+    words: int, owners: list[int | None], best: "np.ndarray[Any, Any]", names: dict[int, str]
+) -> list[str]:
+    """Return a tag for each word, from the likeliest of each piece and whose piece it is."""
+    tags, last = ["O"] * words, None
+    for position, word in enumerate(owners):
+        if word is not None and word != last:
+            tags[word] = names[int(best[position])]
+        last = word
+    return tags
+
+
+def transformers(trial: Trial) -> Tags:
+    """Tag as the reference's own example does: fp32, batches as they come."""
+    import torch
+    from transformers import BertForTokenClassification, BertTokenizerFast
+
+    torch.set_num_threads(trial.threads)
+    folder = trial.read("model.json")["folder"]
+    model = BertForTokenClassification.from_pretrained(folder).eval()
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+
+    @torch.inference_mode()
+    def tags_of(sentences: list[list[str]]) -> Tags:
+        tags = []
+        for start in range(0, len(sentences), BATCH):
+            batch = sentences[start : start + BATCH]
+            encoded = tokenizer(
+                batch, is_split_into_words=True, truncation=True, padding=True, return_tensors="pt"
+            )
+            best = model(**encoded).logits.argmax(-1).numpy()
+            tags += [
+                tags_of_words(len(row), encoded.word_ids(at), best[at], model.config.id2label)
+                for at, row in enumerate(batch)
+            ]
+        return tags
+
+    return run_laps(trial, tags_of)
+
+
+def engine_arm(name: str) -> Callable[[Trial], Tags]:
+    """Tag with an engine, sentences sorted by length."""
+
+    def run(trial: Trial) -> Tags:
+        model = trial.read("model.json")
+        folder = Path(model["folder"])
+        names = {int(number): label for number, label in model["names"].items()}
+        tokenizer = load_tokenizer(folder, 512)
+        engine = load(name, folder, "tokens", trial.threads)
+
+        def tags_of(sentences: list[list[str]]) -> Tags:
+            encodings = tokenizer.encode_batch(sentences, is_pretokenized=True)
+            outputs = compute(engine, encodings)
+            return [
+                tags_of_words(len(words), encoding.word_ids, logits.argmax(-1), names)
+                for words, encoding, (logits,) in zip(sentences, encodings, outputs, strict=True)
+            ]
+
+        return run_laps(trial, tags_of)
+
+    return run
+
+
+PEERS = {
+    "transformers": Arm(run=transformers, format="fp32"),
+    **{
+        name: Arm(run=engine_arm(name), format=number_format)
+        for name, number_format in ENGINES.items()
+        if name != "transformers fp32"
+    },
+}

@@ -1,0 +1,93 @@
+"""Texts to translations, 64 at once, from a folder in the layout of Marian."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.row import Arm
+from benchmarks.trial import Trial
+
+BATCH = 64
+Translate = Callable[[list[str]], list[str]]
+
+
+def run_laps(trial: Trial, translate: Translate) -> list[str]:
+    """Take the laps with a function from texts to translations, and return all of these."""
+    parts: list[list[str]] = trial.read("texts.json")
+    translate(parts[0][:4])
+    return [text for texts in trial.laps(parts) for text in translate(texts)]
+
+
+def transformers(trial: Trial, *, tuned: bool) -> list[str]:
+    """Translate with ``generate``: fp32 as they come, or in bf16 and sorted by length."""
+    import torch
+    from transformers import MarianMTModel, MarianTokenizer
+
+    torch.set_num_threads(trial.threads)
+    facts = trial.read("facts.json")
+    tokenizer = MarianTokenizer.from_pretrained(facts["folder"])
+    model = MarianMTModel.from_pretrained(facts["folder"]).eval()
+    if tuned:
+        model = model.to(torch.bfloat16)
+
+    @torch.inference_mode()
+    def translate(texts: list[str]) -> list[str]:
+        order = list(range(len(texts)))
+        if tuned:
+            order.sort(key=lambda at: -len(texts[at]))
+        answers = [""] * len(texts)
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            batch = tokenizer([texts[row] for row in rows], return_tensors="pt", padding=True)
+            tokens = model.generate(
+                **batch, num_beams=facts["beam"], max_new_tokens=facts["longest"], do_sample=False
+            )
+            written = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+            for row, text in zip(rows, written, strict=True):
+                answers[row] = text
+        return answers
+
+    return run_laps(trial, translate)
+
+
+def ctranslate2(trial: Trial, *, kind: str) -> list[str]:
+    """Translate with CTranslate2, which sorts and batches by itself."""
+    import ctranslate2 as library
+    import sentencepiece
+    from ctranslate2.converters import TransformersConverter
+
+    facts = trial.read("facts.json")
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_file=str(Path(facts["folder"]) / f"{side}.spm"))
+        for side in ("source", "target")
+    )
+    with tempfile.TemporaryDirectory() as work:
+        converted = str(Path(work) / "converted")
+        TransformersConverter(facts["folder"]).convert(converted)
+        translator = library.Translator(
+            converted, compute_type=kind, inter_threads=1, intra_threads=trial.threads
+        )
+
+    def translate(texts: list[str]) -> list[str]:
+        pieces = [[*row, "</s>"] for row in source.encode(texts, out_type=str)]
+        results = translator.translate_batch(
+            pieces,
+            beam_size=facts["beam"],
+            max_decoding_length=facts["longest"],
+            max_batch_size=BATCH,
+        )
+        return [target.decode(result.hypotheses[0]) for result in results]
+
+    return run_laps(trial, translate)
+
+
+def _of(run: Callable[..., list[str]], **options: object) -> Callable[[Trial], list[str]]:
+    return lambda trial: run(trial, **options)
+
+
+PEERS = {
+    "transformers": Arm(run=_of(transformers, tuned=False), format="fp32"),
+    "transformers bf16, sorted": Arm(run=_of(transformers, tuned=True), format="bf16"),
+    "CTranslate2 fp32": Arm(run=_of(ctranslate2, kind="float32"), format="fp32"),
+    "CTranslate2 int8": Arm(run=_of(ctranslate2, kind="int8"), format="int8"),
+}

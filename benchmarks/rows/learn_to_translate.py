@@ -1,0 +1,227 @@
+"""Training a small translator from scratch: heedful and JoeyNMT 2.3, each with its own loop.
+
+Both learn from Multi30k, German to English, 128 pairs a step, with a model of the preset ``small``
+(3 and 3 blocks of width 256, post-norm, one table of words). Adam, learning rates, clipping and
+label smoothing are the same; JoeyNMT reads the pieces of the vocabulary that heedful learns, and
+drops out attention weights, too, which heedful does not unless told. What differs is what each
+makes of it, batches above all: JoeyNMT takes pairs as they come. What is counted are the tokens of
+both sides, without padding. How much each has learnt is told by the loss of a token in pairs that
+neither has seen.
+
+JoeyNMT computes in bf16 on GPUs alone; here it is told to do so on the CPU, too.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.row import Arm, Plan, Row, Scores
+from benchmarks.trial import Trial
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+STEPS, BATCH, WARMUP, RATE, HELD_OUT = 80, 128, 40, 1e-3, 512
+WIDTH, HEADS, BLOCKS, DROPOUT, SMOOTHING = 256, 4, 3, 0.1, 0.1
+
+
+def heedful(precision: str, trial: Trial) -> dict[str, float]:
+    """Train as the user does."""
+    import numpy as np
+    import torch
+
+    from benchmarks.clock import steps_as_laps
+    from benchmarks.data import FOLDER
+    from heedful import load, train
+    from heedful.batches import Draw
+    from heedful.batches.parallel import encode_pairs
+    from heedful.reading.parallel import read_pairs
+    from heedful.settings import ColumnSettings
+
+    out = trial.folder / f"run-{precision}"
+    with steps_as_laps(trial, trial.read("facts.json")["steps"]) as steps:
+        train(
+            "translate",
+            train=[FOLDER / f"multi30k/train.{side}.gz" for side in ("de", "en")],
+            out=out,
+            preset="small",
+            batch_size=BATCH,
+            learning_rate=RATE,
+            schedule="inverse-sqrt",
+            warmup=WARMUP,
+            dropout=DROPOUT,
+            label_smoothing=SMOOTHING,
+            weight_decay=0.0,
+            steps=steps,
+            precision=precision,
+            checkpoint_every=10**6,
+        )
+    run = load(out, precision="fp32")
+    pairs = list(
+        read_pairs([FOLDER / f"multi30k/val.{s}.gz" for s in ("de", "en")], ColumnSettings())
+    )
+    examples = [example for _, example in encode_pairs(pairs[:HELD_OUT], run.tokenizer)]
+    loss = count = 0.0
+    for rows in np.split(np.arange(HELD_OUT), HELD_OUT // BATCH):
+        draw = Draw(seed=0, epoch=0, rows=rows)
+        batch = run.task.batch([examples[row] for row in rows], run.tokenizer, draw)
+        with torch.inference_mode():
+            loss += run.task.loss(run.model, batch).item()
+        count += run.task.count(batch)
+    return {"held-out loss": loss / count}
+
+
+def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
+    """Train with JoeyNMT's own loop, but for the clock in what gives it its batches."""
+    import torch
+    from joeynmt.config import parse_global_args, set_validation_args
+    from joeynmt.prediction import prepare as prepare_joeynmt
+    from joeynmt.training import TrainManager
+
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(trial.threads)
+    torch.manual_seed(0)
+    folder = trial.folder / ("joeynmt-bf16" if bf16 else "joeynmt-fp32")
+    args = parse_global_args({**_joeynmt_settings(trial.folder), "model_dir": str(folder)})
+    model, learnt, held_out, _ = prepare_joeynmt(args, rank=0, mode="train")
+    make_batches = learnt.make_iter
+    learnt.make_iter = lambda **options: _Clocked(make_batches(**options), trial)
+    manager = TrainManager(
+        rank=0,
+        model=model,
+        model_dir=args.model_dir,
+        device=args.device,
+        autocast={"device_type": "cpu", "dtype": torch.bfloat16, "enabled": bf16},
+        seed=args.seed,
+        train_args=args.train,
+        dev_args=set_validation_args(args.test),
+    )
+    manager.train_and_validate(learnt, held_out)
+    model.eval()
+    model.loss_function = ("crossentropy", 0.0)
+    loss = count = 0.0
+    with torch.inference_mode():
+        for batch in held_out.make_iter(batch_size=BATCH):
+            loss += model(return_type="loss", **vars(batch))[0].item()
+            count += batch.ntokens
+    return {"held-out loss": loss / count}
+
+
+class _Clocked:
+    """Batches of JoeyNMT, with the laps that it takes to learn from them."""
+
+    def __init__(self, batches: "DataLoader[Any]", trial: Trial) -> None:
+        self._batches, self._trial = batches, trial
+        self.batch_sampler = batches.batch_sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        batches, steps = iter(self._batches), self._trial.read("facts.json")["steps"]
+        for _ in self._trial.laps(range(self._trial.number_of_laps)):
+            for batch in islice(batches, steps):
+                self._trial.count(int(batch.ntokens) + int(batch.src_length.sum()))
+                yield batch
+
+
+def _joeynmt_settings(folder: Path) -> dict[str, Any]:
+    """Return what its configuration file would say."""
+    side = {"level": "word", "voc_file": str(folder / "pieces.txt")}
+    stack = {
+        "type": "transformer",
+        "num_layers": BLOCKS,
+        "num_heads": HEADS,
+        "embeddings": {"embedding_dim": WIDTH, "scale": True},
+        "hidden_size": WIDTH,
+        "ff_size": 4 * WIDTH,
+        "dropout": DROPOUT,
+        "layer_norm": "post",
+    }
+    return {
+        "name": "race",
+        "use_cuda": False,
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "val"),
+            "src": {"lang": "de", **side},
+            "trg": {"lang": "en", **side},
+        },
+        "testing": {},
+        "training": {
+            "optimizer": "adam",
+            "adam_betas": [0.9, 0.98],
+            # The rates of the paper, but with heedful's as the highest, and none in the first step.
+            "scheduling": "noam",
+            "learning_rate": 0.0,
+            "learning_rate_factor": RATE * (WIDTH * WARMUP) ** 0.5,
+            "learning_rate_warmup": WARMUP,
+            "clip_grad_norm": 1.0,
+            "label_smoothing": SMOOTHING,
+            "normalization": "tokens",
+            "batch_size": BATCH,
+            "epochs": 1,
+        },
+        "model": {
+            "initializer": "xavier_uniform",
+            "embed_initializer": "normal",
+            "embed_init_weight": WIDTH**-0.5,
+            "tied_embeddings": True,
+            "tied_softmax": True,
+            "encoder": stack,
+            "decoder": stack,
+        },
+    }
+
+
+def prepare(folder: Path, laps: int, share: float) -> Plan:
+    """Learn the vocabulary, and write the pairs as lines of its pieces."""
+    from benchmarks.data import FOLDER
+    from heedful.batches.parallel import encode_pairs
+    from heedful.reading.parallel import read_pairs
+    from heedful.settings import ColumnSettings, TranslateSettings
+    from heedful.tasks.translator import learn_tokenizer
+
+    def read(part: str) -> list[Any]:
+        files = [FOLDER / f"multi30k/{part}.{language}.gz" for language in ("de", "en")]
+        return list(read_pairs(files, ColumnSettings()))
+
+    steps = max(1, round(STEPS * share / laps))
+    (folder / "facts.json").write_text(json.dumps({"steps": steps}))
+    training = read("train")
+    tokenizer = learn_tokenizer(training, TranslateSettings())
+    (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
+    for part, pairs in (("train", training), ("val", read("val")[:HELD_OUT])):
+        examples = [example for _, example in encode_pairs(pairs, tokenizer)]
+        for language, rows in (
+            ("de", [one.ids.tolist() for one in examples]),
+            ("en", [[int(token) for token in one.labels] for one in examples]),
+        ):
+            lines = [" ".join(tokenizer.source.pieces(row[:-1])) for row in rows]
+            (folder / f"{part}.{language}").write_text("\n".join(lines), encoding="utf-8")
+    words = len(tokenizer.source.tokens)
+    # Of one token, on average of those read and those written: a block has 12 and 16 times D * D.
+    once = BLOCKS * (12 + 16) * WIDTH**2 / 2 + WIDTH * words / 2
+    return Plan(operations=3 * 2.0 * once)
+
+
+def score(folder: Path, answers: Mapping[str, dict[str, float]]) -> Scores:
+    """Return what each arm has found its model to have learnt."""
+    return dict(answers)
+
+
+ROWS = {
+    "learn-to-translate": Row(
+        title="training a Transformer of size small on Multi30k, 128 pairs a step",
+        arms={
+            "heedful bf16": Arm(run=partial(heedful, "bf16"), format="bf16", peer=False),
+            "heedful fp32": Arm(run=partial(heedful, "fp32"), format="fp32", peer=False),
+            "JoeyNMT fp32": Arm(run=partial(joeynmt, bf16=False), format="fp32"),
+            "JoeyNMT bf16": Arm(run=partial(joeynmt, bf16=True), format="bf16"),
+        },
+        prepare=prepare,
+        score=score,
+        unit="tokens/s",
+    )
+}

@@ -1,0 +1,109 @@
+"""Sentences to translations by one trained model, 64 sentences at once, from text to text.
+
+What a second is worth is counted in tokens of the translations that people wrote, the same for all
+arms, so that who runs on after a text's end gains nothing by it.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks import ours
+from benchmarks.peers import translations as peers
+from benchmarks.row import Plan, Row, Scores
+from benchmarks.rows.classify import agreement
+from benchmarks.trial import Trial
+
+if TYPE_CHECKING:
+    from heedful.predictor import Predictor
+
+SENTENCES = 1000
+
+
+def heedful(trial: Trial, load: "Callable[..., Predictor]") -> list[str]:
+    """Translate with heedful."""
+    facts = trial.read("facts.json")
+    predictor = load(facts["run"], batch_size=peers.BATCH, beam=facts["beam"])
+    return peers.run_laps(trial, lambda texts: [answer.text for answer in predictor.predict(texts)])
+
+
+def prepare(name: str, beam: int, folder: Path, laps: int, share: float) -> Plan:
+    """Share the sentences of test_2016_flickr among the laps, and export the run for the peers."""
+    from benchmarks.data import FOLDER
+    from benchmarks.runs import trained
+    from heedful.checkpoints.runs import read_record
+    from heedful.interop import export
+    from heedful.tokens import TranslationTokenizer
+
+    run = trained(f"translate-{name}")
+    export(run, folder / "marian", "marian")
+    facts = {
+        "run": str(run),
+        "folder": str(folder / "marian"),
+        "beam": beam,
+        "longest": read_record(run).goal["longest"],
+    }
+    (folder / "facts.json").write_text(json.dumps(facts))
+    sides = []
+    for language in ("de", "en"):
+        path = FOLDER / f"multi30k/test_2016_flickr.{language}.gz"
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            sides.append(stream.read().splitlines()[: round(SENTENCES * share)])
+    size = len(sides[0]) // laps
+    source, target = (
+        [side[lap * size : (lap + 1) * size] for lap in range(laps)] for side in sides
+    )
+    (folder / "texts.json").write_text(json.dumps(source), encoding="utf-8")
+    (folder / "truth.json").write_text(json.dumps([t for part in target for t in part]))
+    tokenizer = TranslationTokenizer.from_pretrained(run)
+    read, written = (
+        [sum(len(ids) + 1 for ids in side.encode_batch(part)) for part in parts]
+        for side, parts in ((tokenizer.source, source), (tokenizer.target, target))
+    )
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    return Plan(
+        amounts=[float(tokens) for tokens in written],
+        operations=operations(config, beam, sum(read) / sum(written)),
+    )
+
+
+def operations(config: Mapping[str, int], beam: int, read_for_one: float) -> float:
+    """Return the operations for one token written, attention itself not counted."""
+    width = config["d_model"]
+    encoder = 4 * width**2 + 2 * width * config["encoder_ffn_dim"]
+    decoder = (
+        6 * width**2 + 2 * width * config["decoder_ffn_dim"]
+    )  # keys and values are the source's
+    write = config["decoder_layers"] * decoder + width * config["vocab_size"]
+    read = config["encoder_layers"] * encoder + config["decoder_layers"] * 2 * width**2
+    return 2.0 * (beam * write + read_for_one * read)
+
+
+def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
+    """Return BLEU, and how often the text is the one of transformers in fp32."""
+    from sacrebleu.metrics import BLEU
+
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    reference = answers.get("transformers")
+    scores = {}
+    for name, texts in answers.items():
+        scores[name] = {"BLEU": BLEU().corpus_score(texts, [truth]).score}
+        if reference is not None:
+            scores[name]["same text"] = agreement(texts, reference)
+    return scores
+
+
+ROWS = {
+    f"translate-{name}-{beam}": Row(
+        title=f"Multi30k from German to English with a Transformer of size {name} at beam {beam}",
+        arms={**ours.arms(heedful), **peers.PEERS},
+        prepare=partial(prepare, name, beam),
+        score=score,
+        unit="tokens/s",
+    )
+    for name in ("small", "base")
+    for beam in (1, 5)
+}

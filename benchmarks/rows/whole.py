@@ -1,0 +1,161 @@
+"""Whole commands: a file of news to a file of labels, and the first answer after the start.
+
+Each lap starts a program of its own, so these times are what a user waits for.
+"""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.ours import PRECISIONS
+from benchmarks.row import Arm, Plan, Row, Scores
+from benchmarks.rows.classify import agreement
+from benchmarks.trial import Trial
+
+TEXTS = 7600
+PROGRAMS = {
+    "transformers pipeline": "pipeline",
+    "ONNX Runtime fp32": "ONNX Runtime fp32",
+    "ONNX Runtime int8": "ONNX Runtime int8",
+    "OpenVINO bf16": "OpenVINO bf16",
+}
+ONE = "stocks fell sharply after the central bank raised its rate"
+
+
+def labels_in(path: Path) -> list[str]:
+    """Read the labels of lines of JSON."""
+    return [json.loads(line)["label"] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def timed(trial: Trial, command: list[str], out: Path) -> list[str]:
+    """Run a command for each lap, and return the labels it has written."""
+    for _ in trial.laps(range(trial.number_of_laps)):
+        with out.open("w") as stream:
+            subprocess.run(command, stdout=stream, check=True)
+    return labels_in(out)
+
+
+def heedful(precision: str, trial: Trial) -> list[str]:
+    """Answer with the command; its options are those of any user."""
+    folder = trial.read("model.json")["folder"]
+    out = trial.folder / f"out-{precision}"
+    command = [sys.executable, "-m", "heedful", "predict", folder, "--precision", precision]
+    texts = trial.read("given.json")
+    given = [texts] if isinstance(texts, str) else ["--input", str(trial.folder / "texts.csv")]
+    return timed(trial, [*command, *given], out)
+
+
+def peer(name: str, trial: Trial) -> list[str]:
+    """Answer with a program; the graph, where it has one, is made before."""
+    from benchmarks.peers.engines import write_graph, write_optimized_graph
+
+    folder = trial.read("model.json")["folder"]
+    work = trial.folder / f"peer-{name}"
+    out = trial.folder / f"out-{name}"
+    if name != "pipeline":
+        from transformers import BertTokenizerFast
+
+        work.mkdir()
+        BertTokenizerFast.from_pretrained(folder).save_pretrained(work)
+        (work / "config.json").write_bytes((Path(folder) / "config.json").read_bytes())
+        graph = work / "graph.onnx"
+        if name.startswith("ONNX Runtime"):
+            write_optimized_graph(Path(folder), "sequence", graph, int8=name.endswith("int8"))
+        else:
+            write_graph(Path(folder), "sequence", graph)
+        folder = str(work)
+    command = [sys.executable, "-m", "benchmarks.peers.program", name, folder]
+    files = [str(trial.folder / "texts.csv"), str(out), str(trial.threads)]
+    for _ in trial.laps(range(trial.number_of_laps)):
+        subprocess.run([*command, *files], check=True)
+    return labels_in(out)
+
+
+def _of(run: "Callable[[str, Trial], list[str]]", name: str) -> Callable[[Trial], list[str]]:
+    return lambda trial: run(name, trial)
+
+
+ARMS = {
+    **{
+        f"heedful {name}": Arm(run=_of(heedful, name), format=number_format, peer=False)
+        for name, number_format in PRECISIONS.items()
+    },
+    **{
+        title: Arm(run=_of(peer, name), format="fp32" if name == "pipeline" else name[-4:])
+        for title, name in PROGRAMS.items()
+    },
+}
+
+
+def prepare_file(folder: Path, laps: int, share: float) -> Plan:
+    """Write the test set of AG News as a file of one column."""
+    from benchmarks.data import ag_news
+    from heedful.tokens import load_tokenizer
+
+    records = ag_news("test", round(TEXTS * share))
+    texts = [record.text for record in records]
+    model = _write(folder, texts, [(record.labels or ("",))[0] for record in records])
+    (folder / "given.json").write_text("null")
+    tokens = sum(min(len(ids) + 2, 512) for ids in load_tokenizer(model).encode_batch(texts))
+    return Plan(amounts=[float(tokens)] * laps)
+
+
+def prepare_one(folder: Path, laps: int, share: float) -> Plan:
+    """Write one text."""
+    _write(folder, [ONE], ["3"])
+    (folder / "given.json").write_text(json.dumps(ONE))
+    return Plan()
+
+
+def _write(folder: Path, texts: list[str], truth: list[str]) -> Path:
+    from benchmarks.runs import trained
+
+    model = trained("classify")
+    (folder / "model.json").write_text(json.dumps({"folder": str(model)}))
+    (folder / "truth.json").write_text(json.dumps(truth))
+    with (folder / "texts.csv").open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([["text"], *([text] for text in texts)])
+    return model
+
+
+def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
+    """Return the accuracy of what was written."""
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    return {name: {"accuracy": agreement(labels, truth)} for name, labels in answers.items()}
+
+
+def import_of(module: str) -> Callable[[Trial], list[str]]:
+    """Start Python and import a module: what no program can be faster than that needs it."""
+
+    def run(trial: Trial) -> list[str]:
+        for _ in trial.laps(range(trial.number_of_laps)):
+            subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+        return ["3"]
+
+    return run
+
+
+ROWS = {
+    "file": Row(
+        title="a file of AG News to a file of labels, from the start of the program to its end",
+        arms=ARMS,
+        prepare=prepare_file,
+        score=score,
+        unit="tokens/s",
+    ),
+    "start": Row(
+        title="one text to its label, from the start of the program to its end",
+        arms={
+            **ARMS,
+            "import heedful alone": Arm(run=import_of("heedful"), peer=False),
+            "import torch alone": Arm(run=import_of("torch"), peer=False),
+        },
+        prepare=prepare_one,
+        score=score,
+        unit="s",
+        measure="seconds",
+    ),
+}

@@ -1,0 +1,81 @@
+"""Attention of sequences whose tokens lie one after the other, without padding and without a mask.
+
+Sequences of one length are computed together, so what a sequence gets does not depend on how long
+its neighbours are.
+
+Shapes: N tokens of all sequences, M queries of all sequences, B sequences of one length T, S
+queries of each, H heads, K head width.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_TOGETHER = 2**18
+"""Weights that are computed at once: few enough for a core's cache."""
+
+
+class Group(NamedTuple):
+    """Sequences of one length, one after the other."""
+
+    size: int
+    length: int
+
+
+def attend(
+    query: Tensor, memory: Tensor, groups: Sequence[Group], head_width: int, *, only_first: bool
+) -> Tensor:
+    """Mix the values of each sequence by how well their keys fit each query.
+
+    Args:
+        query: of every token, or the first of each sequence. Shape (M, H * K).
+        memory: keys and values of every token. Shape (N, 2 * H * K).
+        groups: the sequences in order; together they have N tokens.
+        head_width: K.
+        only_first: whether only the first token of each sequence asks.
+
+    Returns:
+        Shape (M, H * K), contiguous.
+    """
+    width = query.shape[1]
+    heads = width // head_width
+    mixed = query.new_empty(query.shape[0], width)
+    kernel = _fused if query.dtype is torch.float32 else _plain
+    asking = tokens = 0
+    for count, length in _in_cache(groups, heads, only_first=only_first):
+        queries = 1 if only_first else length
+        rows = slice(asking, asking + count * queries)
+        keys_values = memory[tokens : tokens + count * length]
+        key, value = keys_values.view(count, length, 2, heads, head_width).permute(2, 0, 3, 1, 4)
+        part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
+        result = kernel(part, key, value)  # (B, H, S, K)
+        mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))
+        asking, tokens = rows.stop, tokens + count * length
+    return mixed
+
+
+def _in_cache(groups: Sequence[Group], heads: int, *, only_first: bool) -> Iterator[Group]:
+    """Yield the sequences in parts whose attention weights fit into a core's cache."""
+    for count, length in groups:
+        weights = heads * length * (1 if only_first else length)
+        together = max(_TOGETHER // weights, 1)
+        for first in range(0, count, together):
+            yield Group(min(together, count - first), length)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def _plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Return shape (B, H, S, K) for queries of this shape, and keys and values (B, H, T, K)."""
+    batch, heads, _, width = query.shape
+    query, key, value = (x.reshape(batch * heads, -1, width) for x in (query, key, value))
+    scores = torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=1 / math.sqrt(width))
+    # torch's softmax in half precision takes twice the time of the one in float32.
+    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    return torch.bmm(weights, value).view(batch, heads, -1, width)

@@ -1,0 +1,225 @@
+"""The blocks of an encoder, compiled: what a stack of blocks computes, in fewer passes.
+
+Padding is left out before the first block and put back after the last. Queries, keys and values are
+one product; biases, activations and residuals are added by the kernel of the product before them.
+
+Shapes: B batch, S length, N tokens without padding, H heads, K head width, D model width.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.compiled.attention import Group, attend
+from heedful.compiled.linear import PackedLinear, joined
+from heedful.layers.block import Block, Context
+from heedful.layers.cache import Past
+from heedful.layers.stack import Stack, StackOutput
+
+
+class Norm(NamedTuple):
+    """The arguments of a layer normalisation."""
+
+    shape: tuple[int, ...]
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, norm: nn.LayerNorm) -> "Norm":
+        """Return those of the readable form."""
+        shape = tuple(norm.normalized_shape)
+        return cls(shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
+
+
+class CompiledBlock:
+    """A block that attends to itself, and normalises after each part.
+
+    Args:
+        block: the readable form.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        query_apart: whether queries are a product of their own, so that the first tokens can ask
+            alone.
+    """
+
+    def __init__(self, block: Block, activation: str, *, query_apart: bool) -> None:
+        heads, output = block.attention.self, block.attention.output
+        self.head_width = heads.head_width
+        self.width = heads.query.out_features
+        self.query = PackedLinear(*joined([heads.query])) if query_apart else None
+        together = (
+            [heads.key, heads.value] if query_apart else [heads.query, heads.key, heads.value]
+        )
+        self.project = PackedLinear(*joined(together))
+        self.mix = PackedLinear(*joined([output.dense]))
+        self.mix_norm = Norm.of(output.LayerNorm)
+        self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
+        self.narrow = PackedLinear(*joined([block.output.dense]))
+        self.narrow_norm = Norm.of(block.output.LayerNorm)
+
+    def __call__(
+        self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
+    ) -> Tensor:
+        """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
+
+        Args:
+            hidden: shape (N, D).
+            groups: the sequences.
+            firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
+        """
+        memory = self.project(hidden)
+        if firsts is not None:
+            hidden = hidden[firsts]
+        if self.query is None:
+            query, memory = memory[:, : self.width], memory[:, self.width :]
+        else:
+            query = self.query(hidden)
+        only_first = firsts is not None
+        mixed = attend(query, memory, groups, self.head_width, only_first=only_first)
+        hidden = F.layer_norm(self.mix(mixed, hidden), *self.mix_norm)
+        return F.layer_norm(self.narrow(self.widen(hidden), hidden), *self.narrow_norm)
+
+
+class Packing(NamedTuple):
+    """Which tokens of a padded batch are computed, and in which order."""
+
+    groups: list[Group]
+    tokens: Tensor | None
+    """Where the tokens stand in the batch laid out as one row; None for all in order. Shape (N,)"""
+    firsts: Tensor
+    """Where the first of each sequence stands among them. Shape (B,)."""
+    order: list[int] | None
+    """Which sequence of the batch each of the sorted ones is; None if they are in order."""
+
+
+def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
+    """Leave out padding, and sort sequences by length.
+
+    Args:
+        mask: bool, True for a token. Shape (B, S), or None if there is no padding.
+        batch: B.
+        length: S.
+
+    Returns:
+        None if a sequence does not begin with a token.
+    """
+    if mask is None:
+        return Packing([Group(batch, length)], None, torch.arange(0, batch * length, length), None)
+    if not bool(mask[:, 0].all()):
+        return None
+    lengths: list[int] = mask.sum(1).tolist()
+    order = sorted(range(batch), key=lambda row: -lengths[row])
+    in_order = order == list(range(batch))
+    rows = torch.tensor(order)
+    numbers = torch.arange(batch * length).view(batch, length)
+    if not in_order:
+        mask, numbers = mask[rows], numbers[rows]
+    tokens = numbers[mask]
+    ordered = [lengths[row] for row in order]
+    groups = [Group(len(list(same)), size) for size, same in groupby(ordered)]
+    ends = torch.tensor(ordered).cumsum(0)
+    firsts = F.pad(ends[:-1], (1, 0))
+    return Packing(groups, tokens, firsts, None if in_order else order)
+
+
+class CompiledStack(nn.Module):
+    """The blocks of an encoder, called as a ``Stack`` is.
+
+    What it does not compute the plain stack does: head masks, attention weights, the states between
+    blocks, what a decoder needs, gradients, and whatever has hooks. The states of padding are 0.
+
+    Args:
+        stack: the readable form.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        reads_first: whether the head reads the first token alone.
+    """
+
+    def __init__(self, stack: Stack, activation: str, *, reads_first: bool) -> None:
+        super().__init__()
+        self.plain = stack
+        last = len(stack.layer) - 1
+        self.blocks = [
+            CompiledBlock(block, activation, query_apart=reads_first and number == last)
+            for number, block in enumerate(stack.blocks)
+        ]
+        self._hooks = [
+            hooks
+            for part in stack.modules()
+            for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
+        ]
+
+    def forward(
+        self,
+        hidden: Tensor,
+        context: Context,
+        *,
+        head_mask: Tensor | None = None,
+        cross_head_mask: Tensor | None = None,
+        past: Sequence[Past] | None = None,
+        weights_of: Collection[int] = (),
+        need_states: bool = False,
+        recompute: bool = False,
+        only_first: bool = False,
+    ) -> StackOutput:
+        """Compute all blocks; see ``Stack``."""
+        mask = context.mask
+        packing = None
+        simple = not (
+            head_mask is not None
+            or past is not None
+            or weights_of
+            or need_states
+            or context.need_cache
+            or context.encoded is not None
+            or (mask is not None and mask.shape[1:3] != (1, 1))
+            or torch.is_grad_enabled()
+            or any(self._hooks)
+        )
+        if simple:
+            rows = None if mask is None else mask[:, 0, 0]
+            packing = pack(rows, hidden.shape[0], hidden.shape[1])
+        if packing is None:
+            output: StackOutput = self.plain(
+                hidden,
+                context,
+                head_mask=head_mask,
+                cross_head_mask=cross_head_mask,
+                past=past,
+                weights_of=weights_of,
+                need_states=need_states,
+                recompute=recompute,
+                only_first=only_first,
+            )
+            return output
+        return StackOutput(
+            states=(self._compute(hidden, packing, only_first=only_first),),
+            attentions=None,
+            cross_attentions=None,
+            cache=None,
+            kernels=("packed",) * len(self.blocks),
+        )
+
+    def _compute(self, hidden: Tensor, packing: Packing, *, only_first: bool) -> Tensor:
+        """Return shape (B, S, D), or (B, 1, D) of the first tokens."""
+        batch, length, width = hidden.shape
+        tokens = hidden.view(-1, width)
+        if packing.tokens is not None:
+            tokens = tokens[packing.tokens]  # (N, D)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens, packing.groups)
+        tokens = self.blocks[-1](tokens, packing.groups, packing.firsts if only_first else None)
+        if only_first:
+            if packing.order is not None:
+                ordered = torch.empty_like(tokens)
+                ordered[packing.order] = tokens
+                tokens = ordered
+            return tokens[:, None]
+        if packing.tokens is None:
+            return tokens.view(batch, length, width)
+        padded = tokens.new_zeros(batch * length, width)
+        padded[packing.tokens] = tokens
+        return padded.view(batch, length, width)

@@ -1,0 +1,108 @@
+"""Which kernels the installed torch has for this machine, found by computing with each once.
+
+Versions and names of CPUs tell less: a kernel may be missing from a build, refuse a number format,
+or be there under the same name with other arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.layers.feedforward import ACTIVATIONS
+
+PLAIN = "plain"
+PACKED = "packed"
+
+FUSED: dict[str | None, tuple[str, str | None]] = {
+    None: ("none", None),
+    "gelu": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", None),
+    "silu": ("swish", None),
+    "swish": ("swish", None),
+    "tanh": ("tanh", None),
+}
+"""How the packed kernel calls an activation: its name and which algorithm."""
+
+
+def pack(weight: Tensor) -> Tensor:
+    """Lay a weight out as the packed kernel reads it. Shape (O, I), opaque; a copy."""
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
+    return packed
+
+
+def multiply(
+    hidden: Tensor, packed: Tensor, bias: Tensor | None, activation: tuple[str, str | None]
+) -> Tensor:
+    """Return ``activation(hidden @ weight.T + bias)``. Shape (N, O) for shape (N, I)."""
+    name, algorithm = activation
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(hidden, packed, bias, name, [], algorithm)
+    return product
+
+
+def multiply_and_add(
+    hidden: Tensor, residual: Tensor, packed: Tensor, bias: Tensor | None
+) -> Tensor:
+    """Return ``hidden @ weight.T + bias + residual``. Shape (N, O) for shape (N, I)."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+        hidden, residual, packed, bias, "add"
+    )
+    return product
+
+
+def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
+    """Return which kernel encoders compute their answers with, and why.
+
+    Args:
+        dtype: the number format of the weights.
+        device: where they are.
+    """
+    if device.type != "cpu":
+        return PLAIN, "packed weights are for CPUs"
+    if (wrong := _wrong_with_packed(dtype)) is not None:
+        return PLAIN, wrong
+    return PACKED, "weights are packed in the kernel's own layout"
+
+
+@cache
+def _wrong_with_packed(dtype: torch.dtype) -> str | None:
+    """Return why products of packed weights cannot be had in a number format, if they cannot."""
+    return _try(lambda: _products_agree(dtype))
+
+
+def _try(computes_right: Callable[[], bool]) -> str | None:
+    """Return why a kernel cannot be used, or None if it can."""
+    try:
+        right = computes_right()
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    return None if right else "the kernel computes something else"
+
+
+def _products_agree(dtype: torch.dtype) -> bool:
+    """Compare each thing that is asked of the packed kernel with the same in plain torch."""
+    with torch.inference_mode():
+        generator = torch.Generator().manual_seed(0)
+        hidden, weight, bias, residual = (
+            torch.randn(*shape, generator=generator).to(dtype)
+            for shape in ((5, 40), (24, 40), (24,), (5, 24))
+        )
+        packed = pack(weight)
+        plain = F.linear(hidden.float(), weight.float(), bias.float())
+        pairs: list[Sequence[Tensor]] = [
+            (multiply_and_add(hidden, residual, packed, bias), plain + residual.float()),
+            (multiply(hidden, packed, None, FUSED[None]), plain - bias.float()),
+        ]
+        for name, activation in FUSED.items():
+            expected = plain if name is None else ACTIVATIONS[name](plain)
+            pairs.append((multiply(hidden, packed, bias, activation), expected))
+        # A sum of 40 products of numbers around 1, rounded once.
+        tolerance = 64 * torch.finfo(dtype).eps
+        return all(
+            product.dtype is dtype and bool((product.float() - expected).abs().max() < tolerance)
+            for product, expected in pairs
+        )

@@ -1,0 +1,75 @@
+"""Linear layers as compiled models use them: over rows, with what follows the product fused to it.
+
+Shapes: N rows (tokens of all sequences, without padding), I width of what comes in, O of what comes
+out.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heedful.compiled import kernels
+
+
+class Linear(Protocol):
+    """A linear layer of a compiled model."""
+
+    kernel: str
+    """What computes it, for the user."""
+    in_features: int
+    out_features: int
+
+    def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return the product, with the bias and the activation, or the bias and a residual.
+
+        Args:
+            hidden: shape (N, I), contiguous.
+            residual: what is added, where there is no activation. Shape (N, O), contiguous.
+
+        Returns:
+            Shape (N, O).
+        """
+        ...
+
+
+class PackedLinear:
+    """A linear layer whose weight is kept in the layout of the kernel.
+
+    A row's result does not depend on the other rows: one row alone would go another way through the
+    kernel, and so is computed twice.
+
+    Args:
+        weight: shape (O, I), in the number format to compute in; a copy is kept.
+        bias: shape (O,), or None.
+        activation: a name in ``feedforward.ACTIVATIONS``, or None.
+    """
+
+    kernel = kernels.PACKED
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None = None, activation: str | None = None
+    ) -> None:
+        self.out_features, self.in_features = weight.shape
+        self.activation = kernels.FUSED[activation]
+        self.packed = kernels.pack(weight)
+        self.bias = None if bias is None else bias.detach().clone()
+
+    def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return shape (N, O) for shape (N, I); see ``Linear``."""
+        if hidden.shape[0] == 1:
+            twice = None if residual is None else residual.expand(2, -1).contiguous()
+            return self(hidden.expand(2, -1).contiguous(), twice)[:1]
+        if residual is None:
+            return kernels.multiply(hidden, self.packed, self.bias, self.activation)
+        return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
+
+
+def joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """Return the weights and biases of layers that read the same, one under the other."""
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    biases: list[Tensor | None] = [layer.bias for layer in layers]
+    there = [bias.detach() for bias in biases if bias is not None]
+    assert len(there) in (0, len(layers))
+    return weight, torch.cat(there) if there else None
