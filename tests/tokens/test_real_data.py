@@ -7,7 +7,7 @@ By default every eighth line, others for each casing, and every 32nd for bytes; 
 import gzip
 import os
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.tokens.reference import assert_same_pieces, unpacked
 
 from heedful.tokens import BertTokenizer, RobertaTokenizer, SpecialTokens, Vocabulary
 from heedful.tokens.bytelevel import ByteLevelEncoder
-from heedful.tokens.vocabulary import read_ids, read_merges
+from heedful.tokens.vocabulary import read_ids, read_merges, read_tokens
 
 SWEEP = "HEEDFUL_SWEEP" in os.environ
 PACE, BYTE_PACE = (1, 1) if SWEEP else (8, 32)
@@ -43,6 +43,9 @@ def _assert_equal(ours: BertTokenizer, theirs: Any, lines: Iterator[str]) -> int
             found = ours.pieces(text)
             assert ids == one.ids, text
             assert (found.ids, found.offsets, found.words) == (ids, one.offsets, one.word_ids), text
+        together = ours._encoder.batch(texts, located=True).lists()
+        assert (together.ids == [*chain.from_iterable(one.ids for one in expected)]) is True
+        assert (together.offsets == [*chain.from_iterable(e.offsets for e in expected)]) is True
     return count
 
 
@@ -70,6 +73,14 @@ def test_every_line_cased(data_folder: Path, compiled: Callable[..., Any]) -> No
     ours = BertTokenizer(Vocabulary(tokens), do_lower_case=False)
     theirs = compiled(tokens, do_lower_case=False)
     assert _assert_equal(ours, theirs, _paced(_lines(data_folder), 2)) > 450_000 / PACE
+
+
+def test_every_chinese_line(data_folder: Path, compiled: Callable[..., Any]) -> None:
+    vocabulary = Vocabulary(read_tokens(data_folder / "zh/vocab.txt"))
+    lines = _paced(_lines(data_folder / "zh"), 6)
+    ours = BertTokenizer(vocabulary)
+    theirs = compiled(vocabulary.tokens, do_lower_case=True)
+    assert _assert_equal(ours, theirs, lines) > 150_000 / PACE
 
 
 def _assert_equal_bytes(ours: ByteLevelEncoder, theirs: Any, tokens: list[str], lines: Any) -> int:

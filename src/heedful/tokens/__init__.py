@@ -1,9 +1,10 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
 from heedful.tokens.bert import BertTokenizer
-from heedful.tokens.encoding import Encoding, Pieces
+from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
+from heedful.tokens.pieces import Pieces
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import RobertaTokenizer
 from heedful.tokens.text import TextTokenizer

@@ -1,7 +1,8 @@
 """The texts that a tokenizer is called with, as a list of single texts and pairs."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from heedful.errors import UserError
 
@@ -11,10 +12,19 @@ Texts = Words | Sequence[Words] | Sequence[tuple[str, str]]
 """What a call takes: one text or many, each as it is, as words, or as a pair."""
 
 
-def samples_of(
-    text: Texts, text_pair: Texts | None, *, words: bool
-) -> tuple[list[tuple[Words, Words | None]], bool]:
-    """Return the samples of a call, and whether the call was for a list of texts.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Samples:
+    """The texts of a call."""
+
+    firsts: Sequence[Words]
+    seconds: Sequence[Words | None]
+    """The second text of each pair; None where a text is single."""
+    many: bool
+    """Whether the call was for a list of texts."""
+
+
+def samples_of(text: Texts, text_pair: Texts | None, *, words: bool) -> Samples:
+    """Return the samples of a call.
 
     Args:
         text: one text or many; with ``words``, one list of words or many. Many texts may also be
@@ -27,24 +37,25 @@ def samples_of(
     """
     many = _is_list(text) and (not words or (len(text) > 0 and _is_list(text[0])))
     if not many:
-        return [
-            (
-                _checked("text", text, words),
-                None if text_pair is None else _checked("text_pair", text_pair, words),
-            )
-        ], False
+        first = _checked("text", text, words)
+        second = None if text_pair is None else _checked("text_pair", text_pair, words)
+        return Samples(firsts=[first], seconds=[second], many=False)
     if text_pair is None:
-        return [_one("text", index, item, words) for index, item in enumerate(text)], True
+        if not words and set(map(type, text)) == {str}:
+            return Samples(
+                firsts=cast("Sequence[str]", text), seconds=[None] * len(text), many=True
+            )
+        pairs = [_one("text", index, item, words) for index, item in enumerate(text)]
+        firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
+        return Samples(firsts=firsts, seconds=seconds, many=True)
     if not _is_list(text_pair) or len(text_pair) != len(text):
         count = f"{len(text_pair)} texts" if _is_list(text_pair) else type(text_pair).__name__
         raise UserError(f"text_pair: {count} for a list of {len(text)} texts; give as many")
-    return [
-        (
-            _checked(f"text {index}", first, words),
-            _checked(f"text_pair {index}", second, words),
-        )
-        for index, (first, second) in enumerate(zip(text, text_pair, strict=True))
-    ], True
+    return Samples(
+        firsts=[_checked(f"text {index}", one, words) for index, one in enumerate(text)],
+        seconds=[_checked(f"text_pair {index}", one, words) for index, one in enumerate(text_pair)],
+        many=True,
+    )
 
 
 def _is_list(value: Any) -> bool:

@@ -10,7 +10,6 @@ from functools import cache, partial
 from itertools import accumulate, chain, islice
 
 from heedful.errors import UserError
-from heedful.tokens.batch import Words
 from heedful.tokens.bpe import ALPHABET, BytePairs, spelled
 from heedful.tokens.characters import LETTERS, NUMBERS, WHITE_SPACE
 from heedful.tokens.encoder import (
@@ -18,11 +17,10 @@ from heedful.tokens.encoder import (
     MAX_LOCATED_CHUNKS,
     ChunkPieces,
     Memory,
-    encoded,
     pieces_of_chunks,
     special_pattern,
 )
-from heedful.tokens.encoding import Pieces, Text
+from heedful.tokens.pieces import PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
@@ -83,18 +81,24 @@ class ByteLevelEncoder:
         self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
         self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
-    def text(self, text: Words) -> Text:
-        """Encode a text, or a list of words.
+    def batch(self, texts: Sequence[str], *, located: bool) -> PieceLists:
+        """Return the pieces of all texts, with offsets if ``located``."""
+        if not located:
+            return PieceLists.of(self.ids(texts))
+        pieces = [self.pieces(text) for text in texts]
+        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+
+    def check_words(self) -> None:
+        """See to it that texts can be given as words.
 
         Raises:
-            UserError: it is a list of words, and no space is put before words.
+            UserError: no space is put before words.
         """
-        if not isinstance(text, str) and not self._prefix:
+        if not self._prefix:
             raise UserError(
                 "is_split_into_words=True needs a tokenizer with add_prefix_space=True: with no "
                 "space before them, words have other tokens"
             )
-        return encoded(self, text)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""

@@ -6,13 +6,12 @@ text are those of its chunks, one after the other, and each chunk is worked out 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import accumulate, chain, repeat
 from operator import add
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from heedful.tokens.batch import Words
-from heedful.tokens.encoding import Pieces, Text
+from heedful.tokens.pieces import PieceBatch, Pieces
 
 MAX_CHUNK = 64
 """Characters of the longest chunk that is remembered."""
@@ -33,8 +32,11 @@ class PieceEncoder(Protocol):
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of."""
 
-    def text(self, text: Words) -> Text:
-        """Encode a text, or a list of words."""
+    def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
+        """Return the pieces of all texts, with offsets if ``located``."""
+
+    def check_words(self) -> None:
+        """Raise a `UserError` if texts cannot be given as words."""
 
     def continues_word(self, token: str) -> bool:
         """Tell whether a token goes on with the word before it."""
@@ -103,17 +105,23 @@ def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pi
     )
 
 
-def encoded(encoder: PieceEncoder, text: Words) -> Text:
-    """Encode a text, or a list of words, each word by itself."""
+def batch_of(
+    encoder: PieceEncoder, texts: Sequence[Words], *, words: bool, located: bool
+) -> PieceBatch:
+    """Return the pieces of texts, or with ``words`` of lists of words, each word by itself."""
+    if not words:
+        return encoder.batch(cast("Sequence[str]", texts), located=located)
+    encoder.check_words()
+    pieces = encoder.batch([*chain.from_iterable(texts)], located=located)
+    return pieces.grouped([len(text) for text in texts])
+
+
+def pieces_of(encoder: PieceEncoder, text: Words) -> Pieces:
+    """Return the pieces of a text, or of a list of words, each word by itself."""
     if isinstance(text, str):
-        return Text(encoder.ids([text])[0], partial(encoder.pieces, text))
-    ids = list(chain.from_iterable(encoder.ids(text)))
-    return Text(ids, partial(_pieces_of_words, encoder, text))
-
-
-def _pieces_of_words(encoder: PieceEncoder, words: Sequence[str]) -> Pieces:
+        return encoder.pieces(text)
     all_pieces = Pieces()
-    for index, word in enumerate(words):
+    for index, word in enumerate(text):
         pieces = encoder.pieces(word)
         all_pieces.ids.extend(pieces.ids)
         all_pieces.offsets.extend(pieces.offsets)

@@ -1,46 +1,14 @@
 """What a tokenizer returns: a mapping whose items are keyword arguments of models."""
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Literal
 
 from heedful.errors import UserError, did_you_mean
-from heedful.tokens.rows import Row, RowPlan
-from heedful.tokens.vocabulary import Vocabulary
+from heedful.tokens.columns import padded_lengths
+from heedful.tokens.origin import Origin
+from heedful.tokens.plan import RowPlan
 
 Tensors = Literal["pt", "np"]
-Offsets = tuple[int, int]
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pieces:
-    """The pieces of one text in order, as parallel lists."""
-
-    ids: list[int] = field(default_factory=list)
-    offsets: list[Offsets] = field(default_factory=list)
-    """Start and end, in characters, of the slice of the text that the piece came from; for a text
-    given as words, of its word."""
-    words: list[int] = field(default_factory=list)
-    """Index of the piece's word: among words, punctuation marks and special tokens as they stand
-    in the text; for a text given as words, among those."""
-
-
-class Text:
-    """One encoded text. Where its pieces came from is worked out when first asked for."""
-
-    def __init__(self, ids: list[int], locate: Callable[[], Pieces]) -> None:
-        self.ids = ids
-        self._locate = locate
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """The pieces with their places."""
-        return self._locate()
-
-
-Sample = tuple[Text, Text | None]
 
 
 class Encoding(MutableMapping[str, Any]):
@@ -51,26 +19,12 @@ class Encoding(MutableMapping[str, Any]):
 
     Args:
         values: the items.
-        rows: how each row is laid out.
-        samples: the text, or the two texts, of each sample.
-        ids: the token ids of each row.
-        tokens: the tokens, in the order of their ids.
+        origin: what they are made from; None if not from text.
     """
 
-    def __init__(
-        self,
-        values: dict[str, Any],
-        *,
-        rows: Sequence[Row] = (),
-        samples: Sequence[Sample] = (),
-        ids: Sequence[list[int]] = (),
-        tokens: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, values: dict[str, Any], origin: Origin | None = None) -> None:
         self._values = values
-        self._rows = rows
-        self._samples = samples
-        self._ids = ids
-        self._tokens = tokens
+        self._origin = origin
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -101,17 +55,15 @@ class Encoding(MutableMapping[str, Any]):
 
     def tokens(self, row: int = 0) -> list[str]:
         """Return the tokens of a row, special tokens and padding among them."""
-        self._row(row)
-        return [self._tokens[token_id] for token_id in self._ids[row]]
+        return self._origin_of(row).tokens(row)
 
     def word_ids(self, row: int = 0) -> list[int | None]:
         """Return the index of each token's word in its text; None at special tokens."""
-        return self._values_of(row, lambda text: text.pieces.words)
+        return self._origin_of(row).word_ids(row)
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
         """Return 0 for tokens of the first text, 1 of the second, None at special tokens."""
-        _, second = self._samples[self._row(row).sample]
-        return self._values_of(row, lambda text: [int(text is second)] * len(text.ids))
+        return self._origin_of(row).sequence_ids(row)
 
     def to(self, device: Any) -> "Encoding":
         """Move all tensors to a torch device, in place, and return the encoding."""
@@ -120,74 +72,39 @@ class Encoding(MutableMapping[str, Any]):
                 self._values[name] = value.to(device)
         return self
 
-    def _row(self, row: int) -> Row:
-        if not self._rows:
+    def _origin_of(self, row: int) -> Origin:
+        if self._origin is None:
             raise UserError("this encoding was not made from text: its tokens have no places")
-        if not -len(self._rows) <= row < len(self._rows):
-            raise UserError(f"row {row}: this encoding has {len(self._rows)} rows, from 0")
-        return self._rows[row]
-
-    def _values_of(self, index: int, values: Callable[[Text], Sequence[int]]) -> list[int | None]:
-        row = self._row(index)
-        first, second = self._samples[row.sample]
-        return row.values(
-            values(first), None if second is None else values(second), special=None, padding=None
-        )
+        count = len(self._origin.rows)
+        if not -count <= row < count:
+            raise UserError(f"row {row}: this encoding has {count} rows, from 0")
+        return self._origin
 
 
-def lay_out(
-    rows: Sequence[Row],
-    samples: Sequence[Sample],
-    vocabulary: Vocabulary,
-    *,
-    wanted: Mapping[str, bool],
-    tensors: Tensors | None,
-    single: bool,
+def encoding_of(
+    origin: Origin, *, wanted: Mapping[str, bool], tensors: Tensors | None, single: bool
 ) -> Encoding:
-    """Make the encoding of rows.
+    """Make an encoding.
 
     Args:
-        rows: the rows, padded.
-        samples: the text, or the two texts, of each sample.
-        vocabulary: the tokens.
+        origin: what it is made from.
         wanted: item -> whether it is wanted.
         tensors: kind of tensors to make; None makes lists.
         single: whether to return the lists of the only row, instead of lists of rows.
+
+    Raises:
+        UserError: see `as_tensors`.
     """
-    pad_id = vocabulary.ids[vocabulary.special.pad_token]
-
-    def row_ids(row: Row) -> list[int]:
-        first, second = samples[row.sample]
-        return row.ids(first.ids, None if second is None else second.ids, pad_id=pad_id)
-
-    def row_offsets(row: Row) -> list[Offsets]:
-        first, second = samples[row.sample]
-        return row.values(
-            first.pieces.offsets,
-            None if second is None else second.pieces.offsets,
-            special=(0, 0),
-            padding=(0, 0),
-        )
-
-    columns: dict[str, Callable[[Row], Any]] = {
-        "input_ids": row_ids,
-        "token_type_ids": Row.type_ids,
-        "attention_mask": Row.attention_mask,
-        "special_tokens_mask": Row.special_tokens_mask,
-        "offset_mapping": row_offsets,
-        "length": len,
-        "overflow_to_sample_mapping": lambda row: row.sample,
-    }
-    values: dict[str, Any] = {
-        name: list(map(columns[name], rows)) for name in wanted if wanted[name]
-    }
-    all_ids = values["input_ids"]
+    if tensors is not None and len(origin.rows):
+        _check_lengths("input_ids", padded_lengths(origin.rows))
+        return Encoding(as_tensors(origin.arrays(wanted), tensors), origin)
+    items: dict[str, Any] = {**origin.lists(wanted)}
     if tensors is not None:
-        values = as_tensors(values, tensors)
+        items = as_tensors(items, tensors)
     elif single:
         # As in the reference, the length stays a list.
-        values = {name: row if name == "length" else row[0] for name, row in values.items()}
-    return Encoding(values, rows=rows, samples=samples, ids=all_ids, tokens=vocabulary.tokens)
+        items = {name: row if name == "length" else row[0] for name, row in items.items()}
+    return Encoding(items, origin)
 
 
 _PADDING = {"token_type_ids": 0, "attention_mask": 0, "special_tokens_mask": 1}
@@ -230,25 +147,30 @@ def _as_list(value: Any) -> Any:
     return [_as_list(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def as_tensors(values: Mapping[str, list[Any]], kind: Tensors) -> dict[str, Any]:
-    """Make int64 torch tensors or numpy arrays of lists.
+def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
+    """Make int64 torch tensors or numpy arrays of lists, or of arrays.
 
     Raises:
         UserError: rows are not all of one length, or ``kind`` is neither ``"pt"`` nor ``"np"``.
     """
     for name, rows in values.items():
-        lengths = {len(row) for row in rows if isinstance(row, list)}
-        if len(lengths) > 1:
-            raise UserError(
-                f"{name}: rows of {min(lengths)} to {max(lengths)} tokens make no tensor; give "
-                "padding=True, and truncation=True where texts are longer than max_length"
-            )
+        if isinstance(rows, list):
+            _check_lengths(name, [len(row) for row in rows if isinstance(row, list)])
     if kind == "pt":
         import torch
 
-        return {name: torch.tensor(rows, dtype=torch.int64) for name, rows in values.items()}
+        return {name: torch.as_tensor(rows, dtype=torch.int64) for name, rows in values.items()}
     if kind == "np":
         import numpy
 
-        return {name: numpy.array(rows, dtype=numpy.int64) for name, rows in values.items()}
+        return {name: numpy.asarray(rows, dtype=numpy.int64) for name, rows in values.items()}
     raise UserError(f"return_tensors {kind!r}: must be 'pt', 'np' or None")
+
+
+def _check_lengths(name: str, lengths: Sequence[int]) -> None:
+    """Refuse rows of several lengths."""
+    if len(set(lengths)) > 1:
+        raise UserError(
+            f"{name}: rows of {min(lengths)} to {max(lengths)} tokens make no tensor; give "
+            "padding=True, and truncation=True where texts are longer than max_length"
+        )

@@ -68,8 +68,8 @@ class Normalizer:
         never_split: Collection[str],
     ) -> None:
         self._lower_case = lower_case
-        self._strip_accents = strip_accents
-        self._split_ideographs = split_ideographs
+        self.strip_accents = strip_accents
+        self.split_ideographs = split_ideographs
         if isinstance(never_split, str) or not all(map(_is_word, never_split)):
             raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.never_split = frozenset(never_split)
@@ -82,7 +82,7 @@ class Normalizer:
             return " "
         if code in REMOVED:
             return ""
-        if self._split_ideographs and code in IDEOGRAPHS:
+        if self.split_ideographs and code in IDEOGRAPHS:
             return f" {character} "
         return character
 
@@ -94,11 +94,18 @@ class Normalizer:
     def _bare(self, character: str) -> str:
         """Decompose, strip, lower and set apart a character that clean-up has let through."""
         parts: Iterable[str] = character
-        if self._strip_accents:
+        if self.strip_accents:
             parts = (part for part in decomposition(character) if ord(part) not in MARKS)
         if self._lower_case:
             parts = (small for part in parts for small in lower(part))
         return "".join(f" {part} " if ord(part) in PUNCTUATION else part for part in parts)
+
+    def image(self, character: str) -> str:
+        """Return what takes the place of a character, with spaces around it if it is a word.
+
+        With accents stripped, what a movable character becomes depends on its neighbours, too.
+        """
+        return self._fold[ord(character)]
 
     def words(self, text: str) -> list[str]:
         """Return the normalised words of a text, punctuation marks among them."""
@@ -113,7 +120,7 @@ class Normalizer:
     def _fold_words(self, text: str) -> list[str]:
         if text.isascii() and text.isprintable():  # so no control is in it, nor a space but U+0020
             return _ASCII_WORDS(text.lower() if self._lower_case else text)
-        if self._strip_accents and _FIND_MOVABLE(text):
+        if self.strip_accents and _FIND_MOVABLE(text):
             return [word for word, _ in self.sourced_words(text)]
         return text.translate(self._fold).split()
 
@@ -132,7 +139,7 @@ class Normalizer:
                 yield from _split(*self._fold_sourced(run, places))
 
     def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
-        if self._strip_accents and _FIND_MOVABLE(text):
+        if self.strip_accents and _FIND_MOVABLE(text):
             text, sources = _replaced(map(self._clean.__getitem__, map(ord, text)), sources)
             text, sources = _replaced(map(decomposition, text), sources)
             text, sources = _in_canonical_order(text, sources)

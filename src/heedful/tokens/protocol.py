@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from heedful.tokens.encoding import Pieces
 from heedful.tokens.layout import PairLayout
+from heedful.tokens.pieces import Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
 

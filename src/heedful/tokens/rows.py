@@ -1,14 +1,13 @@
 """Which pieces of a text, or of a pair of texts, go into which rows, and where in the row.
 
-Lengths and places only: no texts. What the arguments of a tokenizer's call mean is decided here.
+Lengths and places only: no texts.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import index
-from typing import Literal, SupportsIndex, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError
 from heedful.tokens.layout import PairLayout
 
 Truncation = Literal["longest_first", "only_first", "only_second"]
@@ -22,209 +21,88 @@ class Window:
     first: slice
     second: slice | None
 
-    def __len__(self) -> int:
-        length: int = self.first.stop - self.first.start
-        if self.second is not None:
-            length += self.second.stop - self.second.start
-        return length
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """One row of a batch: the pieces of its text or pair, special tokens, and padding."""
+    """One row of a batch."""
 
     sample: int
     """Index of the text, or pair, in the batch."""
     window: Window
     layout: PairLayout
     """The special tokens that stand in it; none where they are not wanted."""
-    padding: int = 0
+    padding: int
     """Number of padding tokens at the end."""
 
-    def __len__(self) -> int:
-        special = self.layout.size(pair=self.window.second is not None)
-        return len(self.window) + special + self.padding
-
-    def ids(self, first: Sequence[int], second: Sequence[int] | None, *, pad_id: int) -> list[int]:
+    def ids(self, first: Sequence[int], second: Sequence[int], pad_id: int) -> list[int]:
         """Return the row's token ids, given those of all pieces of its texts."""
         return self.layout.ids(*self._parts(first, second)) + [pad_id] * self.padding
 
-    def values(
-        self, first: Sequence[T], second: Sequence[T] | None, *, special: T, padding: T
-    ) -> list[T]:
+    def values(self, first: Sequence[T], second: Sequence[T], *, special: T, padding: T) -> list[T]:
         """Put one value for each token of the row in its order.
 
         Args:
             first: the values of all pieces of the first text.
-            second: those of the second; None where there is none.
+            second: those of the second, where there is one.
             special: value of each special token.
             padding: value of each token of the padding.
         """
         parts = self._parts(first, second)
         return self.layout.values(*parts, special=special) + [padding] * self.padding
 
-    def _parts(
-        self, first: Sequence[T], second: Sequence[T] | None
-    ) -> tuple[Sequence[T], Sequence[T] | None]:
+    def _parts(self, first: Sequence[T], second: Sequence[T]) -> list[Sequence[T]]:
         """Cut what stands in the row's window out of what there is for all pieces."""
         window = self.window
-        if window.second is None or second is None:
-            return first[window.first], None
-        return first[window.first], second[window.second]
-
-    def type_ids(self) -> list[int]:
-        """Return the token types; padding has type 0."""
-        first, second = self.window.first, self.window.second
-        lengths = first.stop - first.start, None if second is None else second.stop - second.start
-        return self.layout.types(*lengths) + [0] * self.padding
-
-    def attention_mask(self) -> list[int]:
-        """Return 0 for padding, else 1."""
-        return [1] * (len(self) - self.padding) + [0] * self.padding
-
-    def special_tokens_mask(self) -> list[int]:
-        """Return 1 for special tokens and padding, else 0."""
-        first, second = self.window.first, self.window.second
-        texts = [0] * first.stop, None if second is None else [0] * second.stop
-        return self.values(*texts, special=1, padding=1)
+        parts = [first[window.first]]
+        if window.second is not None:
+            parts.append(second[window.second])
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowPlan:
-    """How rows are cut and padded. Made by `plan_rows`."""
+class Rows:
+    """All rows of a batch as columns: which of the pieces of the batch each has."""
 
-    padding: Literal["longest", "max_length"] | None
-    truncation: Truncation | None
-    max_length: int | None
-    """Tokens of a row, special ones counted; None where nothing is cut or padded to it."""
-    stride: int | None
-    """Pieces that neighbouring windows share; None where what does not fit gets no windows."""
-    multiple: int
-    """What the length of a padded row is a multiple of."""
+    samples: Sequence[int]
+    """Index of the text, or pair, of each row."""
+    first_starts: Sequence[int]
+    """Where the row's part of its first text starts among the pieces of all first texts."""
+    first_stops: Sequence[int]
+    second_starts: Sequence[int]
+    """The same for second texts; both 0 where there is none."""
+    second_stops: Sequence[int]
+    is_pair: Sequence[bool]
     layout: PairLayout
     """The special tokens of each row; none where they are not wanted."""
+    lengths: Sequence[int]
+    """The tokens of each row, special ones among them, padding not."""
+    width: int
+    """What rows are padded to; 0 where nothing is padded."""
 
-    def rows(self, sample: int, first: int, second: int | None) -> list[Row]:
-        """Return the rows of one sample.
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def row(self, index: int, first_bounds: Sequence[int], second_bounds: Sequence[int]) -> Row:
+        """Return one row.
 
         Args:
-            sample: index of the sample in the batch.
-            first: number of pieces of its first text.
-            second: number of pieces of its second, None where there is none.
+            index: its index.
+            first_bounds: where the pieces of each first text start among those of all.
+            second_bounds: the same for second texts.
         """
-        if self.truncation is None or self.max_length is None:
-            parts = [whole(first, second)]
-        else:
-            special = self.layout.size(pair=second is not None)
-            if self.max_length < special:
-                raise UserError(
-                    f"max_length {self.max_length}: the {special} special tokens of a row do not "
-                    "fit"
-                )
-            parts = windows(
-                first,
-                second,
-                room=self.max_length - special,
-                truncation=self.truncation,
-                stride=self.stride,
-            )
-        return [Row(sample=sample, window=part, layout=self.layout) for part in parts]
-
-    def padded(self, rows: list[Row]) -> list[Row]:
-        """Return the rows with padding."""
-        width = self.width([len(row) for row in rows])
-        return [replace(row, padding=max(0, width - len(row))) for row in rows]
-
-    def width(self, lengths: Sequence[int]) -> int:
-        """Return the length that rows of these lengths are padded to; 0 where nothing is padded."""
-        if self.padding is None or not lengths:
-            return 0
-        longest = max(lengths)
-        if self.padding == "max_length":
-            assert self.max_length is not None  # `plan_rows` has seen to it
-            longest = self.max_length
-        return -(-longest // self.multiple) * self.multiple
-
-
-def plan_rows(
-    *,
-    padding: bool | str,
-    truncation: bool | str | None,
-    max_length: int | None,
-    stride: int,
-    overflow: bool,
-    pad_to_multiple_of: int | None,
-    layout: PairLayout,
-    model_max_length: int | None,
-) -> RowPlan:
-    """Make sense of the arguments of a call.
-
-    Raises:
-        UserError: a value is not allowed, or ``max_length`` is missing or would mean nothing.
-    """
-    pad = _choice("padding", padding, _PADDINGS)
-    cut = _choice("truncation", truncation, _TRUNCATIONS)
-    for name, value, least in (
-        ("max_length", max_length, 0),
-        ("stride", stride, 0),
-        ("pad_to_multiple_of", pad_to_multiple_of, 1),
-    ):
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least
-        ):
-            raise UserError(f"{name} {value!r}: must be a whole number from {least}")
-    if cut is None and pad != "max_length":
-        if max_length is not None:
-            raise UserError(
-                f"max_length {max_length} alone changes nothing: give truncation=True to cut, "
-                "or padding='max_length' to pad"
-            )
-    elif max_length is None:
-        max_length = model_max_length
-        if max_length is None:
-            raise UserError(
-                "give max_length: this tokenizer does not know its model's largest length"
-            )
-    multiple = pad_to_multiple_of or 1
-    if cut and pad and max_length is not None and max_length % multiple:
-        raise UserError(
-            f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}"
+        sample = self.samples[index]
+        before = first_bounds[sample]
+        first = slice(self.first_starts[index] - before, self.first_stops[index] - before)
+        second = None
+        if self.is_pair[index]:
+            before = second_bounds[sample]
+            second = slice(self.second_starts[index] - before, self.second_stops[index] - before)
+        return Row(
+            sample=sample,
+            window=Window(first=first, second=second),
+            layout=self.layout,
+            padding=max(0, self.width - self.lengths[index]),
         )
-    return RowPlan(
-        padding=pad,
-        truncation=cut,
-        max_length=max_length,
-        stride=stride if overflow else None,
-        multiple=multiple,
-        layout=layout,
-    )
-
-
-_PADDINGS: dict[bool | str | None, Literal["longest", "max_length"] | None] = {
-    True: "longest",
-    False: None,
-    "longest": "longest",
-    "max_length": "max_length",
-    "do_not_pad": None,
-}
-_TRUNCATIONS: dict[bool | str | None, Truncation | None] = {
-    True: "longest_first",
-    False: None,
-    None: None,
-    "longest_first": "longest_first",
-    "only_first": "only_first",
-    "only_second": "only_second",
-    "do_not_truncate": None,
-}
-
-
-def _choice(name: str, value: bool | str | None, choices: Mapping[bool | str | None, T]) -> T:
-    try:
-        return choices[value]
-    except (KeyError, TypeError):
-        near = did_you_mean(str(value), [choice for choice in choices if isinstance(choice, str)])
-        allowed = ", ".join(map(repr, choices))
-        raise UserError(f"{name} {value!r}{near}; allowed: {allowed}") from None
 
 
 def whole(first: int, second: int | None) -> Window:

@@ -1,23 +1,24 @@
 """The calls of a tokenizer, with the reference's arguments and results, however it cuts texts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, overload
 
 from heedful.errors import UserError
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import tidy
-from heedful.tokens.encoder import PieceEncoder
+from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
 from heedful.tokens.encoding import (
     Encoding,
-    Pieces,
-    Sample,
     Tensors,
     as_tensors,
-    lay_out,
+    encoding_of,
     pad_values,
 )
 from heedful.tokens.layout import PairLayout
-from heedful.tokens.rows import Row, plan_rows
+from heedful.tokens.origin import Origin
+from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
+from heedful.tokens.plan import plan_rows
 from heedful.tokens.vocabulary import Vocabulary
 
 
@@ -171,18 +172,29 @@ class ModelTokenizer:
         )
         if return_token_type_ids is None:
             return_token_type_ids = self.layout.second_type > 0
-        texts, many = samples_of(text, text_pair, words=is_split_into_words)
-        samples: list[Sample] = [
-            (self._encoder.text(first), None if second is None else self._encoder.text(second))
-            for first, second in texts
-        ]
-        rows: list[Row] = []
-        for index, (first, second) in enumerate(samples):
-            rows += plan.rows(index, len(first.ids), None if second is None else len(second.ids))
-        return lay_out(
-            plan.padded(rows),
-            samples,
-            self.vocabulary,
+        samples = samples_of(text, text_pair, words=is_split_into_words)
+        is_pair = [second is not None for second in samples.seconds]
+        located = return_offsets_mapping
+        pieces = batch_of(self._encoder, samples.firsts, words=is_split_into_words, located=located)
+        second_pieces: PieceBatch = PieceLists.none(len(is_pair))
+        if any(is_pair):
+            none: Words = [] if is_split_into_words else ""
+            seconds = [none if second is None else second for second in samples.seconds]
+            second_pieces = batch_of(
+                self._encoder, seconds, words=is_split_into_words, located=located
+            )
+        rows = plan.rows(pieces.bound_list(), second_pieces.bound_list(), is_pair)
+        origin = Origin(
+            rows=rows,
+            texts=samples.firsts,
+            second_texts=samples.seconds,
+            pieces=pieces,
+            second_pieces=second_pieces,
+            locate=partial(pieces_of, self._encoder),
+            vocabulary=self.vocabulary,
+        )
+        return encoding_of(
+            origin,
             wanted={
                 "input_ids": True,
                 "token_type_ids": return_token_type_ids,
@@ -193,7 +205,7 @@ class ModelTokenizer:
                 "overflow_to_sample_mapping": return_overflowing_tokens,
             },
             tensors=return_tensors,
-            single=not many and not return_overflowing_tokens,
+            single=not samples.many and not return_overflowing_tokens,
         )
 
     def encode(

@@ -2,28 +2,38 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
 
-from heedful.tokens.batch import Words
+from heedful.tokens.characters import IDEOGRAPHS
 from heedful.tokens.decode import tidy
 from heedful.tokens.encoder import (
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
     ChunkPieces,
     Memory,
-    encoded,
     pieces_of_chunks,
     special_parts,
     special_pattern,
 )
-from heedful.tokens.encoding import Pieces, Text
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+    from heedful.tokens.arrays import PieceArrays
+    from heedful.tokens.bulk import BulkEncoder
 
 PREFIX = "##"
 MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
 MAX_WORDS = 2**17
 """Words that are remembered besides those that are tokens, before they are forgotten."""
+BULK = 2**11
+"""Characters from which on a batch is encoded by operations on arrays."""
+BEFORE_BULK = 2**15
+"""Characters that come in such batches before the arrays are made that this needs."""
+_LOCATED = 4
+"""How many times as long the other way takes with offsets."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):
@@ -109,19 +119,31 @@ class WordPieceEncoder:
         self._pattern = special_pattern(self._special)
         self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
+        self._vocabulary = vocabulary
+        # Arrays cut texts at ideographs, and know nothing of words that are told before the cut.
+        self._may_bulk = not normalizer.never_split and not any(
+            ord(character) in IDEOGRAPHS for character in "".join(self._special)
+        )
+        self._bulk: BulkEncoder | None = None
+        self._bulk_size = 0
 
-    def text(self, text: Words) -> Text:
-        """Encode a text, or a list of words."""
-        return encoded(self, text)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_bulk": None}  # it is large, and soon made anew
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        ids = self._chunk_ids.__getitem__
-        return [
-            # A line break is a space too, and cutting there makes for chunks that come again.
-            list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
-            for text in texts
-        ]
+        if self._is_bulk(texts, located=False):
+            return self._in_bulk(texts, located=False).id_lists()
+        return self._plain_ids(texts)
+
+    def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
+        """Return the pieces of all texts, with offsets if ``located``."""
+        if self._is_bulk(texts, located=located):
+            return self._in_bulk(texts, located=located)
+        return self._plain(texts, located)
+
+    def check_words(self) -> None:
+        """Do nothing: texts can be given as words."""
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of."""
@@ -144,6 +166,42 @@ class WordPieceEncoder:
             # Token by token, as the reference does, so that only a token's own start is closed up.
             text.append(tidy(token))
         return "".join(text)
+
+    def _is_bulk(self, texts: Sequence[str], *, located: bool) -> bool:
+        """Tell whether operations on arrays pay."""
+        size = sum(map(len, texts)) * (_LOCATED if located else 1)
+        if size < BULK or not self._may_bulk:
+            return False
+        self._bulk_size += size
+        return self._bulk_size >= BEFORE_BULK
+
+    def _in_bulk(self, texts: Sequence[str], *, located: bool) -> "PieceArrays":
+        if self._bulk is None:
+            from heedful.tokens.bulk import BulkEncoder
+
+            self._bulk = BulkEncoder(
+                self._normalizer,
+                self._vocabulary,
+                chunk_ids=self._chunk_ids,
+                chunk_pieces=self._chunk_pieces,
+                plain=self._plain,
+            )
+        return self._bulk.encode(texts, located=located)
+
+    def _plain(self, texts: Sequence[str], located: bool) -> PieceLists:
+        """Return the pieces of all texts, encoded one by one."""
+        if not located:
+            return PieceLists.of(self._plain_ids(texts))
+        pieces = [self.pieces(text) for text in texts]
+        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+
+    def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        ids = self._chunk_ids.__getitem__
+        return [
+            # A line break is a space too, and cutting there makes for chunks that come again.
+            list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
+            for text in texts
+        ]
 
     def _ids_of(self, chunk: str) -> tuple[int, ...]:
         if self._pattern.search(chunk):

@@ -1,0 +1,105 @@
+"""What a call returns as lists: one list a row."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from heedful.tokens.pieces import PieceLists
+from heedful.tokens.rows import Rows
+
+T = TypeVar("T")
+Around = tuple[Sequence[T], Sequence[T], Sequence[T]]
+"""The values of the special tokens before texts, between the two of a pair, and behind them."""
+
+
+def id_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists, pad_id: int) -> list[list[int]]:
+    """Return the token ids of each row."""
+    layout = rows.layout
+    around = layout.begin, layout.middle, layout.end
+    return _laid_out(rows, firsts.ids, seconds.ids, around, padding=pad_id)
+
+
+def offset_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists) -> list[list[tuple[int, int]]]:
+    """Return the offsets of each row; (0, 0) at special tokens and padding."""
+    layout, nowhere = rows.layout, ((0, 0),)
+    around = (
+        nowhere * len(layout.begin),
+        nowhere * len(layout.middle),
+        nowhere * len(layout.end),
+    )
+    return _laid_out(rows, firsts.offsets, seconds.offsets, around, padding=(0, 0))
+
+
+def type_rows(rows: Rows) -> list[list[int]]:
+    """Return the token types of each row; padding has type 0."""
+    types = [[0] * length for length in padded_lengths(rows)]
+    if rows.layout.second_type and any(rows.is_pair):
+        for row, start, stop, length, paired in zip(
+            types, rows.first_starts, rows.first_stops, rows.lengths, rows.is_pair, strict=True
+        ):
+            if paired:
+                split = rows.layout.second_start(stop - start)
+                row[split:length] = [rows.layout.second_type] * (length - split)
+    return types
+
+
+def mask_rows(rows: Rows) -> list[list[int]]:
+    """Return 1 for each token of each row, 0 for padding."""
+    if not rows.width:
+        return [[1] * length for length in rows.lengths]
+    return [[1] * length + [0] * (rows.width - length) for length in rows.lengths]
+
+
+def special_rows(rows: Rows) -> list[list[int]]:
+    """Return 1 for special tokens and padding, 0 for other tokens."""
+    layout, special = rows.layout, (1,)
+    around = (
+        special * len(layout.begin),
+        special * len(layout.middle),
+        special * len(layout.end),
+    )
+    no_first = [0] * max(rows.first_stops, default=0)
+    no_second = [0] * max(rows.second_stops, default=0)
+    return _laid_out(rows, no_first, no_second, around, padding=1)
+
+
+def padded_lengths(rows: Rows) -> Sequence[int]:
+    """Return the length of each row, with padding."""
+    return [max(length, rows.width) for length in rows.lengths] if rows.width else rows.lengths
+
+
+def _laid_out(
+    rows: Rows, first: list[T], second: list[T], around: Around[T], *, padding: T
+) -> list[list[T]]:
+    """Put one value for each token of each row in its order.
+
+    Args:
+        rows: the rows.
+        first: the values of all pieces of the first texts.
+        second: those of the second.
+        around: the values of special tokens.
+        padding: the value of padding.
+    """
+    begin, middle, end = around
+    if any(rows.is_pair):
+        values = [
+            [*begin, *first[start:stop], *middle, *second[after:last], *end]
+            if paired
+            else [*begin, *first[start:stop], *end]
+            for start, stop, after, last, paired in zip(
+                rows.first_starts,
+                rows.first_stops,
+                rows.second_starts,
+                rows.second_stops,
+                rows.is_pair,
+                strict=True,
+            )
+        ]
+    else:
+        values = [
+            [*begin, *first[start:stop], *end]
+            for start, stop in zip(rows.first_starts, rows.first_stops, strict=True)
+        ]
+    if rows.width:
+        for row in values:
+            row += [padding] * (rows.width - len(row))
+    return values

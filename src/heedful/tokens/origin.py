@@ -1,0 +1,104 @@
+"""What an encoding is made from: rows, the pieces that stand in them, and the texts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from heedful.tokens.batch import Words
+from heedful.tokens.columns import (
+    id_rows,
+    mask_rows,
+    offset_rows,
+    padded_lengths,
+    special_rows,
+    type_rows,
+)
+from heedful.tokens.pieces import PieceBatch, Pieces
+from heedful.tokens.rows import Row, Rows
+from heedful.tokens.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Origin:
+    """What an encoding is made from."""
+
+    rows: Rows
+    texts: Sequence[Words]
+    """The first text of each sample."""
+    second_texts: Sequence[Words | None]
+    """The second; None of a sample that has none."""
+    pieces: PieceBatch
+    """The pieces of the first texts."""
+    second_pieces: PieceBatch
+    """Those of the second texts; none of a sample that has none."""
+    locate: Callable[[Words], Pieces]
+    """Text -> its pieces with their places."""
+    vocabulary: Vocabulary
+    _located: dict[int, tuple[Pieces, Pieces | None]] = field(default_factory=dict)
+
+    def lists(self, wanted: Mapping[str, bool]) -> dict[str, list[Any]]:
+        """Return each item that is wanted, one list or number a row."""
+        rows, pieces, second_pieces = self.rows, self.pieces.lists(), self.second_pieces.lists()
+        items: dict[str, Callable[[], list[Any]]] = {
+            "input_ids": lambda: id_rows(rows, pieces, second_pieces, self._pad_id),
+            "token_type_ids": lambda: type_rows(rows),
+            "attention_mask": lambda: mask_rows(rows),
+            "special_tokens_mask": lambda: special_rows(rows),
+            "offset_mapping": lambda: offset_rows(rows, pieces, second_pieces),
+            "length": lambda: list(padded_lengths(rows)),
+            "overflow_to_sample_mapping": lambda: list(rows.samples),
+        }
+        return {name: items[name]() for name in wanted if wanted[name]}
+
+    def arrays(self, wanted: Mapping[str, bool]) -> dict[str, Any]:
+        """Return each item that is wanted as an array, of rows that are all of one length."""
+        from heedful.tokens.tensors import Grid
+
+        rows = self.rows
+        grid = Grid(rows, self.pieces.arrays(), self.second_pieces.arrays())
+        items: dict[str, Callable[[], Any]] = {
+            "input_ids": lambda: grid.ids(self._pad_id),
+            "token_type_ids": grid.types,
+            "attention_mask": grid.mask,
+            "special_tokens_mask": grid.special,
+            "offset_mapping": grid.offsets,
+            "length": lambda: padded_lengths(rows),
+            "overflow_to_sample_mapping": lambda: rows.samples,
+        }
+        return {name: items[name]() for name in wanted if wanted[name]}
+
+    def tokens(self, index: int) -> list[str]:
+        """Return the tokens of a row, special tokens and padding among them."""
+        row = self._row(index)
+        first, second = (pieces.ids_of(row.sample) for pieces in (self.pieces, self.second_pieces))
+        return [
+            self.vocabulary.tokens[token_id] for token_id in row.ids(first, second, self._pad_id)
+        ]
+
+    def word_ids(self, index: int) -> list[int | None]:
+        """Return the index of each token's word in its text; None at special tokens."""
+        row = self._row(index)
+        if row.sample not in self._located:
+            second = self.second_texts[row.sample]
+            self._located[row.sample] = (
+                self.locate(self.texts[row.sample]),
+                None if second is None else self.locate(second),
+            )
+        first, other = self._located[row.sample]
+        return row.values(
+            first.words, [] if other is None else other.words, special=None, padding=None
+        )
+
+    def sequence_ids(self, index: int) -> list[int | None]:
+        """Return 0 for tokens of the first text, 1 of the second, None at special tokens."""
+        row = self._row(index)
+        first, second = row.window.first, row.window.second
+        ones = [] if second is None else [1] * second.stop
+        return row.values([0] * first.stop, ones, special=None, padding=None)
+
+    @property
+    def _pad_id(self) -> int:
+        return self.vocabulary.ids[self.vocabulary.special.pad_token]
+
+    def _row(self, index: int) -> Row:
+        return self.rows.row(index, self.pieces.bound_list(), self.second_pieces.bound_list())

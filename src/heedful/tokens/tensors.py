@@ -1,0 +1,83 @@
+"""What a call returns as arrays or tensors, made of arrays of pieces without lists in between.
+
+R rows of W tokens each, padding included.
+"""
+
+import numpy as np
+
+from heedful.tokens.arrays import Indices, PieceArrays, ranges
+from heedful.tokens.rows import Rows
+
+
+class Grid:
+    """All rows as one array, R rows of W cells.
+
+    Args:
+        rows: at least one, all of one length with their padding.
+        firsts: the pieces of the first texts.
+        seconds: those of the second.
+    """
+
+    def __init__(self, rows: Rows, firsts: PieceArrays, seconds: PieceArrays) -> None:
+        self._layout = layout = rows.layout
+        self._firsts, self._seconds = firsts, seconds
+        self._lengths = np.array(rows.lengths)
+        self._width = max(rows.width, rows.lengths[0])
+        self._row_starts = np.arange(len(rows)) * self._width
+        self._is_pair = np.array(rows.is_pair)
+        starts, second_starts = np.array(rows.first_starts), np.array(rows.second_starts)
+        sizes = np.array(rows.first_stops) - starts
+        second_sizes = np.array(rows.second_stops) - second_starts
+        # Where second texts start in their rows; then which cells which pieces stand in.
+        self._splits = len(layout.begin) + sizes + len(layout.middle)
+        self._cells = ranges(self._row_starts + len(layout.begin), sizes)
+        self._pieces = ranges(starts, sizes)
+        self._second_cells = ranges(self._row_starts + self._splits, second_sizes)
+        self._second_pieces = ranges(second_starts, second_sizes)
+
+    def ids(self, pad_id: int) -> Indices:
+        """Return the token ids. Shape (R, W)."""
+        ids = self._filled(self._firsts.ids, self._seconds.ids, pad_id)
+        layout, pairs = self._layout, self._is_pair
+        for cells, special in (
+            (self._row_starts, layout.begin),
+            ((self._row_starts + self._splits - len(layout.middle))[pairs], layout.middle),
+            (self._row_starts + self._lengths - len(layout.end), layout.end),
+        ):
+            for index, token_id in enumerate(special):
+                ids[cells + index] = token_id
+        return self._shaped(ids)
+
+    def types(self) -> Indices:
+        """Return the token types; padding has type 0. Shape (R, W)."""
+        columns = np.arange(self._width)
+        splits = np.where(self._is_pair, self._splits, self._width)[:, None]
+        is_second = (columns >= splits) & (columns < self._lengths[:, None])
+        return is_second.astype(np.int64) * self._layout.second_type
+
+    def mask(self) -> Indices:
+        """Return 1 for each token, 0 for padding. Shape (R, W)."""
+        return (np.arange(self._width) < self._lengths[:, None]).astype(np.int64)
+
+    def special(self) -> Indices:
+        """Return 1 for special tokens and padding, 0 for other tokens. Shape (R, W)."""
+        special = np.ones(len(self._lengths) * self._width, np.int64)
+        special[self._cells] = 0
+        special[self._second_cells] = 0
+        return self._shaped(special)
+
+    def offsets(self) -> Indices:
+        """Return start and end of the slice of each token; 0 elsewhere. Shape (R, W, 2)."""
+        begins = self._filled(self._firsts.begins, self._seconds.begins, 0)
+        ends = self._filled(self._firsts.ends, self._seconds.ends, 0)
+        return np.stack([self._shaped(begins), self._shaped(ends)], axis=-1)
+
+    def _filled(self, first: Indices, second: Indices, filler: int) -> Indices:
+        """Put the value of each piece in its cell."""
+        cells = np.full(len(self._lengths) * self._width, filler, np.int64)
+        cells[self._cells] = first[self._pieces]
+        cells[self._second_cells] = second[self._second_pieces]
+        return cells
+
+    def _shaped(self, cells: Indices) -> Indices:
+        return cells.reshape(-1, self._width)
