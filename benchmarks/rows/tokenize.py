@@ -72,8 +72,9 @@ def _laps(trial: Trial, encoder: Callable[[], Encode], *, again: bool) -> str:
 def _digest(encoded: Any) -> str:
     """Return what is the same for two encodings if and only if these are."""
     if not isinstance(encoded, list):
-        encoded = {key: getattr(rows, "tolist", lambda: rows)() for key, rows in encoded.items()}
-        # Pairs are tuples here and lists there.
+        encoded = {
+            key: rows if isinstance(rows, list) else rows.tolist() for key, rows in encoded.items()
+        }
     return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
 
 
