@@ -14,10 +14,7 @@ from benchmarks.race import ROOT
 
 RUNS = "HEEDFUL_BENCH_RUNS"
 _MULTI30K = ("multi30k/train.de.gz", "multi30k/train.en.gz")
-_TRANSLATOR = (
-    *("--batch-size", "64", "--learning-rate", "1.5e-3", "--schedule", "linear"),
-    *("--warmup", "400", "--dropout", "0.1"),
-)
+_TRANSLATOR = ("--batch-size", "64", "--schedule", "linear", "--warmup", "400", "--dropout", "0.1")
 RECIPES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "classify": (
         "classify",
@@ -48,12 +45,12 @@ RECIPES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "translate-small": (
         "translate",
         _MULTI30K,
-        ("--preset", "small", *_TRANSLATOR, "--epochs", "6"),
+        ("--preset", "small", *_TRANSLATOR, "--learning-rate", "1.5e-3", "--epochs", "6"),
     ),
     "translate-base": (
         "translate",
         _MULTI30K,
-        ("--preset", "base", *_TRANSLATOR, "--epochs", "8", "--max-minutes", "60"),
+        ("--preset", "base", *_TRANSLATOR, "--learning-rate", "5e-4", "--epochs", "3"),
     ),
 }
 """What is trained: the task, the files of the data folder, and the options."""

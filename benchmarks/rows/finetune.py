@@ -54,7 +54,9 @@ def transformers(trial: Trial, batch_size: int, *, tuned: bool) -> str:
     tokenizer = BertTokenizerFast.from_pretrained(facts["folder"])
     labels = facts["labels"]
     model = BertForSequenceClassification.from_pretrained(
-        facts["folder"], num_labels=len(labels), id2label=dict(enumerate(labels))
+        facts["folder"],
+        id2label=dict(enumerate(labels)),
+        label2id={label: number for number, label in enumerate(labels)},
     )
     lines = (trial.folder / "train.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
