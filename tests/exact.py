@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Reason = Literal["stored", "same code", "moved", "one operation", "whole numbers"]
+Reason = Literal["stored", "same code", "moved", "one operation", "whole numbers", "rows apart"]
 """Why two results agree to the last bit on every CPU.
 
 stored: one was written, copied or left alone, and is read again.
@@ -15,6 +15,7 @@ same code: the same operations ran again, on the same numbers in the same shapes
 moved: numbers were selected, drawn or put elsewhere, not computed.
 one operation: each number is one rounded sum, difference, product or quotient.
 whole numbers: ids, masks, and sums of whole numbers, which need no rounding.
+rows apart: this machine's kernel was just seen to compute each row as if it were alone.
 """
 
 

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import torch
 from tests.compiled.test_linear import DTYPES
+from tests.exact import assert_same_bits
 from tests.tiny import SIZES, STILL
 
+from heedful.compiled import kernels
+from heedful.compiled.linear import PackedLinear
 from heedful.compiled.model import compile_model
 from heedful.models import FAMILIES
 from heedful.models.model import Model
@@ -21,7 +24,7 @@ HEADS = [
 LENGTHS = [5, 9, 2, 9, 1, 7, 5]
 
 
-@pytest.fixture(params=[1, 2, 4], autouse=True)
+@pytest.fixture(params=[1, 2, 4])
 def threads(request: pytest.FixtureRequest) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
@@ -48,6 +51,7 @@ def _numbers(output: Any) -> torch.Tensor:
     return next(value for value in output.to_tuple() if isinstance(value, torch.Tensor)).float()
 
 
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("family", "head"), HEADS)
 def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
@@ -65,3 +69,130 @@ def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
         if plain.shape[:2] == mask.shape and plain.shape[1] > 1:
             plain, fast = plain[mask], fast[mask]
         torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "pruned heads": {"pruned_heads": {0: [1, 3], 1: [0]}},
+    "chunks of the feed-forward part": {"chunk_size_feed_forward": 2},
+    "another activation": {"hidden_act": "gelu_new"},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_that_are_compiled(option: str) -> None:
+    model = _model("bert", "body", **OPTIONS[option])
+    compiled = compile_model(model)
+    assert compiled.kernel == "packed"
+    inputs = _inputs(model, LENGTHS)
+    with torch.inference_mode():
+        output = compiled.model(**inputs, output_kernels=True)
+        plain = model(**inputs).last_hidden_state
+    assert set(output.kernels) == {"packed"}
+    mask = inputs["attention_mask"]
+    torch.testing.assert_close(output.last_hidden_state[mask], plain[mask], rtol=1e-5, atol=1e-5)
+    assert not output.last_hidden_state[~mask].any()
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_sequences_and_many(dtype: torch.dtype) -> None:
+    model = _model("bert", "body", max_position_embeddings=80).to(dtype)
+    compiled = compile_model(model).model
+    inputs = _inputs(model, [64, 70, 33, 33, 64, 3] * 4)
+    mask, tolerance = inputs["attention_mask"], 1e-5 if dtype is torch.float32 else 0.1
+    with torch.inference_mode():
+        plain, fast = (one(**inputs).last_hidden_state[mask] for one in (model, compiled))
+    torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance)
+
+
+def _square(lengths: list[int]) -> torch.Tensor:
+    rows = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return rows[:, None, :].expand(-1, max(lengths), -1)
+
+
+LEFT_PADDED = torch.arange(9) >= 9 - torch.tensor(LENGTHS)[:, None]
+NOT_COMPILED: dict[str, dict[str, Any]] = {
+    "a head mask": {"head_mask": torch.tensor([1.0, 0.0, 1.0, 0.5])},
+    "attention weights": {"output_attentions": True},
+    "states between blocks": {"output_hidden_states": True},
+    "a mask for each query": {"attention_mask": _square(LENGTHS)},
+    "padding before the tokens": {"attention_mask": LEFT_PADDED},
+}
+
+
+def _ran_plain(model: Model, **inputs: Any) -> None:
+    """Check that a call answers as the plain model does, and says so."""
+    compiled = compile_model(model).model
+    output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
+    assert "packed" not in output.kernels
+    torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
+
+
+@pytest.mark.parametrize("option", NOT_COMPILED)
+def test_what_is_not_compiled_runs_plain(option: str) -> None:
+    model = _model("bert", "body")
+    with torch.inference_mode():
+        _ran_plain(model, **(_inputs(model, LENGTHS) | NOT_COMPILED[option]))
+
+
+def test_a_call_that_needs_gradients_runs_plain() -> None:
+    model = _model("bert", "body")
+    _ran_plain(model, **_inputs(model, LENGTHS))
+
+
+def test_a_model_with_hooks_runs_plain_and_they_are_called() -> None:
+    model, calls = _model("bert", "body"), []
+    compiled = compile_model(model).model
+    part = model.get_submodule("encoder.layer.1.output.dense")
+    hook = part.register_forward_hook(lambda *call: calls.append(call[0]))
+    with torch.inference_mode():
+        compiled(**_inputs(model, LENGTHS))
+        assert calls == [part]
+        hook.remove()
+        compiled(**_inputs(model, LENGTHS))
+    assert calls == [part]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"position_embedding_type": "relative_key"}, "relative positions"),
+        ({"is_decoder": True}, "decoders"),
+    ],
+)
+def test_models_without_a_compiled_form(options: dict[str, Any], reason: str) -> None:
+    model = _model("bert", "body", **options)
+    compiled = compile_model(model)
+    assert compiled.model is model
+    assert compiled.kernel == "plain"
+    assert reason in compiled.reason
+
+
+def test_without_the_kernel_the_plain_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model("bert", "body")
+    monkeypatch.setattr(kernels, "_wrong_with_packed", lambda dtype: "no such kernel")
+    assert compile_model(model) == (model, "plain", "no such kernel")
+
+
+def _rows_are_independent(dtype: torch.dtype) -> bool:
+    """Tell whether this machine's kernel gives a row the same alone and among others."""
+    hidden, weight = (torch.randn(*shape).to(dtype) for shape in ((300, 40), (24, 40)))
+    packed = PackedLinear(weight)
+    together = packed(hidden)
+    return all(not (packed(hidden[:rows]) - together[:rows]).any().item() for rows in (1, 2, 7, 50))
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_text_has_the_same_states_alone_and_in_a_batch(dtype: torch.dtype) -> None:
+    if not _rows_are_independent(dtype):
+        pytest.skip("this CPU's kernel computes a row otherwise among others")
+    model = _model("bert", "body", max_position_embeddings=80).to(dtype)
+    compiled = compile_model(model).model
+    lengths = [70, 64, 12, 1, 33, 12, 40]
+    inputs = _inputs(model, lengths)
+    with torch.inference_mode():
+        together = compiled(**inputs).last_hidden_state
+        for row, length in enumerate(lengths):
+            alone = compiled(inputs["input_ids"][row : row + 1, :length]).last_hidden_state
+            assert_same_bits(alone[0], together[row, :length], "rows apart")

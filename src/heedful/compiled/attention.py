@@ -15,8 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_TOGETHER = 2**18
-"""Weights that are computed at once: few enough for a core's cache."""
+_TOGETHER = 2**19
+"""Weights that are computed at once: few enough for a core's cache, many enough for their calls."""
+
+_SHORT = 32
+"""The length up to which a sequence in half precision is computed in float32 by the fused kernel:
+products in half precision take longer to start. It depends on nothing but the length, so that an
+answer does not depend on its neighbours."""
+
+_LANES = 32
+"""Numbers in half precision that are computed at once; torch's softmax is slow with the rest."""
 
 
 class Group(NamedTuple):
@@ -44,7 +52,7 @@ def attend(
     width = query.shape[1]
     heads = width // head_width
     mixed = query.new_empty(query.shape[0], width)
-    kernel = _fused if query.dtype is torch.float32 else _plain
+    half = query.dtype is not torch.float32
     asking = tokens = 0
     for count, length in _in_cache(groups, heads, only_first=only_first):
         queries = 1 if only_first else length
@@ -52,7 +60,10 @@ def attend(
         keys_values = memory[tokens : tokens + count * length]
         key, value = keys_values.view(count, length, 2, heads, head_width).permute(2, 0, 3, 1, 4)
         part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
-        result = kernel(part, key, value)  # (B, H, S, K)
+        if half and length > _SHORT:
+            result = _plain(part, key, value)  # (B, H, S, K)
+        else:
+            result = F.scaled_dot_product_attention(part.float(), key.float(), value.float())
         mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))
         asking, tokens = rows.stop, tokens + count * length
     return mixed
@@ -67,15 +78,13 @@ def _in_cache(groups: Sequence[Group], heads: int, *, only_first: bool) -> Itera
             yield Group(min(together, count - first), length)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(query, key, value)
-
-
 def _plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return shape (B, H, S, K) for queries of this shape, and keys and values (B, H, T, K)."""
     batch, heads, _, width = query.shape
     query, key, value = (x.reshape(batch * heads, -1, width) for x in (query, key, value))
     scores = torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=1 / math.sqrt(width))
-    # torch's softmax in half precision takes twice the time of the one in float32.
-    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    if scores.shape[2] % _LANES:
+        weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
+    else:
+        weights = scores.softmax(-1)
     return torch.bmm(weights, value).view(batch, heads, -1, width)
