@@ -1,5 +1,6 @@
 """The trees of a search equal a cache of each hypothesis's own."""
 
+import numpy as np
 import pytest
 import torch
 from tests.exact import assert_same_bits
@@ -13,8 +14,9 @@ HEADS, WIDTH = (3, 1), 4
 
 def _past(tree: Tree, memory: KeyValue) -> list[Tensor]:
     """Return the keys that each hypothesis attends to, in order of their first number."""
-    keys = memory.key[tree.grid.items][:, 0, :, 0]  # (N, M), of the first head
-    return [row[seen].sort().values for row, seen in zip(keys, tree.seen, strict=True)]
+    keys = memory.key[torch.from_numpy(tree.grid.items), 0, :, 0]  # (N, M), of the first head
+    seen = torch.from_numpy(tree.seen)
+    return [row[nodes].sort().values for row, nodes in zip(keys, seen, strict=True)]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -31,52 +33,55 @@ def test_any_course_of_a_search(seed: int) -> None:
         needed = max(needed, max(map(len, alive.values())) + tree.grid.width)
         tree = tree.grow()
         # What no hypothesis is made of has made room.
-        assert tree.seen.shape[1] == needed
+        assert needed <= tree.seen.shape[1] < needed + 16
         names = torch.arange(token, token + len(pasts))
         token += len(pasts)
         pasts = [[*past, name] for past, name in zip(pasts, names.tolist(), strict=True)]
         grid = tree.grid.spread(names.double())  # (B, W)
-        crosses = [KeyValue(like, like)] * len(HEADS)
+        crosses = [torch.full((2,), float(number)) for number in range(len(HEADS))]
         for block, (past, heads) in enumerate(zip(tree.blocks(crosses), HEADS, strict=True)):
             new = grid[:, None, :, None].expand(-1, heads, -1, WIDTH)
             assert past.length == step
-            assert past.cross_attention is crosses[block]
+            assert past.cross_attention == KeyValue(*crosses[block])
             memory = past.extend(KeyValue(new * (block + 1), -new))
             assert_same_bits(memory.value, -memory.key / (block + 1), "whole numbers")
             found = [row.tolist() for row in _past(tree, memory)]
             assert found == [[name * (block + 1) for name in past] for past in pasts]
-        assert tree.mask.shape == (*grid.shape[:1], 1, grid.shape[1], tree.seen.shape[1])
-        assert_same_bits(tree.grid.collect(tree.mask[:, 0]), tree.seen, "whole numbers")
+        mask = torch.from_numpy(tree.mask)
+        assert mask.shape == (*grid.shape, tree.seen.shape[1])
+        assert int(mask.sum()) == int(tree.seen.sum())
+        seen = torch.from_numpy(tree.seen)
+        assert_same_bits(tree.grid.collect(mask), seen, "whole numbers")
         # Any of them go on, some twice, and some items are left by all of theirs.
         most = min(9, 2 * len(pasts))
         rows = torch.randint(len(pasts), (most,), generator=generator)
-        before = tree.grid.items[rows]
+        before = torch.from_numpy(tree.grid.items)[rows]
         kept = torch.arange(tree.grid.batch)
-        tree, compaction = tree.select(rows)
+        tree, compaction = tree.select(rows.numpy())
         assert (compaction is None) == (len(before.unique()) == len(kept))
         if compaction is not None:
             kept = compaction.apply(kept)
         assert_same_bits(kept.sort().values, before.unique(), "whole numbers")
-        assert_same_bits(kept[tree.grid.items], before, "whole numbers")
+        assert_same_bits(kept[torch.from_numpy(tree.grid.items)], before, "whole numbers")
         pasts = [pasts[row] for row in rows.tolist()]
 
 
 def test_those_that_are_left_stay_or_take_a_free_place() -> None:
-    assert Compaction.of(torch.tensor([1, 0, 1, 2]), batch=3) is None
-    compaction = Compaction.of(torch.tensor([5, 1, 3, 3, 5]), batch=7)
+    assert Compaction.of(np.array([1, 0, 1, 2]), batch=3) is None
+    compaction = Compaction.of(np.array([5, 1, 3, 3, 5]), batch=7)
     assert compaction is not None
     whole = torch.arange(14).view(7, 2)
     assert compaction.apply(whole).tolist() == [[6, 7], [2, 3], [10, 11]]
-    assert compaction.numbers[torch.tensor([3, 1, 5])].tolist() == [0, 1, 2]
+    assert compaction.numbers[[3, 1, 5]].tolist() == [0, 1, 2]
     # None but the free ones was written.
     assert_same_bits(whole[3:], torch.arange(6, 14).view(4, 2), "whole numbers")
 
 
 def test_a_grid_of_hypotheses() -> None:
-    plain = Grid.of(torch.tensor([0, 0, 1, 1]))
+    plain = Grid.of(np.array([0, 0, 1, 1]))
     assert plain.cells is None
     assert plain.spread(torch.arange(4)).tolist() == [[0, 1], [2, 3]]
-    grid = Grid.of(torch.tensor([2, 0, 2, 1, 2]))
+    grid = Grid.of(np.array([2, 0, 2, 1, 2]))
     assert (grid.batch, grid.width) == (3, 3)
     rows = torch.arange(1, 6)
     assert grid.spread(rows).tolist() == [[2, 0, 0], [4, 0, 0], [1, 3, 5]]

@@ -16,28 +16,14 @@ from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
 from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
 from heedful.layers.stack import Stack, StackOutput
 
 
-class Norm(NamedTuple):
-    """The arguments of a layer normalisation."""
-
-    shape: tuple[int, ...]
-    weight: Tensor
-    bias: Tensor
-    eps: float
-
-    @classmethod
-    def of(cls, norm: nn.LayerNorm) -> "Norm":
-        """Return those of the readable form."""
-        shape = tuple(norm.normalized_shape)
-        return cls(shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
-
-
 class CompiledBlock:
-    """A block that attends to itself, and normalises after each part.
+    """A block that attends to itself.
 
     Args:
         block: the readable form.
@@ -47,7 +33,7 @@ class CompiledBlock:
     """
 
     def __init__(self, block: Block, activation: str, *, query_apart: bool) -> None:
-        heads, output = block.attention.self, block.attention.output
+        heads = block.attention.self
         self.head_width = heads.head_width
         self.width = heads.query.out_features
         self.query = PackedLinear(*joined([heads.query])) if query_apart else None
@@ -55,11 +41,9 @@ class CompiledBlock:
             [heads.key, heads.value] if query_apart else [heads.query, heads.key, heads.value]
         )
         self.project = PackedLinear(*joined(together))
-        self.mix = PackedLinear(*joined([output.dense]))
-        self.mix_norm = Norm.of(output.LayerNorm)
+        self.mix = CompiledResidual(block.attention.output)
         self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
-        self.narrow = PackedLinear(*joined([block.output.dense]))
-        self.narrow_norm = Norm.of(block.output.LayerNorm)
+        self.narrow = CompiledResidual(block.output)
 
     def __call__(
         self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
@@ -71,17 +55,18 @@ class CompiledBlock:
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
         """
-        memory = self.project(hidden)
+        source = self.mix.source(hidden)
+        memory = self.project(source)
         if firsts is not None:
-            hidden = hidden[firsts]
+            hidden, source = hidden[firsts], source[firsts]
         if self.query is None:
             query, memory = memory[:, : self.width], memory[:, self.width :]
         else:
-            query = self.query(hidden)
+            query = self.query(source)
         only_first = firsts is not None
         mixed = attend(query, memory, groups, self.head_width, only_first=only_first)
-        hidden = F.layer_norm(self.mix(mixed, hidden), *self.mix_norm)
-        return F.layer_norm(self.narrow(self.widen(hidden), hidden), *self.narrow_norm)
+        hidden = self.mix(mixed, hidden)
+        return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
 
 class Packing(NamedTuple):
@@ -141,6 +126,7 @@ class CompiledStack(nn.Module):
     def __init__(self, stack: Stack, activation: str, *, reads_first: bool) -> None:
         super().__init__()
         self.plain = stack
+        self.norm = None if stack.layer_norm is None else Norm.of(stack.layer_norm)
         last = len(stack.layer) - 1
         self.blocks = [
             CompiledBlock(block, activation, query_apart=reads_first and number == last)
@@ -175,6 +161,7 @@ class CompiledStack(nn.Module):
             or need_states
             or context.need_cache
             or context.encoded is not None
+            or context.packing is not None
             or (mask is not None and mask.shape[1:3] != (1, 1))
             or torch.is_grad_enabled()
             or any(self._hooks)
@@ -212,6 +199,8 @@ class CompiledStack(nn.Module):
         for block in self.blocks[:-1]:
             tokens = block(tokens, packing.groups)
         tokens = self.blocks[-1](tokens, packing.groups, packing.firsts if only_first else None)
+        if self.norm is not None:
+            tokens = F.layer_norm(tokens, *self.norm)
         if only_first:
             if packing.order is not None:
                 ordered = torch.empty_like(tokens)

@@ -4,9 +4,11 @@ import copy
 from typing import NamedTuple
 
 from heedful.compiled import kernels
+from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledStack
 from heedful.models.bert.model import BertModel
 from heedful.models.model import Model
+from heedful.models.transformer.model import Transformer
 
 
 class Compiled(NamedTuple):
@@ -30,6 +32,8 @@ def compile_model(model: Model) -> Compiled:
     """
     body = model.body
     weight = next(model.parameters())
+    if isinstance(model, Transformer):
+        return _compiled_translator(model)
     if not isinstance(body, BertModel):
         return Compiled(model, kernels.PLAIN, f"{type(body).__name__} has no compiled form")
     if body.config.is_decoder:
@@ -45,6 +49,19 @@ def compile_model(model: Model) -> Compiled:
     new_body = _with_part(body, "encoder", blocks)
     whole = new_body if model is body else _with_part(model, body.prefix, new_body)
     return Compiled(whole, kernel, reason)
+
+
+def _compiled_translator(model: Transformer) -> Compiled:
+    weight = next(model.encoder.parameters())
+    kernel, reason = kernels.of_encoders(weight.dtype, weight.device)
+    if kernel == kernels.PLAIN:
+        return Compiled(model, kernel, reason)
+    activation = model.config.activation_function
+    encoder = CompiledStack(model.encoder, activation, reads_first=False)
+    twin = _with_part(model, "encoder", encoder)
+    assert isinstance(twin, Transformer)
+    twin.compiled_steps = CompiledDecoder(model)
+    return Compiled(twin, kernel, reason)
 
 
 def _with_part(model: Model, name: str, part: object) -> Model:

@@ -19,7 +19,7 @@ from heedful.errors import UserError
 # Scores that are worked on at once: they fit into a core's own cache.
 _CACHED_SCORES = 2**18
 # Tokens in a group that is compared by its best one, and the vocabulary from which that pays off.
-_GROUP, _LARGE_VOCABULARY = 32, 2048
+_GROUP, _LARGE_VOCABULARY = 64, 2048
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -227,15 +227,18 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     Returns:
         Shapes (N, M) and (N, M).
     """
-    groups = scores.shape[1] // _GROUP
-    if scores.shape[1] < _LARGE_VOCABULARY or count >= groups:
+    rows, vocabulary = scores.shape
+    groups = vocabulary // _GROUP
+    if vocabulary < _LARGE_VOCABULARY or count >= groups:
         top = scores.topk(count)
         return top.values, top.indices
-    grouped = scores[:, : groups * _GROUP].view(len(scores), _GROUP, groups)
-    chosen = grouped.amax(1).topk(count).indices  # (N, M)
-    members = torch.arange(_GROUP, device=scores.device)[:, None] * groups
-    token_ids = (chosen[:, None] + members).flatten(1)  # (N, M * _GROUP)
-    rest = torch.arange(groups * _GROUP, scores.shape[1], device=scores.device)
-    token_ids = torch.cat([token_ids, rest.expand(len(scores), -1)], 1)
+    # Those of a group side by side, which is how a CPU compares fast.
+    grouped = scores[:, : groups * _GROUP].view(rows, groups, _GROUP)
+    chosen = grouped.amax(2).topk(count).indices  # (N, M)
+    members = torch.arange(_GROUP, device=scores.device)
+    token_ids = (chosen[..., None] * _GROUP + members).flatten(1)  # (N, M * _GROUP)
+    if groups * _GROUP < vocabulary:
+        rest = torch.arange(groups * _GROUP, vocabulary, device=scores.device)
+        token_ids = torch.cat([token_ids, rest.expand(rows, -1)], 1)
     top = scores.gather(1, token_ids).topk(count)
     return top.values, token_ids.gather(1, top.indices)

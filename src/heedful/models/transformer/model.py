@@ -35,7 +35,7 @@ from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
-from heedful.models.transformer.state import SearchState
+from heedful.models.transformer.state import SearchState, Steps
 from heedful.models.translation import (
     before_last_label,
     loss_of,
@@ -76,6 +76,7 @@ class Transformer(Model):
         self.register_buffer("final_logits_bias", torch.zeros(1, config.decoder_vocab_size))
         self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.compiled_steps: Steps | None = None  # what else takes the steps of a search
         self._initialise()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -290,10 +291,11 @@ class Transformer(Model):
         if attention_mask is not None:
             batch, length = input_ids.shape
             mask = masks.from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)
-        state = SearchState.start(self.decoder, encoded, mask, cover=search.coverage_penalty != 0)
+        steps = self.compiled_steps or self
+        state = steps.start(encoded, mask, cover=search.coverage_penalty != 0)
         start = self.config.decoder_start_token_id
         first = torch.full((len(input_ids),), start, device=input_ids.device)
-        hypotheses = find_texts(self._step, state, first, options, numbers, prefixes)
+        hypotheses = find_texts(steps.step, state, first, options, numbers, prefixes)
         return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
@@ -314,12 +316,12 @@ class Transformer(Model):
         """
         encoded = self._encode(input_ids, attention_mask).hidden
         ids = shifted(target_ids, self.config)
-        decoded = self._decode(ids, encoded, attention_mask, weights_of=(self._aligning,))
+        decoded = self._decode(ids, encoded, attention_mask, weights_of=(self.aligning,))
         assert decoded.cross_attentions is not None
         return decoded.cross_attentions[0].mean(1)
 
     @property
-    def _aligning(self) -> int:
+    def aligning(self) -> int:
         """The number of the decoder's block that aligns."""
         return max(0, self.config.decoder_layers - 2)
 
@@ -380,7 +382,7 @@ class Transformer(Model):
             None, batch=batch, queries=length, keys=start + length, causal=True, device=ids.device
         )
         output: StackOutput = self.decoder(
-            self._embed_all(self._target_table, ids, start, packing),
+            self._embed_all(self.target_table, ids, start, packing),
             Context(
                 mask=mask,
                 encoded=encoded,
@@ -398,16 +400,21 @@ class Transformer(Model):
         )
         return output
 
-    def _step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
+    def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
+        """Return what a search keeps before the first token; see ``SearchState``."""
+        return SearchState.start(self.decoder, encoded, mask, cover=cover)
+
+    def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
-        hidden = self._embed(self._target_table, tokens, position)  # (N, D)
+        hidden = self._embed(self.target_table, tokens, position)  # (N, D)
+        mask = torch.from_numpy(tree.mask).to(tokens.device)  # (B, W, M)
         output: StackOutput = self.decoder(
             tree.grid.spread(hidden),  # (B, W, D)
-            Context(mask=tree.mask, cross_mask=state.cross_mask),
+            Context(mask=mask[:, None], cross_mask=state.cross_mask),
             past=tree.blocks(state.crosses),
-            weights_of=() if state.coverage is None else (self._aligning,),
+            weights_of=() if state.coverage is None else (self.aligning,),
         )
         coverage = state.coverage
         if coverage is not None:
@@ -418,7 +425,8 @@ class Transformer(Model):
         return logits, replace(state, tree=tree, coverage=coverage)
 
     @property
-    def _target_table(self) -> nn.Embedding:
+    def target_table(self) -> nn.Embedding:
+        """The embeddings of target pieces."""
         return self.target_embeddings or self.embeddings
 
     def _embed_all(
@@ -441,7 +449,7 @@ class Transformer(Model):
 
     def _score(self, hidden: Tensor) -> Tensor:
         """Return the logits, shape (..., V), of states of shape (..., D)."""
-        weight = self._target_table.weight if self.lm_head is None else self.lm_head.weight
+        weight = self.target_table.weight if self.lm_head is None else self.lm_head.weight
         weight = weight.to(hidden.dtype)
         if self.lm_head is None and torch.is_grad_enabled():
             # As a score it would be trained, and what starts a text would be zeros no more.

@@ -5,10 +5,11 @@ width.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
-from heedful.layers.cache import KeyValue
 from heedful.layers.stack import Stack
 from heedful.layers.tree import Tree
 from heedful.models.translation import uncovered
@@ -20,8 +21,9 @@ class SearchState:
 
     tree: Tree
     """The keys and values of their tokens."""
-    crosses: list[KeyValue]
-    """What each block attends to: of each item once. Each of shape (B, H, E, K)."""
+    crosses: list[Tensor]
+    """The keys and values that each block attends to: of each item once. Each of shape (2, B, H, E,
+    K)."""
     cross_mask: Tensor | None
     """Shape (B, 1, 1, E), bool."""
     coverage: Tensor | None
@@ -48,10 +50,7 @@ class SearchState:
                 like=encoded,
             ),
             # Those of a head side by side: they are read at every step.
-            crosses=[
-                KeyValue(cross.key.contiguous(), cross.value.contiguous())
-                for cross in decoder.cross_memory(encoded)
-            ],
+            crosses=[torch.stack(cross) for cross in decoder.cross_memory(encoded)],
             # Items that are left close up in it, and it may be the user's own.
             cross_mask=None if mask is None else mask.clone(),
             coverage=uncovered(encoded, None if mask is None else mask[:, 0, 0]) if cover else None,
@@ -63,10 +62,10 @@ class SearchState:
         Args:
             rows: numbers of rows. Shape (N,), int64.
         """
-        tree, compaction = self.tree.select(rows)
+        tree, compaction = self.tree.select(rows.cpu().numpy())
         crosses, cross_mask = self.crosses, self.cross_mask
         if compaction is not None:
-            crosses = [KeyValue(*map(compaction.apply, cross)) for cross in crosses]
+            crosses = [compaction.apply(cross, 1) for cross in crosses]
             cross_mask = None if cross_mask is None else compaction.apply(cross_mask)
         return SearchState(
             tree=tree,
@@ -74,3 +73,13 @@ class SearchState:
             cross_mask=cross_mask,
             coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
         )
+
+
+class Steps(Protocol):
+    """What takes the steps of a search: a model, or its compiled form."""
+
+    def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
+        """Return what is kept before the first token; see ``SearchState.start``."""
+
+    def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
+        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
