@@ -32,6 +32,8 @@ class Trial:
         self, folder: Path, laps: int, threads: int, report: Callable[[Message], None]
     ) -> None:
         self.folder, self.number_of_laps, self.threads = folder, laps, threads
+        self.peak: int | None = None
+        """MiB that the programs which the laps start have held; None where they start none."""
         self._report = report
         self._amount: float | None = None
 
@@ -89,7 +91,8 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def report(message: Message) -> None:
-        print(json.dumps({**message, "peak": peak_memory()}), file=race, flush=True)
+        peak = peak_memory() if trial.peak is None else trial.peak
+        print(json.dumps({**message, "peak": peak}), file=race, flush=True)
         if not sys.stdin.readline():
             sys.exit("the race was called off")
 

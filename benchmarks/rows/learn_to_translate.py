@@ -86,6 +86,7 @@ def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
     torch.set_num_threads(trial.threads)
     torch.manual_seed(0)
     folder = trial.folder / ("joeynmt-bf16" if bf16 else "joeynmt-fp32")
+    folder.mkdir()
     args = parse_global_args({**_joeynmt_settings(trial.folder), "model_dir": str(folder)})
     model, learnt, held_out, _ = prepare_joeynmt(args, rank=0, mode="train")
     make_batches = learnt.make_iter

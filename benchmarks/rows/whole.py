@@ -5,6 +5,7 @@ Each lap starts a program of its own, so these times are what a user waits for.
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -30,12 +31,17 @@ def labels_in(path: Path) -> list[str]:
     return [json.loads(line)["label"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def timed(trial: Trial, command: list[str], out: Path) -> list[str]:
-    """Run a command for each lap, and return the labels it has written."""
+def run_laps(trial: Trial, command: list[str], out: Path) -> None:
+    """Run a command for each lap, and note the most memory that it took."""
+    trial.peak = 0
     for _ in trial.laps(range(trial.number_of_laps)):
         with out.open("w") as stream:
-            subprocess.run(command, stdout=stream, check=True)
-    return labels_in(out)
+            process = subprocess.Popen(command, stdout=stream)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"exit code {process.returncode}")
+        trial.peak = max(trial.peak, usage.ru_maxrss // 1024)
 
 
 def heedful(precision: str, trial: Trial) -> list[str]:
@@ -45,7 +51,8 @@ def heedful(precision: str, trial: Trial) -> list[str]:
     command = [sys.executable, "-m", "heedful", "predict", folder, "--precision", precision]
     texts = trial.read("given.json")
     given = [texts] if isinstance(texts, str) else ["--input", str(trial.folder / "texts.csv")]
-    return timed(trial, [*command, *given], out)
+    run_laps(trial, [*command, *given], out)
+    return labels_in(out)
 
 
 def peer(name: str, trial: Trial) -> list[str]:
@@ -69,8 +76,7 @@ def peer(name: str, trial: Trial) -> list[str]:
         folder = str(work)
     command = [sys.executable, "-m", "benchmarks.peers.program", name, folder]
     files = [str(trial.folder / "texts.csv"), str(out), str(trial.threads)]
-    for _ in trial.laps(range(trial.number_of_laps)):
-        subprocess.run([*command, *files], check=True)
+    run_laps(trial, [*command, *files], trial.folder / f"printed-{name}")
     return labels_in(out)
 
 
@@ -124,16 +130,18 @@ def _write(folder: Path, texts: list[str], truth: list[str]) -> Path:
 def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
     """Return the accuracy of what was written."""
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    return {name: {"accuracy": agreement(labels, truth)} for name, labels in answers.items()}
+    return {
+        name: {"accuracy": agreement(labels, truth)} for name, labels in answers.items() if labels
+    }
 
 
 def import_of(module: str) -> Callable[[Trial], list[str]]:
     """Start Python and import a module: what no program can be faster than that needs it."""
 
     def run(trial: Trial) -> list[str]:
-        for _ in trial.laps(range(trial.number_of_laps)):
-            subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
-        return ["3"]
+        command = [sys.executable, "-c", f"import {module}"]
+        run_laps(trial, command, trial.folder / f"printed-{module}")
+        return []
 
     return run
 
