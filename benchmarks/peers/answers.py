@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.engines import ENGINES, load
-from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
 from benchmarks.trial import Trial
 
@@ -108,8 +108,8 @@ def engine_arm(name: str) -> Callable[[Trial], list[str]]:
 
     def run(trial: Trial) -> list[str]:
         folder = Path(trial.read("model.json")["folder"])
-        tokenizer = load_tokenizer(folder, LENGTH, stride=STRIDE, strategy="only_second")
-        engine = load(name, folder, "answer", trial.threads)
+        cut = {"longest": LENGTH, "stride": STRIDE, "strategy": "only_second"}
+        engine, tokenizer = load(name, folder, "answer", trial.threads, **cut)
 
         def answers_of(questions: list[Question]) -> list[str]:
             encodings = tokenizer.encode_batch(questions)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.peers.engines import ENGINES, load
-from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
 from benchmarks.trial import Trial
 
@@ -35,9 +35,8 @@ def engine_arm(name: str) -> Callable[[Trial], list[str]]:
 
     def run(trial: Trial) -> list[str]:
         folder = Path(trial.read("model.json")["folder"])
-        tokenizer = load_tokenizer(folder, 512)
+        engine, tokenizer = load(name, folder, "blanks", trial.threads, longest=512)
         mask = tokenizer.token_to_id("[MASK]")
-        engine = load(name, folder, "blanks", trial.threads)
 
         def words_of(texts: list[str]) -> list[str]:
             encodings = tokenizer.encode_batch_fast(texts)

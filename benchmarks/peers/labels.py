@@ -1,10 +1,12 @@
 """Texts to labels: the pipeline of transformers, and engines with texts sorted by length."""
 
+import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.peers.engines import ENGINES, load
-from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
 from benchmarks.trial import Trial
 
@@ -16,6 +18,11 @@ def run_laps(trial: Trial, labels_of: Callable[[list[str]], list[str]]) -> list[
     parts: list[list[str]] = trial.read("texts.json")
     labels_of(parts[0][:64])
     return [label for texts in trial.laps(parts) for label in labels_of(texts)]
+
+
+def run_laps_one_by_one(trial: Trial, labels_of: Callable[[list[str]], list[str]]) -> list[str]:
+    """Take the laps with a text at a time."""
+    return run_laps(trial, lambda texts: [labels_of([text])[0] for text in texts])
 
 
 def pipeline_labels(folder: Path) -> Callable[[list[str]], list[str]]:
@@ -35,12 +42,9 @@ def pipeline_labels(folder: Path) -> Callable[[list[str]], list[str]]:
 
 def engine_labels(name: str, folder: Path, threads: int) -> Callable[[list[str]], list[str]]:
     """Make an engine a function from texts to labels."""
-    import json
-
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = {int(number): label for number, label in config["id2label"].items()}
-    tokenizer = load_tokenizer(folder, LONGEST)
-    engine = load(name, folder, "sequence", threads)
+    engine, tokenizer = load(name, folder, "sequence", threads, longest=LONGEST)
 
     def labels_of(texts: list[str]) -> list[str]:
         outputs = compute(engine, tokenizer.encode_batch_fast(texts))
@@ -49,28 +53,30 @@ def engine_labels(name: str, folder: Path, threads: int) -> Callable[[list[str]]
     return labels_of
 
 
-def pipeline(trial: Trial) -> list[str]:
+Laps = Callable[[Trial, Callable[[list[str]], list[str]]], list[str]]
+"""Takes the laps: `run_laps` or `run_laps_one_by_one`."""
+
+
+def pipeline(take: Laps, trial: Trial) -> list[str]:
     """Answer with the reference's pipeline."""
     import torch
 
     torch.set_num_threads(trial.threads)
-    return run_laps(trial, pipeline_labels(Path(trial.read("model.json")["folder"])))
+    return take(trial, pipeline_labels(Path(trial.read("model.json")["folder"])))
 
 
-def engine_arm(name: str) -> Callable[[Trial], list[str]]:
+def engine_arm(take: Laps, name: str, trial: Trial) -> list[str]:
     """Answer with an engine."""
-
-    def run(trial: Trial) -> list[str]:
-        folder = Path(trial.read("model.json")["folder"])
-        return run_laps(trial, engine_labels(name, folder, trial.threads))
-
-    return run
+    folder = Path(trial.read("model.json")["folder"])
+    return take(trial, engine_labels(name, folder, trial.threads))
 
 
-PEERS = {
-    "transformers pipeline": Arm(run=pipeline, format="fp32"),
-    **{
-        name: Arm(run=engine_arm(name), format=number_format)
-        for name, number_format in ENGINES.items()
-    },
-}
+def arms(take: Laps) -> dict[str, Arm]:
+    """Return the peers' arms."""
+    return {
+        "transformers pipeline": Arm(run=partial(pipeline, take), format="fp32"),
+        **{
+            name: Arm(run=partial(engine_arm, take, name), format=number_format)
+            for name, number_format in ENGINES.items()
+        },
+    }

@@ -24,7 +24,7 @@ def answers_of(name: str, folder: Path, threads: int) -> Callable[[list[str]], l
         return pipeline_labels(folder)
     from tokenizers import Tokenizer
 
-    from benchmarks.peers.engines import graph_engine
+    from benchmarks.peers.engines import converted_engine
     from benchmarks.peers.labels import LONGEST
     from benchmarks.peers.texts import compute
 
@@ -32,7 +32,7 @@ def answers_of(name: str, folder: Path, threads: int) -> Callable[[list[str]], l
     tokenizer.no_padding()
     tokenizer.enable_truncation(LONGEST)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    engine = graph_engine(name, folder / "graph.onnx", threads)
+    engine = converted_engine(name, folder, "sequence", folder, threads)
 
     def labels_of(texts: list[str]) -> list[str]:
         outputs = compute(engine, tokenizer.encode_batch_fast(texts))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.engines import ENGINES, load
-from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
 from benchmarks.trial import Trial
 
@@ -70,8 +70,7 @@ def engine_arm(name: str) -> Callable[[Trial], Tags]:
         model = trial.read("model.json")
         folder = Path(model["folder"])
         names = {int(number): label for number, label in model["names"].items()}
-        tokenizer = load_tokenizer(folder, 512)
-        engine = load(name, folder, "tokens", trial.threads)
+        engine, tokenizer = load(name, folder, "tokens", trial.threads, longest=512)
 
         def tags_of(sentences: list[list[str]]) -> Tags:
             encodings = tokenizer.encode_batch(sentences, is_pretokenized=True)

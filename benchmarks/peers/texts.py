@@ -1,7 +1,6 @@
 """From texts to what an engine computes: tokenized at once, sorted by length, batches of 32."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,16 +11,6 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]
 
 BATCH = 32
-
-
-def load_tokenizer(folder: Path, longest: int, **truncation: Any) -> Any:
-    """Load the compiled tokenizer of a folder, which pads nothing and cuts at a length."""
-    from transformers import BertTokenizerFast
-
-    tokenizer = BertTokenizerFast.from_pretrained(folder).backend_tokenizer
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(longest, **truncation)
-    return tokenizer
 
 
 def compute(

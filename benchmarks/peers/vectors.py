@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.engines import ENGINES, load
-from benchmarks.peers.texts import BATCH, compute, load_tokenizer
+from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
 from benchmarks.trial import Trial
 
@@ -79,8 +79,8 @@ def engine_arm(name: str) -> Callable[[Trial], "Array"]:
 
         folder = trial.read("model.json")
         path = Path(folder["folder"])
-        tokenizer = load_tokenizer(path, folder["max_length"])
-        engine = load(name, path, "vectors", trial.threads)
+        longest = folder["max_length"]
+        engine, tokenizer = load(name, path, "vectors", trial.threads, longest=longest)
 
         def vectors_of(texts: list[str]) -> "Array":
             outputs = compute(engine, tokenizer.encode_batch_fast(texts))

@@ -12,11 +12,13 @@ from benchmarks.rows import (
     memory,
     pretrain,
     tag,
+    tokenize,
     translate,
     whole,
 )
 
 ROWS: dict[str, Row] = {
+    **tokenize.ROWS,
     **encode.ROWS,
     **embed.ROWS,
     **classify.ROWS,

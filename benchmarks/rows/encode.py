@@ -111,10 +111,15 @@ def write_base(folder: Path, like: Path) -> None:
 
 def score(folder: Path, answers: "Mapping[str, Array]") -> Scores:
     """Compare vectors with those of transformers in fp32: the mean cosine, and the least."""
+    import numpy as np
+
     truth = answers.get("transformers")
     if truth is None:
         return {}
-    cosines = {name: (vectors * truth).sum(1) for name, vectors in answers.items()}
+    cosines = {
+        name: (vectors * truth).sum(1) / np.linalg.norm(vectors, axis=1)
+        for name, vectors in answers.items()
+    }
     return {
         name: {"cosine": float(cosine.mean()), "least cosine": float(cosine.min())}
         for name, cosine in cosines.items()

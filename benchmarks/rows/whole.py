@@ -57,24 +57,17 @@ def heedful(precision: str, trial: Trial) -> list[str]:
 
 def peer(name: str, trial: Trial) -> list[str]:
     """Answer with a program; the graph, where it has one, is made before."""
-    from benchmarks.peers.engines import write_graph, write_optimized_graph
+    from benchmarks.peers.engines import convert
 
-    folder = trial.read("model.json")["folder"]
-    work = trial.folder / f"peer-{name}"
+    folder = Path(trial.read("model.json")["folder"])
     out = trial.folder / f"out-{name}"
     if name != "pipeline":
-        from transformers import BertTokenizerFast
-
+        work = trial.folder / f"peer-{name}"
         work.mkdir()
-        BertTokenizerFast.from_pretrained(folder).save_pretrained(work)
-        (work / "config.json").write_bytes((Path(folder) / "config.json").read_bytes())
-        graph = work / "graph.onnx"
-        if name.startswith("ONNX Runtime"):
-            write_optimized_graph(Path(folder), "sequence", graph, int8=name.endswith("int8"))
-        else:
-            write_graph(Path(folder), "sequence", graph)
-        folder = str(work)
-    command = [sys.executable, "-m", "benchmarks.peers.program", name, folder]
+        (work / "config.json").write_bytes((folder / "config.json").read_bytes())
+        convert(name, folder, "sequence", work)
+        folder = work
+    command = [sys.executable, "-m", "benchmarks.peers.program", name, str(folder)]
     files = [str(trial.folder / "texts.csv"), str(out), str(trial.threads)]
     run_laps(trial, [*command, *files], trial.folder / f"printed-{name}")
     return labels_in(out)

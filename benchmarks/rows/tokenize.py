@@ -1,0 +1,167 @@
+"""Texts to ids, alone and with all that the usual call gives, in English and Chinese.
+
+heedful's tokenizer remembers what it has met, so it stands there twice: a new one that sees the
+texts for the first time, and one that has seen them before, as in the second epoch of training. The
+peer remembers nothing. Lists are made in full, and the garbage collector stays on.
+"""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.row import Arm, Plan, Row, Scores
+from benchmarks.trial import Trial
+
+TEXTS = 7600
+CALLS: dict[str, dict[str, Any]] = {
+    "call": {},
+    "tensors": {"padding": True, "truncation": True, "max_length": 128, "return_tensors": "pt"},
+    "offsets": {"return_offsets_mapping": True},
+}
+"""What the tokenizer is called with."""
+Encode = Callable[[list[str]], Any]
+
+
+def heedful(what: str, again: bool, trial: Trial) -> str:
+    """Tokenize with heedful."""
+    from heedful.tokens import load_tokenizer
+
+    def encoder() -> Encode:
+        tokenizer: Any = load_tokenizer(Path(trial.read("folder.json")))
+        return tokenizer.encode_batch if what == "ids" else partial(tokenizer, **CALLS[what])
+
+    return _laps(trial, encoder, again=again)
+
+
+def peer(what: str, trial: Trial) -> str:
+    """Tokenize with the compiled tokenizer of the reference: bare, or called as users call it."""
+    from transformers import AutoTokenizer
+
+    def encoder() -> Encode:
+        tokenizer = AutoTokenizer.from_pretrained(trial.read("folder.json"), use_fast=True)
+        if what != "ids":
+            return partial(tokenizer, **CALLS[what])
+        bare = tokenizer.backend_tokenizer
+        bare.no_truncation()
+        bare.no_padding()
+        return lambda texts: [
+            encoding.ids for encoding in bare.encode_batch_fast(texts, add_special_tokens=False)
+        ]
+
+    return _laps(trial, encoder, again=True)
+
+
+def _laps(trial: Trial, encoder: Callable[[], Encode], *, again: bool) -> str:
+    """Take the laps, each with an encoder that has or has not seen the texts; return a digest."""
+    texts: list[str] = trial.read("texts.json")
+    if again:
+        encode = encoder()
+        encode(texts)
+        encoders = [encode] * trial.number_of_laps
+    else:
+        encoders = [encoder() for _ in range(trial.number_of_laps)]
+    for encode in trial.laps(encoders):
+        encoded = encode(texts)
+    return _digest(encoded)
+
+
+def _digest(encoded: Any) -> str:
+    """Return what is the same for two encodings if and only if these are."""
+    if not isinstance(encoded, list):
+        encoded = {
+            key: rows if isinstance(rows, list) else rows.tolist() for key, rows in encoded.items()
+        }
+    return hashlib.sha256(json.dumps(encoded, sort_keys=True).encode()).hexdigest()
+
+
+def prepare(language: str, folder: Path, laps: int, share: float) -> Plan:
+    """Write the texts, and a folder of the tokenizer."""
+    from heedful.tokens import load_tokenizer
+
+    source, texts = {"en": _news, "zh": _reviews, "bytes": _bytes}[language](folder)
+    texts = texts[: round(TEXTS * share)]
+    (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+    (folder / "folder.json").write_text(json.dumps(str(source)))
+    tokens = sum(map(len, load_tokenizer(source).encode_batch(texts)))
+    return Plan(amounts=[float(tokens)] * laps)
+
+
+def _news(folder: Path) -> tuple[Path, list[str]]:
+    from benchmarks.data import ag_news
+    from heedful.sources import resolve
+
+    return Path(resolve("minilm")), [record.text for record in ag_news("test")]
+
+
+def _reviews(folder: Path) -> tuple[Path, list[str]]:
+    from benchmarks.data import FOLDER
+    from heedful.reading import read_records
+    from heedful.settings import ColumnSettings
+
+    source = folder / "chinese"
+    source.mkdir()
+    (source / "vocab.txt").write_bytes((FOLDER / "zh/vocab.txt").read_bytes())
+    (source / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    settings = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
+    (source / "tokenizer_config.json").write_text(json.dumps(settings))
+    (file,) = (FOLDER / "zh/chnsenticorp").glob("train.tsv*")
+    records = read_records([file], ColumnSettings(text="text_a", label="label"))
+    return source, [record.text for record in records]
+
+
+def _bytes(folder: Path) -> tuple[Path, list[str]]:
+    from benchmarks.data import FOLDER, ag_news
+
+    source = folder / "roberta"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps({"model_type": "roberta"}))
+    for name in ("vocab.json", "merges.txt", "tokenizer.json"):
+        with gzip.open(FOLDER / f"tokenizers/roberta-base/{name}.gz") as packed:
+            (source / name).write_bytes(packed.read())
+    return source, [record.text for record in ag_news("test")]
+
+
+def score(folder: Path, answers: Mapping[str, str]) -> Scores:
+    """Say whether all that was returned is what the reference returns."""
+    truth = next((answer for name, answer in answers.items() if name in PEERS), None)
+    if truth is None:
+        return {}
+    return {name: {"equal": float(answer == truth)} for name, answer in answers.items()}
+
+
+PEERS = ("tokenizers", "BertTokenizerFast")
+
+
+def arms(what: str) -> dict[str, Arm]:
+    """Return the arms for one way to call."""
+    name = PEERS[what != "ids"]
+    return {
+        "heedful, first time": Arm(run=partial(heedful, what, False), peer=False),
+        "heedful, later times": Arm(run=partial(heedful, what, True), peer=False),
+        name: Arm(run=partial(peer, what)),
+    }
+
+
+TITLES = {
+    "ids": "ids alone",
+    "call": "the call, with masks and types",
+    "tensors": "the call with padding to tensors",
+    "offsets": "the call with offsets",
+}
+LANGUAGES = {"en": "AG News", "zh": "Chinese reviews", "bytes": "AG News by RoBERTa's vocabulary"}
+ROWS = {
+    f"tokenize-{language}-{what}": Row(
+        title=f"{LANGUAGES[language]} to tokens: {text}",
+        arms=arms(what),
+        prepare=partial(prepare, language),
+        score=score,
+        unit="tokens/s",
+    )
+    for language in LANGUAGES
+    for what, text in TITLES.items()
+    if language != "bytes" or what == "ids"
+}
