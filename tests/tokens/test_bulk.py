@@ -97,11 +97,11 @@ def test_where_most_is_hard_arrays_are_not_used(monkeypatch: pytest.MonkeyPatch)
 def test_arrays_are_made_once_there_is_enough_to_do() -> None:
     ours = BertTokenizer(Vocabulary(TOKENS))
     for _ in range(100):
-        ours.encode_batch(["the thing"] * 200)  # 1,800 characters
+        ours.encode_batch(["the thing"] * 900)  # 8,100 characters
     assert ours._encoder._bulk is None
-    for count in range(16):
-        ours.encode_batch(["the thing"] * 230)
-        assert (ours._encoder._bulk is None) is (count < 15)
+    for count in range(4):
+        ours.encode_batch(["the thing"] * 1000)
+        assert (ours._encoder._bulk is None) is (count < 3)
 
 
 @pytest.mark.usefixtures("every_batch")
@@ -203,8 +203,8 @@ def test_keys_are_the_words(words: list[bytes], data: st.DataObject) -> None:
     keys = _keys(words)
     assert _spelt(keys) == words
     sizes = [data.draw(st.integers(1, len(word))) for word in words]
-    first = [word[:size] for word, size in zip(words, sizes, strict=True)]
-    assert _spelt(keys.first(np.array(sizes, np.int64))) == first
+    every = np.arange(1, 17)
+    assert _spelt(keys.beginnings(every)) == [word[:size] for word in words for size in every]
     rest = [word[size:] for word, size in zip(words, sizes, strict=True)]
     on = np.array([index for index, word in enumerate(rest) if word], np.int64)
     assert _spelt(keys.at(on).after(np.array(sizes, np.int64)[on])) == [

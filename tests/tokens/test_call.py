@@ -63,6 +63,37 @@ def test_many_texts(
         )
 
 
+@pytest.mark.parametrize("tensors", ["pt", "np"])
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_tensors_of_many_texts(
+    uncased: BertTokenizer, reference: Any, pairs: bool, special: bool, tensors: Any
+) -> None:
+    texts, second_texts = TEXTS * 3, PAIRS * 3  # so many that no lists are made in between
+    for cut, pad in product(CUTS[:-1], PADS[1:3]):
+        if cut.get("max_length", 8) % pad.get("pad_to_multiple_of", 1):
+            continue  # refused
+        options = {**cut, **pad, **EVERYTHING, "add_special_tokens": special}
+        for overflow in (False, True):
+            options |= {"return_overflowing_tokens": overflow, "return_tensors": tensors}
+            assert_same_call(
+                uncased(texts, second_texts if pairs else None, **options),
+                reference(texts, second_texts if pairs else None, **options),
+            )
+
+
+def test_tensors_of_texts_and_pairs_side_by_side(uncased: BertTokenizer) -> None:
+    mixed = [ONE, (OTHER, ONE), "", (LONG, ""), LONG]
+    lists = uncased(mixed, padding=True, **EVERYTHING)
+    tensors = uncased(mixed, padding=True, return_tensors="np", **EVERYTHING)
+    assert {name: rows.tolist() for name, rows in tensors.items()} == {
+        name: [[[*item] if isinstance(item, tuple) else item for item in row] for row in rows]
+        if name != "length"
+        else rows
+        for name, rows in lists.items()
+    }
+
+
 @pytest.mark.parametrize("stride", [0, 1, 4])
 @pytest.mark.parametrize("max_length", [24, 31, 40])
 @pytest.mark.parametrize("truncation", ["longest_first", "only_second", "only_first"])
@@ -239,6 +270,7 @@ WINDOWS = {"truncation": True, "return_overflowing_tokens": True}
             "the second text alone has 4 tokens and a row has room for 4 of both",
         ),
         ((["a", "a a"],), {"return_tensors": "pt"}, "rows of 3 to 4 tokens make no tensor"),
+        ((["a " * 600, "a"],), {"return_tensors": "pt"}, "rows of 3 to 602 tokens make no tensor"),
         ((["a"],), {"return_tensors": "tf"}, "return_tensors 'tf': must be 'pt', 'np' or None"),
         ((3,), {}, "text is a int: must be text"),
         ((None,), {}, "text is None: must be text"),

@@ -31,6 +31,10 @@ class PieceArrays:
         ids: list[int] = self.ids[self.bounds[index] : self.bounds[index + 1]].tolist()
         return ids
 
+    def start(self, index: int) -> int:
+        """See `PieceBatch`."""
+        return int(self.bounds[index])
+
     def bound_list(self) -> list[int]:
         """See `PieceBatch`."""
         bounds: list[int] = self.bounds.tolist()

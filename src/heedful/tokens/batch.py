@@ -1,8 +1,7 @@
 """The texts that a tokenizer is called with, as a list of single texts and pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from heedful.errors import UserError
 
@@ -12,8 +11,7 @@ Texts = Words | Sequence[Words] | Sequence[tuple[str, str]]
 """What a call takes: one text or many, each as it is, as words, or as a pair."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Samples:
+class Samples(NamedTuple):
     """The texts of a call."""
 
     firsts: Sequence[Words]

@@ -9,6 +9,8 @@ from heedful.tokens.origin import Origin
 from heedful.tokens.plan import RowPlan
 
 Tensors = Literal["pt", "np"]
+_FEW = 512
+"""Tokens of which tensors are sooner made by way of lists than by operations on arrays."""
 
 
 class Encoding(MutableMapping[str, Any]):
@@ -75,7 +77,7 @@ class Encoding(MutableMapping[str, Any]):
     def _origin_of(self, row: int) -> Origin:
         if self._origin is None:
             raise UserError("this encoding was not made from text: its tokens have no places")
-        count = len(self._origin.rows)
+        count = len(self._origin.rows.samples)
         if not -count <= row < count:
             raise UserError(f"row {row}: this encoding has {count} rows, from 0")
         return self._origin
@@ -95,7 +97,7 @@ def encoding_of(
     Raises:
         UserError: see `as_tensors`.
     """
-    if tensors is not None and len(origin.rows):
+    if tensors is not None and sum(origin.rows.lengths) > _FEW:
         _check_lengths("input_ids", padded_lengths(origin.rows))
         return Encoding(as_tensors(origin.arrays(wanted), tensors), origin)
     items: dict[str, Any] = {**origin.lists(wanted)}

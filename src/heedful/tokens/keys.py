@@ -30,9 +30,18 @@ class Keys(NamedTuple):
         """Return some of them."""
         return Keys(self.low[indices], self.high[indices])
 
-    def first(self, sizes: int | NDArray[np.int64]) -> "Keys":
-        """Return the keys of the first letters of each, at most as many as it has."""
-        return Keys(self.low & _LOW_MASKS[sizes], self.high & _HIGH_MASKS[sizes])
+    def beginnings(self, sizes: NDArray[np.int64]) -> "Keys":
+        """Return the keys of the first letters of each, for each number of letters.
+
+        Args:
+            sizes: the numbers of letters; a word that has fewer is taken whole. Shape (S,).
+
+        Shape:
+            (N * S,), those of a word one after the other.
+        """
+        low = self.low[:, None] & _LOW_MASKS[sizes]
+        high = self.high[:, None] & _HIGH_MASKS[sizes]
+        return Keys(low.ravel(), high.ravel())
 
     def after(self, sizes: NDArray[np.int64]) -> "Keys":
         """Return the keys of what follows the first letters, of which there is at least one."""

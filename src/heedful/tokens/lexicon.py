@@ -136,14 +136,13 @@ class Lexicon:
 
     def _longest(self, table: KeyTable, keys: Keys, sizes: Indices) -> tuple[Indices, Indices]:
         """Return the id of the longest token that each word begins with, -1 for none; its size."""
-        ids, lengths = np.full(len(sizes), -1), np.zeros(len(sizes), np.int64)
-        for length in range(int(sizes.max()), 0, -1):
-            open_ = np.flatnonzero((ids < 0) & (sizes >= length))
-            numbers = table.find(keys.at(open_).first(length))
-            is_token = (numbers >= 0) & (numbers < self._num_tokens)
-            ids[open_[is_token]] = numbers[is_token]
-            lengths[open_[is_token]] = length
-        return ids, lengths
+        # All beginnings are looked up at once, since most of a short operation is its call.
+        lengths = np.arange(1, sizes.max() + 1)
+        numbers = table.find(keys.beginnings(lengths)).reshape(len(sizes), -1)
+        is_token = (numbers >= 0) & (numbers < self._num_tokens) & (lengths <= sizes[:, None])
+        longest = len(lengths) - is_token[:, ::-1].argmax(axis=1)
+        words = np.arange(len(sizes))
+        return np.where(is_token.any(axis=1), numbers[words, longest - 1], -1), longest
 
 
 def _symbols(text: str, letters: Mapping[str, int]) -> NDArray[np.uint8]:

@@ -101,4 +101,5 @@ class Origin:
         return self.vocabulary.ids[self.vocabulary.special.pad_token]
 
     def _row(self, index: int) -> Row:
-        return self.rows.row(index, self.pieces.bound_list(), self.second_pieces.bound_list())
+        sample = self.rows.samples[index]
+        return self.rows.row(index, self.pieces.start(sample), self.second_pieces.start(sample))

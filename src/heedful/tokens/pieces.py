@@ -30,6 +30,9 @@ class PieceBatch(Protocol):
     def ids_of(self, index: int) -> list[int]:
         """Return the ids of one text."""
 
+    def start(self, index: int) -> int:
+        """Return where the pieces of one text start."""
+
     def bound_list(self) -> list[int]:
         """Return where the pieces of each text start, and where the last ones end."""
 
@@ -71,6 +74,10 @@ class PieceLists:
     def ids_of(self, index: int) -> list[int]:
         """See `PieceBatch`."""
         return self.ids[self.bounds[index] : self.bounds[index + 1]]
+
+    def start(self, index: int) -> int:
+        """See `PieceBatch`."""
+        return self.bounds[index]
 
     def bound_list(self) -> list[int]:
         """See `PieceBatch`."""

@@ -5,7 +5,7 @@ Lengths and places only: no texts.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from heedful.errors import UserError
 from heedful.tokens.layout import PairLayout
@@ -59,8 +59,7 @@ class Row:
         return parts
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """All rows of a batch as columns: which of the pieces of the batch each has."""
 
     samples: Sequence[int]
@@ -79,26 +78,21 @@ class Rows:
     width: int
     """What rows are padded to; 0 where nothing is padded."""
 
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def row(self, index: int, first_bounds: Sequence[int], second_bounds: Sequence[int]) -> Row:
+    def row(self, index: int, before: int, second_before: int) -> Row:
         """Return one row.
 
         Args:
             index: its index.
-            first_bounds: where the pieces of each first text start among those of all.
-            second_bounds: the same for second texts.
+            before: where the pieces of its sample's first text start among those of all.
+            second_before: the same for the second text.
         """
-        sample = self.samples[index]
-        before = first_bounds[sample]
         first = slice(self.first_starts[index] - before, self.first_stops[index] - before)
         second = None
         if self.is_pair[index]:
-            before = second_bounds[sample]
-            second = slice(self.second_starts[index] - before, self.second_stops[index] - before)
+            start, stop = self.second_starts[index], self.second_stops[index]
+            second = slice(start - second_before, stop - second_before)
         return Row(
-            sample=sample,
+            sample=self.samples[index],
             window=Window(first=first, second=second),
             layout=self.layout,
             padding=max(0, self.width - self.lengths[index]),

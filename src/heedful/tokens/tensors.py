@@ -23,7 +23,7 @@ class Grid:
         self._firsts, self._seconds = firsts, seconds
         self._lengths = np.array(rows.lengths)
         self._width = max(rows.width, rows.lengths[0])
-        self._row_starts = np.arange(len(rows)) * self._width
+        self._row_starts = np.arange(len(rows.samples)) * self._width
         self._is_pair = np.array(rows.is_pair)
         starts, second_starts = np.array(rows.first_starts), np.array(rows.second_starts)
         sizes = np.array(rows.first_stops) - starts

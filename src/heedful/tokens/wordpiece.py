@@ -28,12 +28,12 @@ MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
 MAX_WORDS = 2**17
 """Words that are remembered besides those that are tokens, before they are forgotten."""
-BULK = 2**11
+BULK = 2**13
 """Characters from which on a batch is encoded by operations on arrays."""
 BEFORE_BULK = 2**15
 """Characters that come in such batches before the arrays are made that this needs."""
 _LOCATED = 4
-"""How many times as long the other way takes with offsets."""
+"""One character with offsets counts like so many without: the other way takes longer for them."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):
