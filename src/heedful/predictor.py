@@ -21,7 +21,8 @@ from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
-from heedful.compiled.model import compile_model
+from heedful.compiled import kernels
+from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import foreign_record
 from heedful.models.loading import load_model
@@ -51,10 +52,8 @@ class Predictor:
         name: of the run.
 
     Attributes:
-        model: the model in its readable form, in the precision that was asked for.
-        forward: its compiled form, which computes the answers.
-        kernel: what that computes with: ``"packed"``, or ``"plain"`` where it is the model itself.
-        kernel_reason: why.
+        model: the model in its readable form, in the precision that was asked for. One that is put
+            in its place, or is changed, answers as it is, without a compiled form.
     """
 
     def __init__(
@@ -77,7 +76,19 @@ class Predictor:
         self.settings = settings
         self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
-        self.forward, self.kernel, self.kernel_reason = compile_model(self.model)
+        self._compiled, self._compiled_of = compile_model(self.model), self.model
+
+    @property
+    def compiled(self) -> Compiled:
+        """What computes the answers: the compiled form of the model, or the model as it is."""
+        if self.model is self._compiled_of:
+            return self._compiled
+        return Compiled(self.model, kernels.PLAIN, "the model was put in the place of another")
+
+    @property
+    def kernel(self) -> str:
+        """What computes the answers: ``"packed"``, or ``"plain"`` for the model as it is."""
+        return self.compiled.kernel
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
@@ -204,10 +215,11 @@ class Predictor:
         """Return what the task computes for each example of the items, in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
         outputs: list[Any] = [None] * len(examples)
+        forward = self.compiled.model
         for rows in self.plan([len(example.ids) for example in examples], settings):
             draw = Draw(seed=0, epoch=0, rows=np.asarray(rows)) if labelled else None
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
-            computed = self.task.compute(self.forward, batch.to(self.device), settings)
+            computed = self.task.compute(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output

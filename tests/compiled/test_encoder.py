@@ -196,3 +196,22 @@ def test_a_text_has_the_same_states_alone_and_in_a_batch(dtype: torch.dtype) -> 
         for row, length in enumerate(lengths):
             alone = compiled(inputs["input_ids"][row : row + 1, :length]).last_hidden_state
             assert_same_bits(alone[0], together[row, :length], "rows apart")
+
+
+def test_a_model_that_was_changed_runs_plain() -> None:
+    model = _model("bert", "body")
+    compiled = compile_model(model).model
+    inputs = _inputs(model, LENGTHS)
+    with torch.no_grad():
+        model.get_submodule("encoder.layer.0.output.dense").weight.mul_(2)
+    with torch.inference_mode():
+        output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
+    assert "packed" not in output.kernels
+    torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
+    model = _model("bert", "body")
+    compiled = compile_model(model).model
+    model.prune_heads({0: [1]})
+    with torch.inference_mode():
+        output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
+    assert "packed" not in output.kernels
+    torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)

@@ -111,11 +111,17 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     return Packing(groups, tokens, firsts, None if in_order else order)
 
 
+def _version(weight: Tensor) -> int:
+    """Return how often a weight was written to; torch does not count that in inference mode."""
+    return 0 if weight.is_inference() else weight._version
+
+
 class CompiledStack(nn.Module):
     """The blocks of an encoder, called as a ``Stack`` is.
 
     What it does not compute the plain stack does: head masks, attention weights, the states between
-    blocks, what a decoder needs, gradients, and whatever has hooks. The states of padding are 0.
+    blocks, what a decoder needs, gradients, and whatever has hooks or was changed since it was
+    compiled. The states of padding are 0.
 
     Args:
         stack: the readable form.
@@ -136,6 +142,11 @@ class CompiledStack(nn.Module):
             hooks
             for part in stack.modules()
             for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
+        ]
+        self._weights = [
+            (part._parameters, name, weight, _version(weight))
+            for part in stack.modules()
+            for name, weight in part.named_parameters(recurse=False)
         ]
 
     def forward(
@@ -165,6 +176,7 @@ class CompiledStack(nn.Module):
             or (mask is not None and mask.shape[1:3] != (1, 1))
             or torch.is_grad_enabled()
             or any(self._hooks)
+            or self._is_changed()
         )
         if simple:
             rows = None if mask is None else mask[:, 0, 0]
@@ -188,6 +200,13 @@ class CompiledStack(nn.Module):
             cross_attentions=None,
             cache=None,
             kernels=("packed",) * len(self.blocks),
+        )
+
+    def _is_changed(self) -> bool:
+        """Tell whether a weight of the readable form was replaced or written to."""
+        return any(
+            parameters[name] is not weight or _version(weight) != version
+            for parameters, name, weight, version in self._weights
         )
 
     def _compute(self, hidden: Tensor, packing: Packing, *, only_first: bool) -> Tensor:
