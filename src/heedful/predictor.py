@@ -28,6 +28,7 @@ from heedful.interop import foreign_record
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Text
+from heedful.reading.ahead import one_ahead
 from heedful.settings import PredictOptions, PredictSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
@@ -144,11 +145,39 @@ class Predictor:
             settings: how to compute; by default as the predictor was told.
             labelled: whether to encode their truth too, for scoring.
         """
+        for answers in self.answered(records, settings, labelled=labelled):
+            yield from answers
+
+    def answered(
+        self,
+        records: Iterable[Any],
+        settings: PredictSettings | None = None,
+        *,
+        labelled: bool = False,
+        ahead: bool = False,
+    ) -> Iterator[Iterator[Any]]:
+        """Yield the answers of some thousands of records at a time; see `answers`.
+
+        Args:
+            records: as the task's ``read`` gives them.
+            settings: how to compute; by default as the predictor was told.
+            labelled: whether to encode their truth too, for scoring.
+            ahead: whether the next records are read and encoded in a thread while answers are
+                computed. Not where one may be long in coming, as on standard input.
+        """
         settings = settings or self.settings
+        chunks = self._encoded(records, settings, labelled)
+        for some, encoded in one_ahead(chunks) if ahead else chunks:
+            yield self.decode(some, encoded, settings, labelled=labelled)
+
+    def _encoded(
+        self, records: Iterable[Any], settings: PredictSettings, labelled: bool
+    ) -> Iterator[tuple[list[Any], list[Fitted[Example]]]]:
+        """Yield some thousands of records at a time, with what they were encoded as."""
         records, copies = tee(records)
         encoded = self.encode(copies, settings, labelled=labelled)
         while chunk := _gather(encoded):
-            yield from self.decode(islice(records, len(chunk)), chunk, settings, labelled=labelled)
+            yield list(islice(records, len(chunk))), chunk
 
     def encode(
         self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
@@ -158,7 +187,8 @@ class Predictor:
         Raises:
             UserError: an option has no effect, or a record cannot be encoded.
         """
-        check_options(self.task, settings)
+        if settings is not self.settings:  # which were checked when the run was loaded
+            check_options(self.task, settings)
         fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
         return self.task.encode(records, self.tokenizer, fit, labelled=labelled)
 
@@ -298,7 +328,7 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
             raise UserError(
                 f"--{name} is decided when a run is loaded: heedful.load(run, {name}=...)"
             )
-    return replace(settings, **checked(options))
+    return replace(settings, **checked(options)) if options else settings
 
 
 def checked(options: PredictOptions) -> PredictOptions:

@@ -86,6 +86,8 @@ def plan_pass(
     """
     assert batch_tokens > 0
     assert max_items > 0
+    if len(lengths) == 1:
+        return [np.zeros(1, dtype=np.int64)]
     sizes = _sides(lengths)
     items = _longest_first(np.arange(len(sizes)), sizes)
     return _split(items, sizes, batch_tokens, max_items, most_padding=most_padding)

@@ -109,6 +109,8 @@ def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted
         UserError: see `windows`.
     """
     _check(limit, stride)
+    if len(ids) <= limit:
+        return _whole(ids)
     _refuse(len(ids), limit, rule)
     if rule == "window":
         return _fitted(ids, windows(range(len(ids)), limit, stride), used=len(ids))

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,10 +137,11 @@ def predict(
             print(line, flush=not texts)
         return
     cut = 0
-    for answer in predictor.answers(records):
-        cut += answer.tokens_used < answer.tokens_total
-        line = command.line_of(answer, everything=all_scores, plain=plain)
-        print(line, flush=not texts)
+    for answers in predictor.answered(records, ahead=input is not None and input.is_file()):
+        for answer in answers:
+            cut += answer.tokens_used < answer.tokens_total
+            print(command.line_of(answer, everything=all_scores, plain=plain))
+        sys.stdout.flush()  # before more is read, which may take as long as it likes
     if cut:
         say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
 

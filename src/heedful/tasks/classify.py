@@ -227,12 +227,15 @@ class Classify(Task[Record, Tensor, Prediction]):
         """Average the windows' probabilities, or logits, and choose."""
         mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
         scores = dict(zip(self.labels, mean.tolist(), strict=True))
-        best = max(self.labels, key=scores.__getitem__)
-        likely_from = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
-        likely = [label for label, score in scores.items() if score >= likely_from]
+        label: str | list[str]
+        if self.multi_label:
+            likely_from = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
+            label = [name for name, score in scores.items() if score >= likely_from]
+        else:
+            label = max(scores, key=scores.__getitem__)
         return Prediction(
-            label=likely if self.multi_label else best,
-            score=None if self.multi_label else scores[best],
+            label=label,
+            score=None if isinstance(label, list) else scores[label],
             scores=scores,
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
