@@ -1,8 +1,6 @@
 """What is exported computes the same in ONNX Runtime, whatever the batch and the length."""
 
-import contextlib
 import errno
-import io
 import json
 import shutil
 import sys
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny
+from tests.interop.readme import printed
 
 import heedful
 from heedful import cli, files
@@ -63,21 +62,11 @@ def exported(
     return exported
 
 
-def _program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run the program that a folder's README shows, and return what it prints."""
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    program = text.partition("```python\n")[2].partition("```")[0]
-    monkeypatch.chdir(folder)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(program, "README.md", "exec"), {})
-    return printed.getvalue()
-
-
 @pytest.mark.parametrize("name", ENCODERS)
 def test_encoders_compute_the_same(
     name: str, exported: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _program(exported(name), monkeypatch) == ENCODERS[name]
+    assert printed(exported(name), monkeypatch) == ENCODERS[name]
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -85,8 +74,8 @@ def test_writers_go_on_from_their_caches(
     name: str, exported: Callable[[str], Path], golden: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = heedful.load(golden / name, precision="fp32")("a text", beam=1).text
-    printed = _program(exported(name), monkeypatch).strip()
-    assert printed.removeprefix("a text ") == ours.strip()
+    text = printed(exported(name), monkeypatch).strip()
+    assert text.removeprefix("a text ") == ours.strip()
 
 
 DATA: dict[str, tuple[list[str], ColumnSettings]] = {

@@ -12,12 +12,25 @@ from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.interop.checking import Check
 from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, Outputs, open_model
+from heedful.interop.onnx.usage import Engine, Port, write_usage
 from heedful.interop.onnx.writing import compare, write_graphs
 from heedful.interop.source import Source
 from heedful.models import RnnSearch
 from heedful.settings import ExportSettings
 
 SUFFIX = ".xml"
+
+_CODE = """\
+import openvino
+
+def open_graph(name):
+    options = {"INFERENCE_PRECISION_HINT": "f32"}  # without it bf16, where the CPU has that
+    return openvino.compile_model(f"{name}.xml", "CPU", options)
+
+def compute(graph, inputs):
+    inputs = {one.any_name: inputs[one.any_name] for one in graph.inputs}
+    return {one.any_name: array for one, array in graph(inputs).items()}
+"""
 
 
 def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
@@ -37,12 +50,24 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         model = openvino.convert_model(path)
         openvino.save_model(model, path.with_suffix(SUFFIX), compress_to_fp16=False)
         path.unlink()
-    return compare(source, open_exported(source, folder), f"OpenVINO {version('openvino')}")
+    check = compare(source, open_exported(source, folder), f"OpenVINO {version('openvino')}")
+    write_usage(source, folder, Engine(name="OpenVINO", suffix=SUFFIX, code=_CODE, ports=_ports))
+    return check
 
 
 def open_exported(source: Source, folder: Path) -> OnnxEncoder | OnnxWriter:
     """Open the graphs of a folder in the place of the model that they were made from."""
     return open_model(source, folder, _Compiled, SUFFIX)
+
+
+def _ports(path: Path) -> list[Port]:
+    graph = _library().Core().read_model(path)
+    return [
+        (kind, one.get_any_name(), one.element_type.get_type_name(), shape)
+        for kind, several in (("input", graph.inputs), ("output", graph.outputs))
+        for one in several
+        for shape in [", ".join(map(str, one.partial_shape))]
+    ]
 
 
 def _library() -> Any:

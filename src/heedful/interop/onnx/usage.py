@@ -1,8 +1,10 @@
 """What is said of a folder of graphs: their inputs and outputs, and a program that uses them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from heedful.interop.onnx.graphs import READER
 from heedful.interop.source import Source
@@ -10,58 +12,101 @@ from heedful.models import BertEncoderDecoder
 
 README = "README.md"
 
-_TEXTS = """\
+Port = tuple[str, str, str, str]
+"""``input`` or ``output``, and the name, type and shape of a tensor."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """A program that computes graphs, as it is shown to users."""
+
+    name: str
+    """Of the kind of file."""
+    suffix: str
+    code: str
+    """Python that imports it, and defines ``open_graph`` and ``compute``."""
+    ports: Callable[[Path], list[Port]]
+    """Reads the inputs and outputs of a file."""
+
+
+_ONNX = """\
 import onnxruntime
+
+def open_graph(name):
+    return onnxruntime.InferenceSession(f"{name}.onnx")
+
+def compute(graph, inputs):
+    inputs = {one.name: inputs[one.name] for one in graph.get_inputs()}
+    names = [one.name for one in graph.get_outputs()]
+    return dict(zip(names, graph.run(names, inputs)))
+"""
+
+
+def _ports(path: Path) -> list[Port]:
+    import onnxruntime
+
+    def port(kind: str, one: Any) -> Port:
+        element = one.type.removeprefix("tensor(").removesuffix(")")
+        return kind, one.name, element, ", ".join(map(str, one.shape))
+
+    graph = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return [
+        *(port("input", one) for one in graph.get_inputs()),
+        *(port("output", one) for one in graph.get_outputs()),
+    ]
+
+
+ONNX = Engine(name="ONNX", suffix=".onnx", code=_ONNX, ports=_ports)
+
+_TEXTS = """\
 from heedful import load_tokenizer
 
+{engine}
 tokenizer = load_tokenizer(".")
-session = onnxruntime.InferenceSession("model.onnx")
 rows = tokenizer({texts}, padding=True, return_tensors="np")
-inputs = {{one.name: rows[one.name]{item} for one in session.get_inputs()}}
-for output, array in zip(session.get_outputs(), session.run(None, inputs)):
-    print(output.name, array.shape)
+for name, array in compute(open_graph("model"), {rows}).items():
+    print(name, array.shape)
 """
 
 _CONTINUE = """\
 import numpy as np
-import onnxruntime
 from heedful import load_tokenizer
 
+{engine}
 tokenizer = load_tokenizer(".")
-session = onnxruntime.InferenceSession("model.onnx")
+graph = open_graph("model")
 ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without what ends it
-past = {{one.name: np.zeros((1, one.shape[1], 0, one.shape[3]), np.float32)
-        for one in session.get_inputs() if one.name.startswith("past_key_values.")}}
+past = {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
+        for block, heads in enumerate({heads}) for kind in ("key", "value")}}
 written = [*ids[0]]
 while len(written) < {most} and written[-1] != tokenizer.sep_token_id:
-    inputs = {{"input_ids": ids, "attention_mask": np.ones((1, len(written)), np.int64), **past}}
-    logits, *present = session.run(None, inputs)
-    past = dict(zip(past, present))
-    ids = logits[:, -1:].argmax(-1)
+    mask = np.ones((1, len(written)), np.int64)
+    outputs = compute(graph, {{"input_ids": ids, "attention_mask": mask, **past}})
+    ids = outputs.pop("logits")[:, -1:].argmax(-1)
+    past = {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
     written.append(int(ids[0, 0]))
 print(tokenizer.decode(written, skip_special_tokens=True))
 """
 
 _WRITE = """\
 import numpy as np
-import onnxruntime
 from heedful import load_tokenizer
 
+{engine}
 tokenizer = load_tokenizer(".")
 names = ("encoder_model", "decoder_model", "decoder_with_past_model")
-read, start, go_on = (onnxruntime.InferenceSession(f"{{name}}.onnx") for name in names)
+read, start, go_on = map(open_graph, names)
 {ids}
 mask, written = np.ones_like(ids), [{first}]
 inputs = {{"input_ids": ids, "attention_mask": mask{types}}}
-inputs = {{"encoder_hidden_states": read.run(None, inputs)[0]}}
-session = start
+inputs = {{"encoder_hidden_states": compute(read, inputs)["last_hidden_state"]}}
+graph = start
 while len(written) < {most} and written[-1] != {end}:
     inputs |= {{"input_ids": np.array([written[-1:]]), "encoder_attention_mask": mask}}
-    inputs = {{one.name: inputs[one.name] for one in session.get_inputs()}}
-    outputs = dict(zip((one.name for one in session.get_outputs()), session.run(None, inputs)))
+    outputs = compute(graph, inputs)
     written.append(int(outputs.pop("logits")[0, -1].argmax()))
     inputs |= {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
-    session = go_on
+    graph = go_on
 print({text})
 """
 
@@ -69,50 +114,45 @@ _TRANSLATOR_IDS = """\
 ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_token_id]])"""
 
 
-def write_usage(source: Source, folder: Path, *, int8: bool) -> None:
+def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
     """Write ``README.md``: what goes into each graph, what comes out, and how it is used."""
     record = source.record
     lines = [
-        f"# A run of {record.task} as ONNX",
+        f"# A run of {record.task} as {engine.name}",
         "",
         f"Written by heedful. {'int8' if int8 else 'fp32'} "
         f"weights; a text has at most {record.max_length} tokens.",
         "",
-        *_tables(folder),
+        *_tables(folder, engine),
     ]
     if labels := record.goal.get("labels"):
         lines += [
             f"The labels, in the order of the logits: `{json.dumps(labels, ensure_ascii=False)}`",
             "",
         ]
-    lines += ["In this folder:", "", "```python", program(source, folder).rstrip(), "```"]
+    lines += ["In this folder:", "", "```python", program(source, folder, engine).rstrip(), "```"]
     (folder / README).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _tables(folder: Path) -> Iterator[str]:
-    import onnxruntime
-
-    for path in sorted(folder.glob("*.onnx")):
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+def _tables(folder: Path, engine: Engine) -> Iterator[str]:
+    for path in sorted(folder.glob(f"*{engine.suffix}")):
         yield f"`{path.name}`:"
         yield ""
         yield "| | name | type | shape |"
         yield "|---|---|---|---|"
-        for kind, values in (("input", session.get_inputs()), ("output", session.get_outputs())):
-            for value in values:
-                element = value.type.removeprefix("tensor(").removesuffix(")")
-                shape = ", ".join(map(str, value.shape))
-                yield f"| {kind} | `{value.name}` | {element} | ({shape}) |"
+        for kind, name, element, shape in engine.ports(path):
+            yield f"| {kind} | `{name}` | {element} | ({shape}) |"
         yield ""
 
 
-def program(source: Source, folder: Path) -> str:
+def program(source: Source, folder: Path, engine: Engine) -> str:
     """Return a program that computes with the graphs of a folder, and runs there."""
     record, model = source.record, source.model
-    if (folder / READER).is_file():
+    if (folder / READER).with_suffix(engine.suffix).is_file():
         if isinstance(model, BertEncoderDecoder):
             types = "token_type_ids" if model.encoder.config.type_vocab_size > 1 else ""
             return _WRITE.format(
+                engine=engine.code,
                 ids='ids = tokenizer(["a text"], return_tensors="np")["input_ids"]',
                 types=f', "{types}": np.zeros_like(ids)' if types else "",
                 first=model.decoder_start_token_id,
@@ -122,6 +162,7 @@ def program(source: Source, folder: Path) -> str:
             )
         config = model.config
         return _WRITE.format(
+            engine=engine.code,
             ids=_TRANSLATOR_IDS,
             types="",
             first=config.decoder_start_token_id,
@@ -130,10 +171,18 @@ def program(source: Source, folder: Path) -> str:
             text="tokenizer.target.decode([id for id in written[1:] if id != written[0]])",
         )
     if model.config.is_decoder:
-        return _CONTINUE.format(most=model.max_positions)
-    texts, item = '["a text", "another text"]', ""
+        body: Any = model.body
+        heads = [block.attention.self for block in body.encoder.blocks]
+        return _CONTINUE.format(
+            engine=engine.code,
+            most=model.max_positions,
+            heads=[len(one.heads) for one in heads],
+            width=heads[0].head_width,
+        )
+    texts, rows = '["a text", "another text"]', "rows"
     if record.task == "choose":
-        texts, item = '["a question"] * 2, ["a choice", "another choice"]', "[None]"
+        texts = '["a question"] * 2, ["a choice", "another choice"]'
+        rows = "{name: rows[name][None] for name in rows}"
     elif record.task == "answer" or record.goal.get("pairs"):
         texts = '["a text", "another text"], ["its second text", "and its own"]'
-    return _TEXTS.format(texts=texts, item=item)
+    return _TEXTS.format(engine=engine.code, texts=texts, rows=rows)

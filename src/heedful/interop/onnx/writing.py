@@ -17,7 +17,7 @@ from heedful.files import write_json
 from heedful.interop.checking import Check, Comparison, outputs_of, sample_batches
 from heedful.interop.onnx.graphs import Graph, graphs_of
 from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, open_model
-from heedful.interop.onnx.usage import write_usage
+from heedful.interop.onnx.usage import ONNX, write_usage
 from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
 from heedful.layers.block import Block
@@ -36,7 +36,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     check = compare(source, model, f"ONNX Runtime {version('onnxruntime')}")
     if settings.int8:
         _quantise(folder)
-    write_usage(source, folder, int8=settings.int8)
+    write_usage(source, folder, ONNX, int8=settings.int8)
     return check
 
 
