@@ -5,6 +5,7 @@ import random
 import string
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,3 +243,19 @@ def test_words_made_for_one_slot_are_not_remembered(monkeypatch: pytest.MonkeyPa
     numbers = table.find(_keys(words))
     assert np.count_nonzero(numbers >= 0) == 6
     assert set(numbers[numbers >= 0]) <= set(range(len(words)))
+
+
+def test_texts_given_as_words_are_encoded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    random_ = random.Random(0)
+    texts = [random_.choices(["the", "thing", "", "中a", "é.", "[MASK]x"], k=9) for _ in range(50)]
+    options: dict[str, Any] = {
+        "is_split_into_words": True,
+        "return_offsets_mapping": True,
+        "padding": True,
+    }
+    expected = dict(UNCASED(texts, **options))
+    monkeypatch.setattr(wordpiece, "BULK", 0)
+    monkeypatch.setattr(wordpiece, "BEFORE_BULK", 0)
+    ours = BertTokenizer(Vocabulary(TOKENS))
+    assert dict(ours(texts, **options)) == expected
+    assert ours._encoder._bulk is not None
