@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from heedful.checkpoints.runs import versions
-from heedful.compiled import kernels
+from heedful.compiled import int8, kernels
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
 from heedful.sources import PACKAGES, resolve
@@ -17,6 +17,7 @@ def examine() -> dict[str, object]:
     """Look at the machine: cores, number formats, GPU, versions, models that are installed."""
     cpu = torch.device("cpu")
     native, why = bf16_products(cpu)
+    int8_there, int8_why = int8.products(cpu)
     device = choose_device()
     dtype = choose_precision("auto", device).dtype
     return {
@@ -28,6 +29,8 @@ def examine() -> dict[str, object]:
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
         "cpu_bf16": native,
         "cpu_bf16_because": why,
+        "cpu_int8": int8_there,
+        "cpu_int8_because": int8_why,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "device": str(device),
         "precision": str(dtype).removeprefix("torch."),

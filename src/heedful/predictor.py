@@ -22,6 +22,7 @@ from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
+from heedful.compiled.int8_encoder import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import foreign_record
@@ -34,7 +35,7 @@ from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
 from heedful.tokens import load_tokenizer
-from heedful.training.device import choose_device, choose_precision
+from heedful.training.device import choose_answer_precision, choose_device
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
@@ -55,6 +56,9 @@ class Predictor:
     Attributes:
         model: the model in its readable form, in the precision that was asked for. One that is put
             in its place, or is changed, answers as it is, without a compiled form.
+
+    Raises:
+        UserError: an option would change nothing, or the model has no form in int8.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class Predictor:
         self.task = read_task(record)
         self.name = name
         self.device = choose_device(settings.device)
-        self.precision = choose_precision(settings.precision, self.device)
+        self.precision = choose_answer_precision(settings.precision, self.device)
         self.tokenizer = tokenizer
         self.record = record
         self.positions = model.max_positions
@@ -77,7 +81,11 @@ class Predictor:
         self.settings = settings
         self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
-        self._compiled, self._compiled_of = compile_model(self.model), self.model
+        rows = self._random_rows if self.precision.int8 else None
+        self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
+        if self.precision.int8 and self.kernel != kernels.INT8:
+            reason = self.compiled.reason
+            raise UserError(f"--precision int8: {reason}; give auto, bf16 or fp32")
 
     @property
     def compiled(self) -> Compiled:
@@ -88,7 +96,7 @@ class Predictor:
 
     @property
     def kernel(self) -> str:
-        """What computes the answers: ``"packed"``, or ``"plain"`` for the model as it is."""
+        """What computes: ``"packed"``, ``"int8"``, or ``"plain"`` for the model as it is."""
         return self.compiled.kernel
 
     @classmethod
@@ -104,7 +112,7 @@ class Predictor:
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
         record = foreign_record(folder) or runs.read_finished(folder)
         device = choose_device(settings.device)
-        dtype = choose_precision(settings.precision, device).dtype
+        dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
         model = load_model(folder, mapped=True).to(device=device, dtype=dtype)
         return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
@@ -237,6 +245,15 @@ class Predictor:
 
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)
+
+    def _random_rows(self) -> list[Tensor]:
+        layout = self.tokenizer.layout
+        return random_rows(
+            layout.begin,
+            layout.end,
+            vocab_size=self.model.config.vocab_size,
+            positions=self.positions,
+        )
 
     @torch.inference_mode()
     def _compute(

@@ -79,6 +79,8 @@ def explain(
         raise UserError(f"--{measured[0]} is measured on --data: leave out texts and their options")
     if limit < 2:
         raise UserError(f"--limit {limit}: must be at least 2")
+    if measured and predicting.precision == "int8":
+        raise UserError(f"--{measured[0]} is not measured in int8; leave out --precision")
     _check_out(out, measured, overwrite)
     if predicting.precision == "auto":  # bf16 is too coarse for differences of outputs
         predicting = replace(predicting, precision="fp32")

@@ -67,7 +67,13 @@ def evaluate(
     """
     from heedful.commands import evaluate as command
     from heedful.commands.predictions import PredictionsFile
-    from heedful.metrics import confusion_table, save_confusion_picture, scores_table, summary
+    from heedful.metrics import (
+        confusion_table,
+        precision_table,
+        save_confusion_picture,
+        scores_table,
+        summary,
+    )
 
     file = None if predictions is None else PredictionsFile(predictions, overwrite=overwrite)
     predictor = _predictor(run, predicting)
@@ -75,6 +81,8 @@ def evaluate(
     if file is not None:
         say(f"{scores['items']:,} answers written to {predictions}")
     print_table(scores_table(scores))
+    if "wider" in scores:
+        print_table(precision_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))
     print(json.dumps(summary(scores), ensure_ascii=False))

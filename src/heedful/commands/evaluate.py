@@ -1,9 +1,10 @@
 """``heedful evaluate``: a run and files with the truth in, scores out."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from dataclasses import replace
+from itertools import chain, islice, tee
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,13 +40,18 @@ def evaluate(
     """
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
+        records, copies = tee(records)
         evaluation = Evaluation(predictor, records)
+        beside = _Wider(run, predictor, copies) if predictor.precision.int8 else None
+        answered = evaluation if beside is None else beside.compare(evaluation)
         if predictions_file is None:
-            for _ in evaluation:
+            for _ in answered:
                 pass
         else:
-            predictions_file.write(predictor.task.judge(), evaluation)
+            predictions_file.write(predictor.task.judge(), answered)
         scores = evaluation.scores()
+        if beside is not None:
+            scores["wider"] = beside.scores()
     if "tokens" in scores:  # how much was written, and how fast
         scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
         if not predictor.settings.sample:
@@ -57,6 +63,41 @@ def evaluate(
     if (run / RECORD).is_file():  # another library's folder is left as it is
         files.write_json(run / METRICS, scores)
     return scores
+
+
+class _Wider:
+    """The same records answered without int8, so that one sees what that costs.
+
+    Args:
+        run: the run.
+        predictor: of it, in int8.
+        records: hold the truth.
+    """
+
+    def __init__(self, run: Path, predictor: Predictor, records: Iterator[Any]) -> None:
+        wider = Predictor.load(run, replace(predictor.settings, precision="auto"))
+        self.precision = wider.precision.name
+        self._evaluation = Evaluation(wider, records)
+        self._changed = 0
+        # Numbers always differ in some digit.
+        self._counts = "embed" not in predictor.task.abilities
+        self._judge = predictor.task.judge()
+
+    def compare(self, answered: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Yield what int8 answered, and count where the wider answer reads otherwise."""
+        for number, (pair, (answer, _)) in enumerate(zip(answered, self._evaluation, strict=True)):
+            if not number and self._counts:
+                (judgement,) = self._judge.judged([pair])
+                self._counts = judgement.right is not None
+            self._changed += self._counts and pair[0].plain() != answer.plain()
+            yield pair
+
+    def scores(self) -> dict[str, Any]:
+        """Return the wider scores, their precision, and how many answers int8 changed."""
+        scores = self._evaluation.scores()
+        overall = {name: score for name, score in scores.items() if isinstance(score, float)}
+        changed = {"answers_changed": self._changed} if self._counts else {}
+        return {"precision": self.precision, **changed, **overall}
 
 
 @contextmanager

@@ -17,10 +17,12 @@ def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likeliho
     """Compute how likely texts are to a run that was pre-trained.
 
     Raises:
-        UserError: the run learnt something else, or a text is empty.
+        UserError: the run learnt something else, the precision is int8, or a text is empty.
     """
     if not isinstance(predictor.task, Pretrain):
         raise UserError(f"this is a {predictor.task.name} run; only a pretrain run scores texts")
+    if predictor.precision.int8:
+        raise UserError("texts are not scored in int8; give --precision auto, bf16 or fp32")
     return likelihoods(
         texts,
         predictor.model,

@@ -8,7 +8,7 @@ Shapes: B batch, S length, N tokens without padding, H heads, K head width, D mo
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,16 @@ from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
 from heedful.layers.stack import Stack, StackOutput
+
+
+class EncoderBlock(Protocol):
+    """A block of a compiled encoder: what ``CompiledStack`` asks of it."""
+
+    def __call__(
+        self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
+    ) -> Tensor:
+        """Compute every token, or the first of each sequence alone; see ``CompiledBlock``."""
+        ...
 
 
 class CompiledBlock:
@@ -125,19 +135,16 @@ class CompiledStack(nn.Module):
 
     Args:
         stack: the readable form.
-        activation: a name in ``feedforward.ACTIVATIONS``.
-        reads_first: whether the head reads the first token alone.
+        blocks: the compiled form of its blocks.
+        kernel: what these compute with.
     """
 
-    def __init__(self, stack: Stack, activation: str, *, reads_first: bool) -> None:
+    def __init__(self, stack: Stack, blocks: Sequence[EncoderBlock], kernel: str) -> None:
         super().__init__()
         self.plain = stack
         self.norm = None if stack.layer_norm is None else Norm.of(stack.layer_norm)
-        last = len(stack.layer) - 1
-        self.blocks = [
-            CompiledBlock(block, activation, query_apart=reads_first and number == last)
-            for number, block in enumerate(stack.blocks)
-        ]
+        self.blocks = blocks
+        self.kernel = kernel
         self._hooks = [
             hooks
             for part in stack.modules()
@@ -199,7 +206,7 @@ class CompiledStack(nn.Module):
             attentions=None,
             cross_attentions=None,
             cache=None,
-            kernels=("packed",) * len(self.blocks),
+            kernels=(self.kernel,) * len(self.blocks),
         )
 
     def _is_changed(self) -> bool:

@@ -15,6 +15,7 @@ from heedful.layers.feedforward import ACTIVATIONS
 
 PLAIN = "plain"
 PACKED = "packed"
+INT8 = "int8"
 
 FUSED: dict[str | None, tuple[str, str | None]] = {
     None: ("none", None),
@@ -71,10 +72,10 @@ def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
 @cache
 def _wrong_with_packed(dtype: torch.dtype) -> str | None:
     """Return why products of packed weights cannot be had in a number format, if they cannot."""
-    return _try(lambda: _products_agree(dtype))
+    return why_not(lambda: _products_agree(dtype))
 
 
-def _try(computes_right: Callable[[], bool]) -> str | None:
+def why_not(computes_right: Callable[[], bool]) -> str | None:
     """Return why a kernel cannot be used, or None if it can."""
     try:
         right = computes_right()

@@ -1,14 +1,22 @@
 """The one joint where a model becomes what computes answers."""
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from heedful.compiled import kernels
+import torch
+from torch import Tensor
+
+from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
-from heedful.compiled.encoder import CompiledStack
+from heedful.compiled.encoder import CompiledBlock, CompiledStack
+from heedful.compiled.int8_encoder import Int8Block, largest_numbers
 from heedful.models.bert.model import BertModel
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
+
+Rows = Callable[[], Sequence[Tensor]]
+"""Gives batches of token ids, each of shape (B, S)."""
 
 
 class Compiled(NamedTuple):
@@ -17,22 +25,24 @@ class Compiled(NamedTuple):
     model: Model
     """Called as the model that it was made of, and answers the same up to rounding."""
     kernel: str
-    """``"packed"``, or ``"plain"`` for the model as it is."""
+    """``"packed"``, ``"int8"``, or ``"plain"`` for the model as it is."""
     reason: str
     """Why this one, in words for the user."""
 
 
-def compile_model(model: Model) -> Compiled:
+def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     """Make the compiled form of a model that is in evaluation mode.
 
     The model is not changed. What it has beside its blocks is shared.
 
     Args:
         model: in the number format and on the device to compute with.
+        int8_rows: gives tokens to measure ranges on, for a form in int8 of a model in float32; see
+            ``random_rows``. If None the form keeps the format of the model.
     """
     body = model.body
     weight = next(model.parameters())
-    if isinstance(model, Transformer):
+    if isinstance(model, Transformer) and int8_rows is None:
         return _compiled_translator(model)
     if not isinstance(body, BertModel):
         return Compiled(model, kernels.PLAIN, f"{type(body).__name__} has no compiled form")
@@ -40,15 +50,40 @@ def compile_model(model: Model) -> Compiled:
         return Compiled(model, kernels.PLAIN, "decoders have no compiled form")
     if body.config.position_embedding_type != "absolute":
         return Compiled(model, kernels.PLAIN, "relative positions have no compiled form")
-    kernel, reason = kernels.of_encoders(weight.dtype, weight.device)
+    if int8_rows is not None:
+        there, reason = int8.products(weight.device)
+        kernel = kernels.INT8 if there else kernels.PLAIN
+    else:
+        kernel, reason = kernels.of_encoders(weight.dtype, weight.device)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
     head = None if model is body else getattr(model, "head", None)
     reads_first = head is not None and not getattr(head, "every_token", True)
-    blocks = CompiledStack(body.encoder, body.config.hidden_act, reads_first=reads_first)
-    new_body = _with_part(body, "encoder", blocks)
+    apart = [False] * len(body.encoder.layer)
+    apart[-1] = reads_first
+    stack = _int8(body, int8_rows(), apart) if int8_rows else _packed(body, apart)
+    new_body = _with_part(body, "encoder", stack)
     whole = new_body if model is body else _with_part(model, body.prefix, new_body)
     return Compiled(whole, kernel, reason)
+
+
+def _packed(body: BertModel, apart: Sequence[bool]) -> CompiledStack:
+    blocks = [
+        CompiledBlock(block, body.config.hidden_act, query_apart=query_apart)
+        for block, query_apart in zip(body.encoder.blocks, apart, strict=True)
+    ]
+    return CompiledStack(body.encoder, blocks, kernels.PACKED)
+
+
+def _int8(body: BertModel, rows: Sequence[Tensor], apart: Sequence[bool]) -> CompiledStack:
+    bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    ranges = largest_numbers(body, rows)
+    blocks = [
+        Int8Block(block, body.config.hidden_act, largest, dtype, query_apart=query_apart)
+        for block, largest, query_apart in zip(body.encoder.blocks, ranges, apart, strict=True)
+    ]
+    return CompiledStack(body.encoder, blocks, kernels.INT8)
 
 
 def _compiled_translator(model: Transformer) -> Compiled:
@@ -57,7 +92,8 @@ def _compiled_translator(model: Transformer) -> Compiled:
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
     activation = model.config.activation_function
-    encoder = CompiledStack(model.encoder, activation, reads_first=False)
+    blocks = [CompiledBlock(block, activation, query_apart=False) for block in model.encoder.blocks]
+    encoder = CompiledStack(model.encoder, blocks, kernel)
     twin = _with_part(model, "encoder", encoder)
     assert isinstance(twin, Transformer)
     twin.compiled_steps = CompiledDecoder(model)

@@ -136,5 +136,7 @@ def _notes(
                 f"The scores of {one.method} add up to {check.total:.4f} and not, as they should, "
                 f"to {check.difference:.4f}, even with {check.steps} steps: do not rely on them."
             )
-    if predictor.precision.dtype is not torch.float32:
+    if predictor.precision.int8:
+        yield "The answer was computed in int8, and its explanation in fp32."
+    elif predictor.precision.dtype is not torch.float32:
         yield "The answer was computed in half precision, and its explanation in fp32."

@@ -15,6 +15,7 @@ _HOMES = {
     "NeighbourScores": "neighbours",
     "RegressionScores": "regression",
     "confusion_table": "tables",
+    "precision_table": "tables",
     "save_confusion_picture": "pictures",
     "scores_table": "tables",
     "summary": "tables",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from heedful.metrics.pictures import save_confusion_picture as save_confusion_picture
     from heedful.metrics.regression import RegressionScores as RegressionScores
     from heedful.metrics.tables import confusion_table as confusion_table
+    from heedful.metrics.tables import precision_table as precision_table
     from heedful.metrics.tables import scores_table as scores_table
     from heedful.metrics.tables import summary as summary
 

@@ -43,6 +43,27 @@ def scores_table(scores: Mapping[str, Any]) -> Group:
     return Group(table, line)
 
 
+def precision_table(scores: Mapping[str, Any]) -> Group:
+    """Lay out the scores in int8 beside those of the wider precision, and say what changed.
+
+    Args:
+        scores: those of ``heedful evaluate --precision int8``.
+    """
+    wider = scores["wider"]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("score")
+    for heading in ("int8", wider["precision"], "difference"):
+        table.add_column(heading, justify="right")
+    for name, score in wider.items():
+        if isinstance(score, float):
+            row = (f"{scores[name]:.4f}", f"{score:.4f}", f"{scores[name] - score:+.4f}")
+            table.add_row(name, *row)
+    if "answers_changed" not in wider:
+        return Group(table)
+    line = f"int8 changed {wider['answers_changed']:,} of {scores['items']:,} answers"
+    return Group(table, Text(line))
+
+
 def comparison_table(comparison: Mapping[str, Any]) -> Group:
     """Lay out the scores of two runs with their differences, and the items that changed most.
 

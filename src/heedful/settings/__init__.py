@@ -10,7 +10,7 @@ from heedful.settings.python import (
     PredictOptions,
     TrainOptions,
 )
-from heedful.settings.ranges import LongText, PrecisionName, in_range
+from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
     TASKS,
@@ -37,6 +37,7 @@ from heedful.settings.training import (
 __all__ = [
     "HEAD_RATE",
     "TASKS",
+    "AnswerPrecision",
     "AnswerSettings",
     "ChooseSettings",
     "ClassifySettings",

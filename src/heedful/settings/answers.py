@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.settings.ranges import LongText, PrecisionName, in_range
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range
 
 _MOST_TEXTS = 1000
 """Most texts generated for one input; all of them are held in memory."""
@@ -17,8 +17,9 @@ _MOST_TARGETS = 1000
 class PredictSettings:
     """How answers are computed; nothing here changes the model."""
 
-    precision: PrecisionName = "auto"
-    """Number format; auto uses bf16 where the hardware computes it, else fp32."""
+    precision: AnswerPrecision = "auto"
+    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8 is the fastest
+    and rounds most: `heedful evaluate --precision int8` says what it costs."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"

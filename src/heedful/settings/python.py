@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Literal, TypedDict
 
 from heedful.settings.explaining import MethodName
-from heedful.settings.ranges import LongText, PrecisionName
+from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName
 from heedful.settings.training import Schedule
 
 
@@ -96,7 +96,7 @@ class TrainOptions(TypedDict, total=False):
 class PredictOptions(TypedDict, total=False):
     """The fields of `PredictSettings` as keywords of a Python call."""
 
-    precision: PrecisionName
+    precision: AnswerPrecision
     device: str
     long_text: LongText
     max_length: int | None

@@ -9,6 +9,9 @@ LongText = Literal["window", "head", "head-tail", "refuse"]
 ``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+"""Number formats to train in."""
+AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
+"""Number formats to answer in."""
 
 
 def in_range(name: str, value: float | None, low: float, high: float, *, what: str) -> None:

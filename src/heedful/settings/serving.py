@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UserError
-from heedful.settings.ranges import LongText, PrecisionName, in_range
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range
 
 _ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
@@ -31,8 +31,9 @@ class ServeSettings:
     log_texts: bool = False
     """Log the texts of requests, too."""
 
-    precision: PrecisionName = "auto"
-    """Number format; auto uses bf16 where the hardware computes it, else fp32."""
+    precision: AnswerPrecision = "auto"
+    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8 is the fastest
+    and rounds most: `heedful evaluate --precision int8` says what it costs."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"

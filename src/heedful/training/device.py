@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from heedful.compiled import int8
 from heedful.errors import UserError, unknown_name
-from heedful.settings import PrecisionName, TrainSettings
+from heedful.settings import AnswerPrecision, PrecisionName, TrainSettings
 from heedful.training.allocator import keep_big_buffers, return_big_buffers
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -18,6 +19,13 @@ class Precision:
     dtype: torch.dtype
     reason: str
     """Why this one, in words for the user."""
+    int8: bool = False
+    """Whether products with weights are of whole numbers of 8 bits; ``dtype`` is of all else."""
+
+    @property
+    def name(self) -> str:
+        """Its name for the user."""
+        return "int8" if self.int8 else str(self.dtype).removeprefix("torch.")
 
     @property
     def mixed(self) -> bool:
@@ -79,6 +87,20 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
     if name == "bf16":
         raise UserError(f"precision bf16 refused: {why}; give --precision fp32 or auto")
     return Precision(dtype=torch.float32, reason=why)
+
+
+def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Precision:
+    """Pick the precision of answers: as `choose_precision` does, or int8 where it is asked for.
+
+    Raises:
+        UserError: the precision is unknown, or would be emulated or wrong on this device.
+    """
+    if name != "int8":
+        return choose_precision(name, device)
+    there, why = int8.products(device)
+    if not there:
+        raise UserError(f"precision int8 refused: {why}; give --precision auto, bf16 or fp32")
+    return Precision(dtype=torch.float32, reason=why, int8=True)
 
 
 def prepare_device(settings: TrainSettings) -> torch.device:

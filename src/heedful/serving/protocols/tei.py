@@ -196,7 +196,7 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
         predictor, limits = served.predictor, service.settings
         about = Info(
             model_id=served.name,
-            model_dtype=str(predictor.precision.dtype).removeprefix("torch."),
+            model_dtype=predictor.precision.name,
             served_model_name=served.name,
             model_type=_model_type(served),
             max_concurrent_requests=limits.connections,

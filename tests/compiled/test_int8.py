@@ -1,0 +1,210 @@
+"""Answers in int8 are near those in float32, or are refused."""
+
+import json
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.compiled.test_encoder import HEADS, LENGTHS, _inputs, _model, _numbers
+
+from heedful import evaluate, load
+from heedful.commands.score import score_texts
+from heedful.compiled import int8, kernels
+from heedful.compiled.int8 import RowLinear, StepLinear
+from heedful.compiled.int8_encoder import Int8Block, largest_numbers, random_rows
+from heedful.compiled.model import compile_model
+from heedful.doctor import examine
+from heedful.errors import UserError
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.model import Model
+
+CPU = torch.device("cpu")
+RUNS = Path(__file__).parent.parent / "golden" / "0.1.0"
+needs_int8 = pytest.mark.skipif(not int8.products(CPU)[0], reason=int8.products(CPU)[1])
+
+
+def _rows(model: Model) -> Any:
+    return lambda: random_rows([2], [3], vocab_size=50, positions=model.max_positions)
+
+
+def _near(rounded: torch.Tensor, plain: torch.Tensor, *, least: float = 0.99) -> None:
+    assert F.cosine_similarity(rounded.flatten(), plain.flatten(), dim=0) > least
+
+
+@pytest.fixture
+def weights() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(24, 40), torch.randn(24)
+
+
+@needs_int8
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+def test_fixed_steps(weights: tuple[torch.Tensor, torch.Tensor], activation: str | None) -> None:
+    hidden = torch.randn(7, 40)
+    hidden[:, 3] *= 50  # has a step of its own, so the others keep theirs
+    weight, bias = weights
+    linear = StepLinear(weight, bias, hidden.abs().amax(0) / 127, activation)
+    plain = F.linear(hidden, weight, bias)
+    plain = plain if activation is None else ACTIVATIONS[activation](plain)
+    for dtype in (torch.float32, torch.bfloat16):
+        product = linear(linear.whole(hidden), dtype)
+        assert product.dtype is dtype
+        _near(product.float(), plain, least=0.995)
+
+
+@needs_int8
+def test_out_of_range_is_cut(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
+    linear = StepLinear(*weights, torch.full((40,), 1 / 127))
+    far = torch.randn(7, 40).sign()
+    ends = linear(linear.whole(far), torch.float32)
+    cut = linear(linear.whole(100 * far), torch.float32)
+    torch.testing.assert_close(cut, ends)
+
+
+@needs_int8
+def test_steps_of_rows(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
+    hidden, residual = torch.randn(7, 40), torch.randn(7, 24)
+    hidden[2] *= 1000
+    hidden[3] = 0
+    linear = RowLinear(*weights)
+    product = linear(hidden.clone(), residual)
+    plain = F.linear(hidden, *weights) + residual
+    for row in range(7):
+        _near(product[row], plain[row], least=0.999)
+    for row in range(7):
+        alone = linear(hidden[row : row + 1].clone(), residual[row : row + 1])
+        torch.testing.assert_close(alone, product[row : row + 1])
+
+
+@needs_int8
+@pytest.mark.parametrize(("family", "head"), HEADS)
+def test_every_head(family: str, head: str) -> None:
+    model = _model(family, head)
+    compiled = compile_model(model, _rows(model))
+    assert compiled.kernel == "int8"
+    for lengths in (LENGTHS, [4], [1]):
+        inputs = _inputs(model, lengths)
+        mask = inputs["attention_mask"]
+        if head == "choice":
+            inputs = {name: tensor[:, None] for name, tensor in inputs.items()}
+        with torch.inference_mode():
+            plain, fast = _numbers(model(**inputs)), _numbers(compiled.model(**inputs))
+        if plain.shape[:2] == mask.shape and plain.shape[1] > 1:
+            plain, fast = plain[mask], fast[mask]
+        assert (fast - plain).abs().max() > 0
+        _near(fast, plain)
+
+
+@needs_int8
+def test_neighbours_do_not_matter() -> None:
+    model = _model("bert", "body")
+    compiled = compile_model(model, _rows(model)).model
+    inputs = _inputs(model, LENGTHS)
+    with torch.inference_mode():
+        together = compiled(**inputs).last_hidden_state
+        for row, length in enumerate(LENGTHS):
+            alone = {name: tensor[row : row + 1, :length] for name, tensor in inputs.items()}
+            state = compiled(**alone).last_hidden_state
+            torch.testing.assert_close(state[0], together[row, :length], rtol=0, atol=0.02)
+
+
+@needs_int8
+def test_an_outlying_channel_keeps_the_others_fine() -> None:
+    model = _model("bert", "body")
+    with torch.no_grad():
+        for block in model.encoder.blocks:
+            block.attention.output.LayerNorm.weight[5] = 40.0
+    (_, inner), *_ = largest_numbers(model, _rows(model)())
+    assert inner[5] > 10 * inner.median()
+    block = model.encoder.blocks[0]
+    compiled = Int8Block(block, "gelu", (torch.ones(24), inner), torch.float32, query_apart=False)
+    steps = 1 / compiled.widen.per_step
+    assert steps[5] > 3 * steps.median()
+
+
+@pytest.fixture
+def fresh_probe() -> Any:
+    int8._wrong.cache_clear()
+    yield
+    int8._wrong.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        ("_large_sums_agree", "are wrong on this CPU"),
+        ("_has_instructions", "would emulate them"),
+    ],
+)
+@pytest.mark.usefixtures("fresh_probe")
+def test_refused(monkeypatch: pytest.MonkeyPatch, probe: str, words: str) -> None:
+    monkeypatch.setattr(int8, "_large_sums_agree", lambda: True)
+    monkeypatch.setattr(int8, probe, lambda: False)
+    with pytest.raises(UserError, match=words) as error:
+        load(RUNS / "classify", precision="int8")
+    assert "\n" not in str(error.value)
+    assert examine()["cpu_int8"] is False
+
+
+@pytest.mark.usefixtures("fresh_probe")
+def test_a_kernel_that_saturates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def saturating(whole: torch.Tensor, *_: object) -> torch.Tensor:
+        return torch.full((len(whole), 32), 32767.0)
+
+    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight))
+    monkeypatch.setattr(int8, "_multiply", saturating)
+    assert not int8._large_sums_agree()
+
+
+@pytest.mark.usefixtures("fresh_probe")
+def test_a_torch_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise AttributeError("no such operator")
+
+    monkeypatch.setattr(int8, "_multiply", missing)
+    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight))
+    assert int8.products(CPU) == (
+        False,
+        "sums of products of int8 are wrong on this CPU (no such operator)",
+    )
+
+
+def test_never_on_a_gpu() -> None:
+    assert not int8.products(torch.device("cuda"))[0]
+
+
+@needs_int8
+@pytest.mark.parametrize("run", ["translate", "gru", "writer"])
+def test_models_without_a_form(run: str) -> None:
+    with pytest.raises(UserError, match=r"precision int8: .* give auto, bf16 or fp32"):
+        load(RUNS / run, precision="int8")
+
+
+def test_auto_never_picks_it() -> None:
+    predictor = load(RUNS / "classify")
+    assert not predictor.precision.int8
+    assert predictor.kernel != kernels.INT8
+
+
+@needs_int8
+def test_evaluate_says_what_it_costs(tmp_path: Path) -> None:
+    run = Path(copytree(RUNS / "classify", tmp_path / "run"))
+    data = tmp_path / "data.csv"
+    labels = load(run).task.labels
+    data.write_text("text,label\n" + "".join(f"some text,{label}\n" for label in labels))
+    scores = evaluate(run, data, precision="int8", say=lambda line: None)
+    wider = scores["wider"]
+    assert wider["precision"] in ("bfloat16", "float32")
+    assert 0 <= wider["answers_changed"] <= scores["items"]
+    assert 0 <= wider["accuracy"] <= 1
+    assert json.loads((run / "metrics.json").read_text())["wider"] == wider
+
+
+@needs_int8
+def test_scores_of_texts_are_wider() -> None:
+    predictor = load(RUNS / "pretrain", precision="int8")
+    with pytest.raises(UserError, match="not scored in int8"):
+        score_texts(predictor, ["a text"])
