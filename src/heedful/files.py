@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError
@@ -49,13 +50,20 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_fields(path: Path, kind: type) -> dict[str, Any]:
+def read_fields(
+    path: Path, kind: type, *, absent: Mapping[str, object] = MappingProxyType({})
+) -> dict[str, Any]:
     """Read a JSON object whose keys are the fields of a dataclass.
+
+    Args:
+        path: the file.
+        kind: the dataclass.
+        absent: what stands for keys that files of older versions lack.
 
     Raises:
         UserError: a key is missing or unknown; or see `read_json`.
     """
-    contents = read_json(path)
+    contents = {**absent, **read_json(path)}
     odd = sorted(contents.keys() ^ {field.name for field in fields(kind)})
     if odd:
         raise UserError(f"{path}: key {odd[0]!r} is missing or unknown")

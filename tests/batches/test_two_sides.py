@@ -52,6 +52,21 @@ def test_padding_of_both_sides_stays_below_a_twentieth(batch_size: int) -> None:
     assert padding_of([by_source], sizes) > 0.05
 
 
+def test_lengths_can_be_mixed() -> None:
+    sizes = like_real_ones(2000)
+    plans = [
+        plan_epoch(sizes, batch_size=64, batch_tokens=8192, seed=0, epoch=epoch, alike=False)
+        for epoch in (0, 0, 1)
+    ]
+    steps = [[np.sort(np.concatenate(step)).tolist() for step in plan] for plan in plans]
+    assert steps[0] == steps[1] != steps[2]
+    assert sorted(chain.from_iterable(steps[0])) == list(range(2000))
+    assert [*map(len, steps[0])] == [64] * 31 + [16]
+    means = [sizes[step].mean() for step in steps[0]]
+    # As far from each other as means of so many draws are.
+    assert np.std(means[:-1]) < 1.5 * sizes.sum(1).std() / 2 / 64**0.5
+
+
 def test_other_epochs_have_other_batches() -> None:
     sizes = like_real_ones(2000)
     plans = [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from heedful import BertForSequenceClassification, files
 from heedful.checkpoints import steps
 from heedful.commands.train import train
 from heedful.errors import UserError
@@ -154,6 +155,30 @@ def test_a_checkpoint_whose_weights_have_other_names_is_refused(
     )
     with pytest.raises(UserError, match=r"step-3: another version of heedful wrote it, .*anew"):
         run(tiny_model, colours, out, resume=True)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_run_that_learns_in_another_order_is_refused(
+    known: bool, tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", known)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    checkpoint = steps.folder_of(out, 3)
+    if not known:  # as version 0.1.0 wrote it
+        state = json.loads((checkpoint / steps.STATE).read_text())
+        del state["alike"]
+        (checkpoint / steps.STATE).write_text(json.dumps(state))
+        (checkpoint / files.MANIFEST).unlink()
+        files.write_manifest(checkpoint)
+    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", not known)
+    with pytest.raises(UserError, match=r"step-3: another version .* another order; .*anew"):
+        run(tiny_model, colours, out, resume=True)
+    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", known)
+    run(tiny_model, colours, out, resume=True)
 
 
 def test_a_run_does_not_go_on_with_other_settings_or_data(

@@ -3,7 +3,8 @@
 A batch is padded to its longest item, so a batch has items of similar length; if an item has two
 sides, a text and its translation, each side is padded to the longest of its own. Training should
 still be close to independent draws: only items of one large random pool are sorted, and the batches
-of all pools are shuffled.
+of all pools are shuffled. A model that computes nothing for padding needs none of that: its batches
+are random.
 """
 
 import math
@@ -34,6 +35,7 @@ def plan_epoch(
     seed: int,
     epoch: int,
     shuffle: bool = True,
+    alike: bool = True,
     pool: int = 128,
 ) -> list[Step]:
     """Plan the optimizer steps of one epoch; every item is in exactly one.
@@ -48,6 +50,7 @@ def plan_epoch(
         seed: determines the order together with ``epoch``. Not negative.
         epoch: number of the epoch.
         shuffle: false keeps the order of the items.
+        alike: whether a step has items of similar length; else it draws from all of them.
         pool: about how many batches are sorted by length together; fewer if that would leave less
             than four pools, or two of items with two sides.
     """
@@ -56,7 +59,8 @@ def plan_epoch(
     assert pool > 0
     sizes = _sides(lengths)
     if shuffle:
-        batches = _bucketed(sizes, batch_size, pool, np.random.SeedSequence([seed, epoch]))
+        drawn = np.random.SeedSequence([seed, epoch])
+        batches = _bucketed(sizes, batch_size, pool if alike else None, drawn)
     else:
         batches = _cut(np.arange(len(sizes)), batch_size)
     return [
@@ -100,11 +104,13 @@ def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def _bucketed(
-    sizes: NDArray[np.int64], batch_size: int, pool: int, seed: "np.random.SeedSequence"
+    sizes: NDArray[np.int64], batch_size: int, pool: int | None, seed: "np.random.SeedSequence"
 ) -> list[Positions]:
     # numpy promises the raw output of a bit generator, but not that of `Generator.permutation`.
     bits = np.random.PCG64(seed)
     order = np.argsort(bits.random_raw(len(sizes)), kind="stable")
+    if pool is None:
+        return _cut(order, batch_size)
     num_batches = len(sizes) // batch_size
     whole = num_batches * batch_size
     # Several pools even for few items: with one, every epoch would have the same batches.

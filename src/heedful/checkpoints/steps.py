@@ -35,6 +35,8 @@ class TrainingState:
     """The best results of the tracked metric so far, best first, each with its step."""
     evaluations_without_gain: int = 0
     """Evaluations since the best one, for early stopping."""
+    alike: bool = True
+    """Whether the items of a step have similar lengths."""
     loss_scale: float | None = None
     """Scale of fp16 losses; None in other precisions."""
     loss_scale_streak: int = 0
@@ -93,7 +95,8 @@ def load(folder: Path) -> Checkpoint:
         UserError: a file is missing, truncated, damaged or has other contents.
     """
     files.check_manifest(folder)
-    raw = files.read_fields(folder / STATE, TrainingState)
+    # Version 0.1.0 knew no other way.
+    raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True})
     raw["best"] = tuple((score, step) for score, step in raw["best"])
     average = folder / AVERAGE
     return Checkpoint(

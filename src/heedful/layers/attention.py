@@ -22,6 +22,9 @@ _TOGETHER = 2**18
 
 _HALF = (torch.bfloat16, torch.float16)
 
+_WIDENED = 2**22
+"""Weights that are computed in float32 for speed: so few that it takes little memory."""
+
 _SHORT = 16
 """Keys below which torch's fused kernel in half precision takes twice the plain way's time on a
 CPU: it works on so many at once, and on what is left one by one."""
@@ -223,10 +226,22 @@ def _weigh(
     """Return W, (N, S, T), the bits M of the same shape if there is dropout, and c."""
     with torch.autocast(query.device.type, enabled=False):
         scores = _product(query, key.mT, 1 / math.sqrt(query.shape[-1]), offset)
-        weights = scores.softmax(-1)
+        weights = _softmax(scores)
     if dropout == 0:
         return weights, None, 1.0
     return weights, *draw_keep(weights, dropout)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Return the softmax of each row.
+
+    In half precision torch works on a CPU on 32 numbers at once, and on what is left of a row one
+    by one, which takes three times as long as to go to float32 and back.
+    """
+    narrow = scores.dtype in _HALF and scores.device.type == "cpu"
+    if narrow and scores.shape[-1] % 32 and scores.numel() <= _WIDENED:
+        return scores.float().softmax(-1).to(scores.dtype)
+    return scores.softmax(-1)
 
 
 def _mix(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:

@@ -109,7 +109,11 @@ class Residual(nn.Module):
             inner: what the part computed. Shape (B, S, inner width).
             hidden: what it read. Shape (B, S, D).
         """
-        added: Tensor = self.dropout(self.dense(inner)) + hidden
+        return self.end(self.dense(inner), hidden)
+
+    def end(self, projected: Tensor, hidden: Tensor) -> Tensor:
+        """Return the same for what has been projected to shape (B, S, D)."""
+        added: Tensor = self.dropout(projected) + hidden
         return added if self.norm_before else self.LayerNorm(added)
 
 
@@ -269,9 +273,8 @@ class Block(nn.Module):
         return torch.cat([self._feed_forward_at_once(part) for part in parts], dim=1)
 
     def _feed_forward_at_once(self, hidden: Tensor) -> Tensor:
-        inner = self.intermediate(self.output.source(hidden))
-        added: Tensor = self.output(inner, hidden)
-        return added
+        projected = self.intermediate.project(self.output.source(hidden), self.output.dense)
+        return self.output.end(projected, hidden)
 
 
 def _first(hidden: Tensor, packing: Packing | None) -> Tensor:

@@ -4,10 +4,12 @@ Shapes: B batch, S length, D model width, F inner width.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from heedful.layers.dropout import Dropout
 
@@ -29,6 +31,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 ``silu`` and ``swish``."""
 
 
+_MANY = 2**21
+"""Activations from which on they are not kept for the backward pass: they are the widest tensors of
+a block, and take a hundredth of its time to compute again."""
+
+
 class Intermediate(nn.Module):
     """The widening product, the activation and its dropout.
 
@@ -45,7 +52,51 @@ class Intermediate(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
+    def project(self, hidden: Tensor, dense: nn.Linear) -> Tensor:
+        """Return what a linear layer makes of the inner states, for shape (B, S, D).
+
+        Many inner states are computed again in the backward pass.
+        """
+        drops = self.training and self.dropout.probability > 0
+        many = hidden.shape[:-1].numel() * self.dense.out_features >= _MANY
+        learns = torch.is_grad_enabled() and dense.weight.requires_grad
+        projected: Tensor
+        if learns and many and not drops:
+            rest = (dense.weight, dense.bias, self.activation)
+            projected = _Activated.apply(self.dense(hidden), *rest)  # type: ignore[no-untyped-call]
+        else:
+            projected = dense(self(hidden))
+        return projected
+
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S, F) for shape (B, S, D)."""
         inner: Tensor = self.dropout(self.activation(self.dense(hidden)))
         return inner
+
+
+class _Activated(torch.autograd.Function):
+    """A linear layer of activations that keeps only what they are computed from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        widened: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        activation: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        ctx.activation = activation
+        ctx.save_for_backward(widened, weight)
+        return F.linear(activation(widened), weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        widened, weight = ctx.saved_tensors
+        rows = grad.flatten(0, -2)  # (B * S, D)
+        with torch.enable_grad():
+            widened = widened.detach().requires_grad_()
+            inner = ctx.activation(widened)
+        grad_weight = rows.T @ inner.detach().flatten(0, -2)
+        (grad_widened,) = torch.autograd.grad(inner, widened, grad @ weight)
+        return grad_widened, grad_weight, rows.sum(0), None

@@ -4,7 +4,11 @@ What a block does to each token alone needs no padding, and that is nearly all i
 tokens attend to each other do sequences stand beside each other again. So a batch of texts of very
 different lengths costs little more than one of texts that are all alike.
 
-Shapes: B batch, S length with padding, N tokens, D any width.
+A product of a new size takes a CPU several times as long as the next of that size, for which it
+finds the kernel made. So the packed tokens are filled up to a round number, with copies of one of
+them that nothing comes of.
+
+Shapes: B batch, S length with padding, N tokens with those that fill up, D any width.
 """
 
 from dataclasses import dataclass
@@ -18,13 +22,21 @@ LEAST_PADDING = 1 / 16
 """Share of padding in a batch from which on its tokens are packed: below it, moving them costs as
 much as the padding."""
 
+ROUND = 32
+"""What the number of packed tokens is a multiple of."""
+
+ROUND_LENGTH = 8
+"""What the length of packed sequences is best padded to a multiple of, where they attend."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packing:
     """Where the tokens of a batch stand."""
 
     rows: Tensor
-    """Of each token, its place in the batch laid out as one row. Shape (N,), ascending."""
+    """Of each token, its place in the batch laid out as one row. Shape (N,)."""
+    count: int
+    """How many of them are no copies; they come first, in ascending order."""
     numbers: Tensor
     """Of each place, the number of its token; 0 of padding. Shape (B * S,)."""
     batch: int
@@ -32,7 +44,7 @@ class Packing:
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return shape (1, N, D) for shape (B, S, D). Padding gets a gradient of zeros."""
-        packed: Tensor = _Pack.apply(padded, self.rows)  # type: ignore[no-untyped-call]
+        packed: Tensor = _Pack.apply(padded, self.rows, self.count)  # type: ignore[no-untyped-call]
         return packed
 
     def pad(self, packed: Tensor) -> Tensor:
@@ -41,7 +53,7 @@ class Packing:
         Padding gets the values of some token, which no gradient must come back from: hide it from
         all that is attended to, and drop what it computes.
         """
-        padded: Tensor = _Pad.apply(packed, self.rows, self.numbers)  # type: ignore[no-untyped-call]
+        padded: Tensor = _Pad.apply(packed, self.rows[: self.count], self.numbers)  # type: ignore[no-untyped-call]
         return padded.view(self.batch, -1, padded.shape[1])
 
     def pack_ids(self, padded: Tensor) -> Tensor:
@@ -66,28 +78,30 @@ def packing(tokens: Tensor) -> Packing | None:
         return None
     numbers = torch.zeros_like(flat, dtype=torch.int64)
     numbers[rows] = torch.arange(len(rows), device=rows.device)
-    return Packing(rows=rows, numbers=numbers, batch=len(tokens))
+    filled = torch.cat([rows, rows[:1].expand(-len(rows) % ROUND)])
+    return Packing(rows=filled, count=len(rows), numbers=numbers, batch=len(tokens))
 
 
 class _Pack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, padded: Tensor, rows: Tensor) -> Tensor:
-        ctx.shape = padded.shape
-        ctx.save_for_backward(rows)
+    def forward(ctx: Any, padded: Tensor, rows: Tensor, count: int) -> Tensor:
+        ctx.shape, ctx.count = padded.shape, count
+        ctx.save_for_backward(rows[:count])
         return padded.flatten(0, 1).index_select(0, rows)[None]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (rows,) = ctx.saved_tensors
         padded = grad.new_zeros(ctx.shape)
-        padded.flatten(0, 1).index_copy_(0, rows, grad[0])
-        return padded, None
+        padded.flatten(0, 1).index_copy_(0, rows, grad[0, : ctx.count])
+        return padded, None, None
 
 
 class _Pad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, packed: Tensor, rows: Tensor, numbers: Tensor) -> Tensor:
+        ctx.shape = packed.shape
         ctx.save_for_backward(rows)
         return packed[0].index_select(0, numbers)
 
@@ -95,4 +109,7 @@ class _Pad(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (rows,) = ctx.saved_tensors
-        return grad.index_select(0, rows)[None], None, None
+        packed = grad.new_empty(ctx.shape)
+        torch.index_select(grad, 0, rows, out=packed[0, : len(rows)])
+        packed[0, len(rows) :] = 0
+        return packed, None, None

@@ -29,6 +29,8 @@ class Model(nn.Module, ABC):
 
     can_recompute: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
+    learns_unpadded: ClassVar[bool] = False
+    """Whether training computes next to nothing for padding, so that lengths may be mixed."""
     prefix: ClassVar[str] = ""
     """The attribute that it is, as the body of a model with a head."""
     in_files: ClassVar[Mapping[str, str]] = {}

@@ -19,12 +19,20 @@ class Examples:
         tokenizer: as for the task.
         store_of: gives the examples of an epoch.
         training: how to train.
+        alike: whether the items of a step have similar lengths.
     """
 
     def __init__(
-        self, task: AnyTask, tokenizer: object, store_of: StoreOf, training: TrainSettings
+        self,
+        task: AnyTask,
+        tokenizer: object,
+        store_of: StoreOf,
+        training: TrainSettings,
+        *,
+        alike: bool,
     ) -> None:
         self._task, self._tokenizer = task, tokenizer
+        self.alike = alike
         self._store_of, self._training = store_of, training
         self._open(0)
         self.num_items = len(self._starts) - 1
@@ -43,6 +51,7 @@ class Examples:
             batch_tokens=batch_tokens,
             seed=training.seed,
             epoch=epoch,
+            alike=self.alike,
         )
 
     def fetch(self, items: Positions, epoch: int) -> Batch:

@@ -43,6 +43,8 @@ class Run:
     settings: TrainSettings
     total_steps: int
     steps_per_epoch: int
+    alike: bool
+    """Whether the items of a step have similar lengths."""
     precision: Precision
     score: Callable[[], dict[str, Any]] | None
     """Evaluate the model as it is on the development data."""
@@ -138,11 +140,16 @@ def _begin(run: Run) -> steps.TrainingState:
     steps.drop_after(run.folder, last)
     runs.cut_metrics(run.folder, last)
     if checkpoint is None:
-        return steps.TrainingState()
+        return steps.TrainingState(alike=run.alike)
     if checkpoint.model.keys() != model.state_dict().keys():
         raise UserError(
             f"{checkpoint.folder}: another version of heedful wrote it, whose weights have other "
             "names; give --overwrite to start anew, or go on with that version"
+        )
+    if checkpoint.state.alike != run.alike:
+        raise UserError(
+            f"{checkpoint.folder}: another version of heedful wrote it, which learns from the "
+            "examples in another order; give --overwrite to start anew, or go on with that version"
         )
     if run.average and checkpoint.average is not None:
         model.load_state_dict(checkpoint.average)

@@ -62,7 +62,8 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
         with discarded_unless_prepared(out):
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
             task, start, store_of = task.stores(recipe, start, folder, say)
-            examples = Examples(task, start.tokenizer, store_of, recipe.training)
+            alike = not start.model.learns_unpadded
+            examples = Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
             if data.prune is not None:
                 say(prune(start.model, task, examples, data.prune, out))
         record = _record(kind, recipe, task=task, max_length=start.max_length)
@@ -170,6 +171,7 @@ def _run(
         settings=training,
         total_steps=total_steps,
         steps_per_epoch=steps_per_epoch,
+        alike=examples.alike,
         precision=precision,
         score=score,
         metric=training.metric or task.metrics()[0],

@@ -55,6 +55,7 @@ class Transformer(Model):
 
     config: TransformerConfig
     can_recompute = True
+    learns_unpadded = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class Transformer(Model):
         self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.compiled_steps: Steps | None = None  # what else takes the steps of a search
-        self._initialise()
+        stacks.initialise(self, self.lm_head)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the embeddings of source pieces."""
@@ -95,25 +96,6 @@ class Transformer(Model):
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names of the reference's folders."""
         return names.to_file(self.state_dict(), self.config)
-
-    def _initialise(self) -> None:
-        """Draw fresh weights.
-
-        Those of products are uniform, as wide as the widths say (Glorot and Bengio 2010, equation
-        16), those of words normal and of about unit length.
-        """
-        for part in self.modules():
-            if isinstance(part, nn.Linear):
-                nn.init.xavier_uniform_(part.weight)
-                if part.bias is not None:
-                    nn.init.zeros_(part.bias)
-            elif isinstance(part, nn.Embedding):
-                nn.init.normal_(part.weight, std=part.embedding_dim**-0.5)
-                assert part.padding_idx is not None
-                with torch.no_grad():
-                    part.weight[part.padding_idx].zero_()
-        if self.lm_head is not None:
-            nn.init.normal_(self.lm_head.weight, std=self.lm_head.in_features**-0.5)
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return those of the three kinds of attention."""

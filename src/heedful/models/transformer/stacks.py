@@ -1,5 +1,6 @@
-"""The two stacks of blocks of a Transformer."""
+"""The two stacks of blocks of a Transformer, and its fresh weights."""
 
+import torch
 from torch import nn
 
 from heedful.layers.block import Block, BlockOptions
@@ -50,3 +51,27 @@ def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> B
 
 def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
     return nn.LayerNorm(config.d_model) if config.normalize_before else None
+
+
+def initialise(model: nn.Module, lm_head: nn.Linear | None) -> None:
+    """Draw fresh weights.
+
+    Those of products are uniform, as wide as the widths say (Glorot and Bengio 2010, equation 16),
+    those of words normal and of about unit length.
+
+    Args:
+        model: a Transformer.
+        lm_head: its layer that scores words, if it has one of its own.
+    """
+    for part in model.modules():
+        if isinstance(part, nn.Linear):
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.Embedding):
+            nn.init.normal_(part.weight, std=part.embedding_dim**-0.5)
+            assert part.padding_idx is not None
+            with torch.no_grad():
+                part.weight[part.padding_idx].zero_()
+    if lm_head is not None:
+        nn.init.normal_(lm_head.weight, std=lm_head.in_features**-0.5)

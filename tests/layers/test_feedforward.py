@@ -1,0 +1,54 @@
+"""The feed-forward part, which may compute its inner states again."""
+
+import pytest
+import torch
+from torch import nn
+
+from heedful.layers import feedforward
+from heedful.layers.feedforward import ACTIVATIONS, Intermediate
+
+SHAPE = (2, 5, 8)
+
+
+def parts(activation: str) -> tuple[Intermediate, nn.Linear]:
+    torch.manual_seed(0)
+    return Intermediate(8, 16, activation).double(), nn.Linear(16, 8).double()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_computing_again_gives_the_same(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, dense = parts(activation)
+    hidden = torch.randn(SHAPE, dtype=torch.float64, requires_grad=True)
+    wanted = torch.randn(SHAPE, dtype=torch.float64)
+    weights = [hidden, *inner.parameters(), *dense.parameters()]
+    plain = inner.project(hidden, dense)
+    gradients = torch.autograd.grad(plain, weights, wanted)
+    monkeypatch.setattr(feedforward, "_MANY", 1)
+    again = inner.project(hidden, dense)
+    assert "Activated" in type(again.grad_fn).__name__
+    torch.testing.assert_close(again, plain)
+    torch.testing.assert_close(torch.autograd.grad(again, weights, wanted), gradients)
+
+
+def test_inner_states_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, dense = parts("gelu")
+    monkeypatch.setattr(feedforward, "_MANY", 1)
+    kept: set[int] = set()
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.shape[-1] == 16 and tensor.ndim == 3:
+            kept.add(tensor.data_ptr())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        inner.project(torch.randn(SHAPE, dtype=torch.float64), dense)
+    assert len(kept) == 1
+
+
+def test_dropped_inner_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedforward, "_MANY", 1)
+    inner, dense = Intermediate(8, 16, "gelu", dropout=0.5), nn.Linear(16, 8)
+    hidden = torch.randn(SHAPE)
+    assert "Activated" not in type(inner.project(hidden, dense).grad_fn).__name__
+    inner.eval()
+    assert "Activated" in type(inner.project(hidden, dense).grad_fn).__name__
