@@ -27,7 +27,7 @@ SERVED = (
     *("choose", "pretrain", "masked", "translate", "replies", "regress"),
 )
 OPTIONS = ("--precision", "fp32", "--port", "0")
-SECONDS = 60
+SECONDS = 300
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -90,7 +90,7 @@ def test_every_task_is_answered_explained_and_accessible(
         assert "What counts most for " in text_of(page, "why-spoken")
         shaded = texts_of(page, "#why-result .running")
         assert set(shaded) <= {part for text in ASKED[run] for part in text.split("\n")}
-        assert all_of(page, "#why-result .running .shaded")
+        assert all_of(page, "#why-result .running .weighed")
     if run not in ("many", "pair", "regress", "masked", "tag"):  # like others, or tested below
         assert_accessible(page)
     assert not is_wide(page)

@@ -18,9 +18,6 @@ from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.task import Say
 
-LIMIT = 200
-"""Texts that methods and heads are measured on unless told otherwise."""
-
 
 def _write_html(explanation: Explanation, path: Path) -> None:
     path.write_text(render(explanation), encoding="utf-8")

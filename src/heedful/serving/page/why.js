@@ -56,7 +56,7 @@ const why = (() => {
 
   // A piece of text in the colour of its score, whose size is from -1 to 1.
   function shade(text, strength, title) {
-    const piece = element("span", { class: "shaded", title }, text);
+    const piece = element("span", { class: "weighed", title }, text);
     const colour = strength > 0 ? "var(--more)" : "var(--less)";
     const part = Math.abs(strength);
     if (part >= 0.1) {
