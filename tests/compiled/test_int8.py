@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from tests.compiled.test_encoder import HEADS, LENGTHS, _inputs, _model, _numbers
 
 from heedful import evaluate, load
+from heedful.cli.options import print_table
 from heedful.commands.score import score_texts
 from heedful.compiled import int8, kernels
 from heedful.compiled.int8 import RowLinear, StepLinear
@@ -19,6 +20,7 @@ from heedful.compiled.model import compile_model
 from heedful.doctor import examine
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.metrics import precision_table
 from heedful.models.model import Model
 
 CPU = torch.device("cpu")
@@ -197,9 +199,9 @@ def test_evaluate_says_what_it_costs(tmp_path: Path) -> None:
     data.write_text("text,label\n" + "".join(f"some text,{label}\n" for label in labels))
     scores = evaluate(run, data, precision="int8", say=lambda line: None)
     wider = scores["wider"]
-    assert wider["precision"] in ("bfloat16", "float32")
+    assert wider["number_format"] in ("bfloat16", "float32")
     assert 0 <= wider["answers_changed"] <= scores["items"]
-    assert 0 <= wider["accuracy"] <= 1
+    assert 0 <= wider["scores"]["accuracy"] <= 1
     assert json.loads((run / "metrics.json").read_text())["wider"] == wider
 
 
@@ -208,3 +210,11 @@ def test_scores_of_texts_are_wider() -> None:
     predictor = load(RUNS / "pretrain", precision="int8")
     with pytest.raises(UserError, match="not scored in int8"):
         score_texts(predictor, ["a text"])
+
+
+def test_a_score_may_be_called_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    wider = {"number_format": "bfloat16", "answers_changed": 3, "scores": {"precision": 0.5}}
+    print_table(precision_table({"items": 7, "precision": 0.25, "wider": wider}))
+    shown = capsys.readouterr().err
+    assert "-0.2500" in shown
+    assert "int8 changed 3 of 7 answers" in shown

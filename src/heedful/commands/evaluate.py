@@ -97,7 +97,7 @@ class _Wider:
         scores = self._evaluation.scores()
         overall = {name: score for name, score in scores.items() if isinstance(score, float)}
         changed = {"answers_changed": self._changed} if self._counts else {}
-        return {"precision": self.precision, **changed, **overall}
+        return {"number_format": self.precision, **changed, "scores": overall}
 
 
 @contextmanager

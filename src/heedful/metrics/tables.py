@@ -52,12 +52,11 @@ def precision_table(scores: Mapping[str, Any]) -> Group:
     wider = scores["wider"]
     table = Table(box=None, pad_edge=False)
     table.add_column("score")
-    for heading in ("int8", wider["precision"], "difference"):
+    for heading in ("int8", wider["number_format"], "difference"):
         table.add_column(heading, justify="right")
-    for name, score in wider.items():
-        if isinstance(score, float):
-            row = (f"{scores[name]:.4f}", f"{score:.4f}", f"{scores[name] - score:+.4f}")
-            table.add_row(name, *row)
+    for name, score in wider["scores"].items():
+        row = (f"{scores[name]:.4f}", f"{score:.4f}", f"{scores[name] - score:+.4f}")
+        table.add_row(name, *row)
     if "answers_changed" not in wider:
         return Group(table)
     line = f"int8 changed {wider['answers_changed']:,} of {scores['items']:,} answers"
