@@ -215,3 +215,14 @@ def test_a_model_that_was_changed_runs_plain() -> None:
         output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
     assert "packed" not in output.kernels
     torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
+
+
+def test_a_model_in_another_number_format_runs_plain() -> None:
+    model = _model("bert", "body")
+    compiled = compile_model(model).model
+    inputs = _inputs(model, LENGTHS)
+    model.double()
+    with torch.inference_mode():
+        output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
+    assert "packed" not in output.kernels
+    torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)

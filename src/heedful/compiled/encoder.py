@@ -121,9 +121,12 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     return Packing(groups, tokens, firsts, None if in_order else order)
 
 
-def _version(weight: Tensor) -> int:
-    """Return how often a weight was written to; torch does not count that in inference mode."""
-    return 0 if weight.is_inference() else weight._version
+def _version(weight: Tensor) -> tuple[int, int]:
+    """Return where a weight is, and how often it was written to there.
+
+    torch does not count that in inference mode.
+    """
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 class CompiledStack(nn.Module):
