@@ -59,7 +59,7 @@ RECIPES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 def trained(name: str) -> Path:
     """Return the folder of a finished run, which is trained first where it is not there."""
     folder = Path(os.environ.get(RUNS, ROOT / "build/bench")).absolute() / name
-    if not (folder / "heedful.json").exists():
+    if not (folder / "model.safetensors").exists():  # which is written last
         task, files, options = RECIPES[name]
         data = [str(FOLDER / file) for file in files]
         command = ["train", task, "--train", *data, *options, "--out", str(folder)]
