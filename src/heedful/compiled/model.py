@@ -44,6 +44,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     weight = next(model.parameters())
     if isinstance(model, Transformer) and int8_rows is None:
         return _compiled_translator(model)
+    if isinstance(model, Transformer):
+        return Compiled(model, kernels.PLAIN, "translators have no form in int8")
     if not isinstance(body, BertModel):
         return Compiled(model, kernels.PLAIN, f"{type(body).__name__} has no compiled form")
     if body.config.is_decoder:

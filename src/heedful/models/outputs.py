@@ -183,8 +183,9 @@ class TranslationOutput(Output):
     decoder_hidden_states: tuple[Tensor, ...] | None = None
     """Of a ``Transformer``, if asked for: the decoder's embeddings and the output of each of its
     blocks, of a pre-norm one the last normalised. Each of shape (B, S, D)."""
-    encoder_last_hidden_state: Tensor
-    """Shape (B, E, D)."""
+    encoder_last_hidden_state: Tensor | None = None
+    """Shape (B, E, D). None where a ``Transformer`` leaves padding out: in training from labels,
+    unless hidden states or attention weights are asked for."""
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     """The same of the encoder. Each of shape (B, E, D)."""
     encoder_attentions: tuple[Tensor, ...] | None = None

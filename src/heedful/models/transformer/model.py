@@ -179,7 +179,9 @@ class Transformer(Model):
         decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
         shapes = self.head_masks()
         read = written = None
-        if self.training and labels is not None and not (return_attentions or return_hidden_states):
+        # Who learns from labels asks for nothing that padding would be part of.
+        only_learns = self.training and not (return_attentions or return_hidden_states)
+        if labels is not None and only_learns:
             read = packing_of(attention_mask, input_ids.shape)
             written = packing_of(before_last_label(labels), decoder_input_ids.shape)
         encoded = self._encode(
@@ -212,7 +214,7 @@ class Transformer(Model):
             logits=logits,
             positions=positions,
             decoder_hidden_states=decoded.states if return_hidden_states else None,
-            encoder_last_hidden_state=encoded.hidden if read is None else read.pad(encoded.hidden),
+            encoder_last_hidden_state=encoded.hidden if labels is None or not only_learns else None,
             encoder_hidden_states=encoded.states if return_hidden_states else None,
             encoder_attentions=encoded.attentions,
             decoder_attentions=decoded.attentions,
