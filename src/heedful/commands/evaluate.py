@@ -40,9 +40,11 @@ def evaluate(
     """
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
-        records, copies = tee(records)
+        beside = None
+        if predictor.precision.int8:  # not otherwise: copies that nobody reads fill the memory
+            records, copies = tee(records)
+            beside = _Wider(run, predictor, copies)
         evaluation = Evaluation(predictor, records)
-        beside = _Wider(run, predictor, copies) if predictor.precision.int8 else None
         answered = evaluation if beside is None else beside.compare(evaluation)
         if predictions_file is None:
             for _ in answered:
