@@ -18,8 +18,8 @@ class PredictSettings:
     """How answers are computed; nothing here changes the model."""
 
     precision: AnswerPrecision = "auto"
-    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8 is the fastest
-    and rounds most: `heedful evaluate --precision int8` says what it costs."""
+    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8
+    rounds most: `heedful evaluate --precision int8` says what that costs on your data."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"
