@@ -60,8 +60,8 @@ class CompiledDecoder:
         """Return what is kept before the first token; see ``SearchState.start``."""
         batch, length, width = encoded.shape
         memory = self.memory(encoded.reshape(-1, width))  # (B * E, all blocks' keys and values)
-        heads = [block.own.heads for block in self.blocks]
-        head_width = self.blocks[0].own.head_width
+        heads = [block.attention.heads for block in self.blocks]
+        head_width = self.blocks[0].attention.head_width
         crosses, column = [], 0
         for block in self.blocks:
             size = 2 * block.cross.heads * head_width
@@ -80,12 +80,12 @@ class CompiledDecoder:
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         hidden = self._embed(tree.grid.spread(tokens).flatten(), tree.length - 1)  # (B * W, D)
-        own = _Biases(torch.from_numpy(tree.mask), hidden.dtype)  # (B, W, M)
+        biases = _Biases(torch.from_numpy(tree.mask), hidden.dtype)  # (B, W, M)
         padding = state.cross_mask
         crossing = _Biases(None if padding is None else padding[:, 0], hidden.dtype)  # (B, 1, E)
         coverage = state.coverage
         for number, block in enumerate(self.blocks):
-            hidden, weights = block(hidden, number, tree, own, state.crosses[number], crossing)
+            hidden, weights = block(hidden, number, tree, biases, state.crosses[number], crossing)
             if coverage is not None and number == self.aligning:
                 coverage = coverage + tree.grid.collect(weights.mean(1))
         if self.norm is not None:
@@ -134,7 +134,7 @@ class _CompiledBlock:
     def __init__(self, block: Block, activation: str) -> None:
         heads = block.attention.self
         self.project = PackedLinear(*joined([heads.query, heads.key, heads.value]))
-        self.own = _CompiledAttention(block.attention)
+        self.attention = _CompiledAttention(block.attention)
         self.query = PackedLinear(*joined([block.crossattention.self.query]))
         self.cross = _CompiledAttention(block.crossattention)
         self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
@@ -145,7 +145,7 @@ class _CompiledBlock:
         hidden: Tensor,
         number: int,
         tree: Tree,
-        own: _Biases,
+        biases: _Biases,
         cross: Tensor,
         crossing: _Biases,
     ) -> tuple[Tensor, Tensor]:
@@ -155,7 +155,7 @@ class _CompiledBlock:
             hidden: those of all cells of the grid. Shape (B * W, D).
             number: of the block.
             tree: grown by them; the block fills its nodes.
-            own: which nodes each hypothesis attends to.
+            biases: which nodes each hypothesis attends to.
             cross: keys and values of what was read. Shape (2, B, H, E, K).
             crossing: which of it is no padding.
 
@@ -163,11 +163,12 @@ class _CompiledBlock:
             Shape (B * W, D), and the weights of the cross-attention, shape (B, H, W, E).
         """
         batch, width = tree.grid.batch, tree.grid.width
-        projected = self.project(self.own.output.source(hidden))
-        size = self.own.heads * self.own.head_width
-        newest = projected[:, size:].view(batch, width, 2, self.own.heads, self.own.head_width)
+        projected = self.project(self.attention.output.source(hidden))
+        heads, head_width = self.attention.heads, self.attention.head_width
+        size = heads * head_width
+        newest = projected[:, size:].view(batch, width, 2, heads, head_width)
         memory = tree.fill(number, newest)
-        hidden, _ = self.own(hidden, projected[:, :size], memory, own)
+        hidden, _ = self.attention(hidden, projected[:, :size], memory, biases)
         query = self.query(self.cross.output.source(hidden))
         hidden, weights = self.cross(hidden, query, cross, crossing)
         inner = self.widen(self.narrow.source(hidden))

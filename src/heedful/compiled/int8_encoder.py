@@ -157,11 +157,11 @@ def largest_numbers(body: BertModel, rows: Sequence[Tensor]) -> list[tuple[Tenso
     largest = [torch.zeros(body.config.hidden_size) for _ in range(2 * len(body.encoder.blocks))]
     hooks = []
     for number, block in enumerate(body.encoder.blocks):
-        for place, module in ((2 * number, block), (2 * number + 1, block.intermediate)):
+        for index, module in ((2 * number, block), (2 * number + 1, block.intermediate)):
 
-            def keep(_: object, inputs: tuple[Tensor, ...], place: int = place) -> None:
+            def keep(_: object, inputs: tuple[Tensor, ...], index: int = index) -> None:
                 size = inputs[0].flatten(0, -2).abs().amax(0).float()
-                largest[place] = torch.maximum(largest[place], size)
+                largest[index] = torch.maximum(largest[index], size)
 
             hooks.append(module.register_forward_pre_hook(keep))
     try:
