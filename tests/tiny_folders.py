@@ -1,0 +1,63 @@
+"""A folder with a tiny random model of each family, and a tokenizer of its kind."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests import tiny
+
+from heedful.models import FAMILIES
+from heedful.tokens.bpe import ALPHABET
+
+ENCODERS = [name for name, family in FAMILIES.items() if "body" in family.models]
+"""Families that give hidden states for tasks to decide from."""
+
+BYTE_LEVEL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+LETTERS = [*"abcdefghijklmnopqrstuvwxyz.?,!"]
+
+
+def _wordpiece(folder: Path) -> int:
+    tokens = [*tiny.SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    return len(tokens)
+
+
+def _byte_level(folder: Path) -> int:
+    tokens = [*BYTE_LEVEL, *ALPHABET]
+    ids = {token: number for number, token in enumerate(tokens)}
+    (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
+    return len(tokens)
+
+
+WRITERS: dict[str, Callable[[Path], int]] = {"WordPiece": _wordpiece, "byte-level BPE": _byte_level}
+"""By the kind of a tokenizer: what writes one of a token for each letter, and how many it has."""
+
+TOKENIZERS = {"bert": "WordPiece", "roberta": "byte-level BPE"}
+"""The kind of tokenizer that each family was published with."""
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 42,
+    "initializer_range": 0.2,
+}
+
+
+def write_folder(family: str, folder: Path, **options: Any) -> None:
+    """Write a tiny random model of a family, with a tokenizer.
+
+    Args:
+        family: its ``model_type``.
+        folder: where to; it is made.
+        options: of the configuration, besides ``SIZES``.
+    """
+    folder.mkdir(parents=True)
+    size = WRITERS[TOKENIZERS[family]](folder)
+    torch.manual_seed(0)
+    config = FAMILIES[family].config_class()(**SIZES | {"vocab_size": size} | options)
+    FAMILIES[family].model_class("masked_lm").from_config(config).save_pretrained(folder)
