@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
     "BertTokenizer": "heedful.tokens",
+    "DistilBertTokenizer": "heedful.tokens",
+    "ElectraTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
     "RobertaTokenizer": "heedful.tokens",
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction
     from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
+    from heedful.tokens import ElectraTokenizer as ElectraTokenizer
     from heedful.tokens import RobertaTokenizer as RobertaTokenizer
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer

@@ -2,14 +2,23 @@
 
 import json
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tiny import SPECIAL
+from tests.tokens.reference import assert_same_call
 
 from heedful.errors import UserError
-from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary
+from heedful.tokens import (
+    BertTokenizer,
+    DistilBertTokenizer,
+    ElectraTokenizer,
+    SpecialTokens,
+    Vocabulary,
+    load_tokenizer,
+)
 
 TEXTS = ["Émile, ЁЛКА [MASK] 北京", "<e1> The U.N. isn't", ""]
 
@@ -237,3 +246,24 @@ def test_special_tokens_are_saved(tmp_path: Path) -> None:
     assert again.never_split == ("U.N.",)
     shutil.copy(tmp_path / "tokenizer_config.json", tmp_path / "special_tokens_map.json")
     assert BertTokenizer.from_pretrained(tmp_path).vocabulary.special == special
+
+
+@pytest.mark.parametrize("ours", [BertTokenizer, DistilBertTokenizer, ElectraTokenizer])
+def test_each_class_is_its_namesake(
+    folder: Path, tmp_path: Path, ours: type[BertTokenizer]
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    made = ours.from_pretrained(folder, do_lower_case=False, model_max_length=64)
+    made.save_pretrained(tmp_path / "ours")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    assert type(theirs) is getattr(transformers, f"{ours.__name__}Fast")
+    _same(made, theirs)
+    options: dict[str, Any] = {"return_offsets_mapping": True, "padding": True}
+    for texts, types in product((TEXTS, [(TEXTS[0], TEXTS[1])]), (None, True, False)):
+        row = made(texts, return_token_type_ids=types, **options)
+        assert_same_call(row, theirs(texts, return_token_type_ids=types, **options))
+
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = load_tokenizer(tmp_path / "theirs")
+    assert type(again) is ours
+    assert again.identity() == made.identity()

@@ -44,7 +44,10 @@ def _say(folder: Path, tokenizer_class: str | None, model_type: str | None) -> N
     ("tokenizer_class", "model_type", "expected"),
     [
         ("BertTokenizer", None, "BertTokenizer"),
-        ("ElectraTokenizerFast", "marian", "BertTokenizer"),
+        ("ElectraTokenizerFast", "marian", "ElectraTokenizer"),
+        ("DistilBertTokenizer", "bert", "DistilBertTokenizer"),
+        (None, "distilbert", "DistilBertTokenizer"),
+        (None, "electra", "ElectraTokenizer"),
         ("RobertaTokenizerFast", "bert", "RobertaTokenizer"),
         ("MarianTokenizer", "bert", "MarianTokenizer"),
         (None, "bert", "BertTokenizer"),

@@ -1,6 +1,6 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
-from heedful.tokens.bert import BertTokenizer
+from heedful.tokens.bert import BertTokenizer, DistilBertTokenizer, ElectraTokenizer
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
@@ -13,6 +13,8 @@ from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 __all__ = [
     "BertTokenizer",
+    "DistilBertTokenizer",
+    "ElectraTokenizer",
     "Encoding",
     "PairLayout",
     "Pieces",

@@ -1,9 +1,9 @@
-"""BERT's tokenizer: words cut into the longest pieces."""
+"""BERT's tokenizer, and those that are like it: words cut into the longest pieces."""
 
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
 from heedful.tokens.folder import read_files
@@ -13,6 +13,10 @@ from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_tokens
 from heedful.tokens.wordpiece import WordPieceEncoder
 from heedful.tokens.wordpiece_folder import (
+    BERT,
+    DISTILBERT,
+    ELECTRA,
+    WordPieceKind,
     WordPieceSettings,
     read_settings,
     read_vocabulary,
@@ -37,6 +41,8 @@ class BertTokenizer(ModelTokenizer):
     Raises:
         UserError: the vocabulary is damaged or lacks a special token.
     """
+
+    kind: ClassVar[WordPieceKind] = BERT
 
     def __init__(
         self,
@@ -70,6 +76,7 @@ class BertTokenizer(ModelTokenizer):
             WordPieceEncoder(normalizer, vocabulary),
             vocabulary,
             PairLayout(begin=(cls_id,), middle=(sep_id,), end=(sep_id,), second_type=1),
+            token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
@@ -132,7 +139,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.vocabulary, settings)
+        write_folder(Path(folder), self.kind, self.vocabulary, settings)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
@@ -141,3 +148,15 @@ class BertTokenizer(ModelTokenizer):
             [sorted(self.never_split), self.all_special_tokens],
             list(self.vocabulary.tokens),
         ]
+
+
+class DistilBertTokenizer(BertTokenizer):
+    """DistilBERT's tokenizer: BERT's, but calls return no token types unless asked."""
+
+    kind = DISTILBERT
+
+
+class ElectraTokenizer(BertTokenizer):
+    """ELECTRA's tokenizer: BERT's."""
+
+    kind = ELECTRA

@@ -10,7 +10,7 @@ from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json
 from heedful.sources import resolve
 from heedful.tokens import bytelevel_folder, translation, wordpiece_folder
-from heedful.tokens.bert import BertTokenizer
+from heedful.tokens.bert import BertTokenizer, DistilBertTokenizer, ElectraTokenizer
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import RobertaTokenizer
@@ -26,8 +26,8 @@ class TokenizerKind:
     """What ``tokenizer_config.json`` calls it, each also with ``Fast`` behind it."""
     model_types: tuple[str, ...]
     """Models that have it, as ``config.json`` calls them."""
-    is_in: Callable[[Path], bool]
-    """Tells whether a folder that names neither holds its files."""
+    is_in: Callable[[Path], bool] = lambda folder: False
+    """Tells whether a folder that names neither holds its files, and is read as this kind."""
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -37,12 +37,22 @@ def _read(path: Path) -> dict[str, Any]:
 KINDS = (
     TokenizerKind(
         read=BertTokenizer.from_pretrained,
-        classes=wordpiece_folder.CLASSES,
-        model_types=("bert", "distilbert", "electra"),
+        classes=(wordpiece_folder.BERT.name,),
+        model_types=("bert",),
         is_in=lambda folder: (
             (folder / wordpiece_folder.VOCABULARY).is_file()
             or bool(compiled_part(read_files(folder), "model", "WordPiece"))
         ),
+    ),
+    TokenizerKind(
+        read=DistilBertTokenizer.from_pretrained,
+        classes=(wordpiece_folder.DISTILBERT.name,),
+        model_types=("distilbert",),
+    ),
+    TokenizerKind(
+        read=ElectraTokenizer.from_pretrained,
+        classes=(wordpiece_folder.ELECTRA.name,),
+        model_types=("electra",),
     ),
     TokenizerKind(
         read=RobertaTokenizer.from_pretrained,

@@ -63,6 +63,7 @@ class RobertaTokenizer(ModelTokenizer):
             ByteLevelEncoder(vocabulary, self.merges, add_prefix_space=add_prefix_space),
             vocabulary,
             PairLayout(begin=(cls_id,), middle=(sep_id, sep_id), end=(sep_id,)),
+            token_types=False,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )

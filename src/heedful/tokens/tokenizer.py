@@ -34,6 +34,8 @@ class ModelTokenizer:
         encoder: how texts become pieces.
         vocabulary: the tokens.
         layout: the special tokens around texts.
+        token_types: whether calls return token types unless told otherwise: where the model has
+            embeddings for them.
         model_max_length: the longest row the model takes, in tokens; None if not known.
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
     """
@@ -44,12 +46,14 @@ class ModelTokenizer:
         vocabulary: Vocabulary,
         layout: PairLayout,
         *,
+        token_types: bool,
         model_max_length: int | None,
         clean_up_tokenization_spaces: bool,
     ) -> None:
         self._encoder = encoder
         self.vocabulary = vocabulary
         self.layout = layout
+        self.token_types = token_types
         self.model_max_length = model_max_length
         self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
         special, ids = vocabulary.special, vocabulary.ids
@@ -171,7 +175,7 @@ class ModelTokenizer:
             model_max_length=self.model_max_length,
         )
         if return_token_type_ids is None:
-            return_token_type_ids = self.layout.second_type > 0
+            return_token_type_ids = self.token_types
         samples = samples_of(text, text_pair, words=is_split_into_words)
         is_pair = [second is not None for second in samples.seconds]
         located = return_offsets_mapping

@@ -32,8 +32,22 @@ VOCABULARY = "vocab.txt"
 FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
 """What `write_folder` writes."""
 
-CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
-"""Reference classes, each also with ``Fast`` behind it, that tokenize as BERT does."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WordPieceKind:
+    """What tells apart the reference's classes that tokenize as BERT does."""
+
+    name: str
+    """The class, in folders also with ``Fast`` behind it."""
+    token_types: bool = True
+    """Whether calls return token types unless told otherwise."""
+
+
+BERT = WordPieceKind(name="BertTokenizer")
+DISTILBERT = WordPieceKind(name="DistilBertTokenizer", token_types=False)
+ELECTRA = WordPieceKind(name="ElectraTokenizer")
+CLASSES = (BERT.name, DISTILBERT.name, ELECTRA.name)
+"""All of them: each reads the folders of the others, since ids are the same."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True,),
@@ -130,10 +144,12 @@ def _tokens(files: TokenizerFiles) -> list[str]:
     return tokens_in_order(ids, source=str(path))
 
 
-def write_folder(folder: Path, vocabulary: Vocabulary, settings: WordPieceSettings) -> None:
+def write_folder(
+    folder: Path, kind: WordPieceKind, vocabulary: Vocabulary, settings: WordPieceSettings
+) -> None:
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder / VOCABULARY, vocabulary.tokens)
     write_json(folder / SPECIAL, special)
-    write_json(folder / CONFIG, {"tokenizer_class": CLASSES[0], **asdict(settings), **special})
+    write_json(folder / CONFIG, {"tokenizer_class": kind.name, **asdict(settings), **special})
