@@ -8,9 +8,11 @@ import pytest
 import torch
 from tests import tiny
 from tests.exact import assert_same_bits
+from tests.parity.families import ROWS
 
+from heedful import models
 from heedful.files import read_json, read_tensors
-from heedful.models import BertConfig, BertForSequenceClassification, BertModel
+from heedful.models import FAMILIES, BertForSequenceClassification, BertModel, Head
 
 SIZES: dict[str, Any] = {
     **tiny.SIZES,
@@ -20,30 +22,26 @@ SIZES: dict[str, Any] = {
     "initializer_range": 0.03,
     "pad_token_id": 1,
 }
-OPTIONS: dict[str, dict[str, Any]] = {
-    "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
-    "relative": {"position_embedding_type": "relative_key_query"},
-    "decoder": {"is_decoder": True, "add_cross_attention": True, "use_cache": False},
-    "chunks and own output": {"chunk_size_feed_forward": 5, "tie_word_embeddings": False},
-    "all": {
-        "pruned_heads": {1: [0, 2]},
-        "position_embedding_type": "relative_key",
-        "is_decoder": True,
-        "add_cross_attention": True,
-    },
-}
+BODIES: tuple[Head, ...] = ("body", "sequence")
 LABELS = {0: "no", 1: "yes", 2: "maybe"}
 KINDS = ["BertModel", "BertForSequenceClassification"]
 OURS: dict[str, Any] = {
     "BertModel": BertModel,
     "BertForSequenceClassification": BertForSequenceClassification,
 }
+CLASSES = [(family, FAMILIES[family].models[head]) for family in ROWS for head in BODIES]
+OPTIONS = {
+    f"{family} {name}": (family, options)
+    for family, row in ROWS.items()
+    for name, options in row.folders.items()
+}
 IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 1, 1]])
 
 
 def _call(model: Any, options: dict[str, Any]) -> torch.Tensor:
-    given: dict[str, Any] = {"use_cache": False}
+    given: dict[str, Any] = {}
     if "is_decoder" in options:
+        given["use_cache"] = False
         given["encoder_hidden_states"] = torch.randn(
             2, 3, 24, generator=torch.Generator().manual_seed(1)
         )
@@ -57,10 +55,15 @@ def _same_weights(one: Path, other: Path) -> None:
     assert_same_bits(ours, theirs, "stored")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ours_to_theirs_and_back(reference: ModuleType, tmp_path: Path, kind: str) -> None:
-    config = BertConfig(**SIZES, id2label=LABELS, problem_type="single_label_classification")
-    ours = OURS[kind](config).eval()
+@pytest.mark.parametrize(("family", "kind"), CLASSES)
+def test_ours_to_theirs_and_back(
+    reference: ModuleType, tmp_path: Path, family: str, kind: str
+) -> None:
+    sizes = SIZES if family == "bert" else ROWS[family].sizes
+    config = FAMILIES[family].config_class()(
+        **sizes, id2label=LABELS, problem_type="single_label_classification"
+    )
+    ours = getattr(models, kind)(config).eval()
     ours.save_pretrained(tmp_path / "ours")
     theirs = getattr(reference, kind).from_pretrained(tmp_path / "ours")
     for name, value in config.to_dict().items():
@@ -69,7 +72,7 @@ def test_ours_to_theirs_and_back(reference: ModuleType, tmp_path: Path, kind: st
     torch.testing.assert_close(ours(IDS)[0], theirs(IDS)[0])
     theirs.save_pretrained(tmp_path / "theirs")
     _same_weights(tmp_path / "ours", tmp_path / "theirs")
-    again = OURS[kind].from_pretrained(tmp_path / "theirs")
+    again = getattr(models, kind).from_pretrained(tmp_path / "theirs")
     assert again.config == config
     assert_same_bits(again(IDS)[0], ours(IDS)[0], "stored")
 
@@ -122,30 +125,36 @@ def test_shards_and_old_files_of_the_reference(reference: ModuleType, tmp_path: 
         assert_same_bits(ours.state_dict(), theirs.state_dict(), "stored")
 
 
+@pytest.mark.parametrize("family", ROWS)
 def test_a_full_configuration_of_the_reference_is_read(
-    reference: ModuleType, tmp_path: Path
+    reference: ModuleType, tmp_path: Path, family: str
 ) -> None:
     """Old releases wrote every key, defaults as well."""
-    config = reference.BertConfig(**SIZES, id2label=LABELS)
+    sizes, name = ROWS[family].sizes, FAMILIES[family].config
+    config = getattr(reference, name)(**sizes, id2label=LABELS)
     config.to_json_file(tmp_path / "config.json", use_diff=False)
-    assert BertConfig.read(tmp_path / "config.json") == BertConfig(**SIZES, id2label=LABELS)
+    ours = FAMILIES[family].config_class()
+    assert ours.read(tmp_path / "config.json") == ours(**sizes, id2label=LABELS)
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize(("family", "options"), OPTIONS.values(), ids=list(OPTIONS))
 def test_an_option_of_ours_to_theirs_and_back(
-    reference: ModuleType, tmp_path: Path, options: dict[str, Any]
+    reference: ModuleType, tmp_path: Path, family: str, options: dict[str, Any]
 ) -> None:
     torch.manual_seed(0)
-    config = BertConfig(**tiny.SIZES, **options)
-    ours = BertModel(config)
+    config = FAMILIES[family].config_class()(**ROWS[family].sizes, **options)
+    kind = FAMILIES[family].models["body"]
+    ours = getattr(models, kind)(config)
     ours.save_pretrained(tmp_path / "ours")
-    theirs = reference.BertModel.from_pretrained(tmp_path / "ours", attn_implementation="eager")
+    theirs = getattr(reference, kind).from_pretrained(
+        tmp_path / "ours", attn_implementation="eager"
+    )
     for name, value in options.items():
         assert getattr(theirs.config, name) == value, name
     torch.testing.assert_close(_call(ours, options), _call(theirs, options))
     theirs.save_pretrained(tmp_path / "theirs")
     _same_weights(tmp_path / "ours", tmp_path / "theirs")
-    again = BertModel.from_pretrained(tmp_path / "theirs")
+    again = getattr(models, kind).from_pretrained(tmp_path / "theirs")
     assert again.config == config
     assert_same_bits(_call(again, options), _call(ours, options), "stored")
 

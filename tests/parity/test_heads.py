@@ -8,27 +8,42 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests import tiny
 from tests.exact import assert_same_bits
 from tests.parity.equal import assert_equal
+from tests.parity.families import (
+    HEADS,
+    ROWS,
+    B,
+    C,
+    D,
+    H,
+    L,
+    S,
+    V,
+    by_file_name,
+    pair_of_models,
+    random_ids,
+)
 from torch import Tensor, nn
 
 from heedful import models
 from heedful.files import read_json, read_tensors
-from heedful.models import FAMILIES
-from heedful.models.weights import renamed
 
-B, C, S, D, V = 3, 2, 7, 24, 50
-SIZES = {**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3, "hidden_act": "gelu_new"}
-HEADS = {
-    name: head
-    for family in (FAMILIES["bert"], FAMILIES["roberta"])
-    for head, name in family.models.items()
-    if head != "body"
+WORDS = [n for n, (_, head) in HEADS.items() if head in ("masked_lm", "causal_lm", "pretraining")]
+CAUSAL = [name for name, (_, head) in HEADS.items() if head == "causal_lm"]
+WITH_ENCODER = [
+    name
+    for name in WORDS
+    if HEADS[name][1] != "pretraining" and "encoder" not in ROWS[HEADS[name][0]].lacks
+]
+CLASSIFIERS = [name for name, (_, head) in HEADS.items() if head == "sequence"]
+PROBLEMS: dict[str, tuple[dict[str, Any], Any]] = {
+    "one number": ({"num_labels": 1}, [0.5, -1.0, 2.0]),
+    "numbers": ({"problem_type": "regression"}, [[0.5, -1.0, 0.0, 1.0]] * B),
+    "yes or no": ({}, [[1.0, 0.0, 0.0, 1.0]] * B),
+    "multi_label": ({"problem_type": "multi_label_classification"}, [[1.0, 0.0, 1.0, 1.0]] * B),
 }
-"""Every class with a head, and what kind of head that is."""
-WORDS = [name for name, head in HEADS.items() if head in ("masked_lm", "causal_lm", "pretraining")]
-CAUSAL = [name for name, head in HEADS.items() if head == "causal_lm"]
+"""Changes of a classifier's configuration, and its labels."""
 GIVEN = ("nothing", "labels", "everything")
 
 
@@ -38,47 +53,38 @@ def _causal_loss(logits: Tensor, labels: Tensor, vocab_size: int) -> Tensor:
 
 
 def _models(
-    reference: ModuleType, head: str, training: bool = False, **changes: Any
+    reference: ModuleType, class_name: str, training: bool = False, **changes: Any
 ) -> tuple[Any, Any]:
-    values = SIZES | {"num_labels": 2 if HEADS[head] == "span" else 4} | changes
-    config = "BertConfig" if head.startswith("Bert") else "RobertaConfig"
-    theirs = getattr(reference, head)(
-        getattr(reference, config)(**values, attn_implementation="eager")
-    )
-    if head in CAUSAL:
+    family, head = HEADS[class_name]
+    changes = {"num_labels": 2 if head == "span" else 4} | changes
+    ours, theirs = pair_of_models(reference, family, class_name, training=training, **changes)
+    if head == "causal_lm":
         theirs.loss_function = _causal_loss
-    torch.manual_seed(0)
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter, std=0.3)  # zeros and ones would hide mistakes
-    ours: Any = getattr(models, head)(getattr(models, config)(**values))
-    report = ours.set_file_weights(dict(theirs.named_parameters()), Path())
-    assert report.fresh == report.unused == []
-    return ours.double().train(training), theirs.double().train(training)
+    return ours, theirs
 
 
 def _check_gradients(ours: Any, theirs: nn.Module) -> None:
-    gradients = {
-        renamed(name, ours.body.in_files): parameter.grad
-        for name, parameter in ours.named_parameters()
-    }
+    gradients = by_file_name(ours, {name: x.grad for name, x in ours.named_parameters()})
     for name, parameter in theirs.named_parameters():  # one that is tied is there once
-        assert_equal(gradients.pop(name), parameter.grad, name)
+        if parameter.requires_grad:
+            assert_equal(gradients.pop(name), parameter.grad, name)
     assert gradients == {}
 
 
-def _batch(head: str, given: str) -> dict[str, Any]:
+def _batch(class_name: str, given: str) -> dict[str, Any]:
     torch.manual_seed(1)
-    shape = (B, C, S) if HEADS[head] == "choice" else (B, S)
-    batch: dict[str, Any] = {"input_ids": torch.randint(V, shape)}
+    family, head = HEADS[class_name]
+    shape = (B, C, S) if head == "choice" else (B, S)
+    batch: dict[str, Any] = {**random_ids(family, shape, everything=given == "everything")}
     if given == "everything":
         kept = torch.tensor([7, 4, 2, 5, 1, 3])[: B * C if len(shape) == 3 else B]
         batch["attention_mask"] = (torch.arange(S) < kept[:, None]).long().view(shape)
-        batch["token_type_ids"] = torch.randint(3, shape)
-        batch["position_ids"] = torch.randint(12, shape)
-        batch["head_mask"] = torch.rand(2, 4, dtype=torch.float64)
+        if "head_mask" not in ROWS[family].lacks:
+            batch["head_mask"] = torch.rand(L, H, dtype=torch.float64)
         batch["output_attentions"] = batch["output_hidden_states"] = True
     if given != "nothing":
-        batch |= _labels(head)
+        names = ROWS[family].labels
+        batch |= {names.get(name, name): labels for name, labels in _labels(head).items()}
     return batch
 
 
@@ -95,7 +101,7 @@ def _labels(head: str) -> dict[str, Tensor]:
             "end_positions": torch.tensor([[S + 5], [4], [6]]),
         },
     }
-    return every.get(HEADS[head], {"labels": words})
+    return every.get(head, {"labels": words})
 
 
 def _flat(value: Any) -> tuple[Tensor, ...]:
@@ -136,6 +142,20 @@ def test_values_and_gradients(reference: ModuleType, head: str, given: str, trai
     _check_gradients(ours, theirs)
 
 
+@pytest.mark.parametrize(("changes", "labels"), PROBLEMS.values(), ids=list(PROBLEMS))
+@pytest.mark.parametrize("head", CLASSIFIERS)
+def test_kinds_of_labels_of_a_text(
+    reference: ModuleType, head: str, changes: dict[str, Any], labels: Any
+) -> None:
+    ours, theirs = _models(reference, head, **changes)
+    batch = _batch(head, "nothing") | {"labels": torch.tensor(labels, dtype=torch.float64)}
+    output, expected = ours(**batch), theirs(**batch)
+    assert_equal(output.loss, expected.loss, "loss")
+    output.loss.backward()
+    expected.loss.backward()
+    _check_gradients(ours, theirs)
+
+
 @pytest.mark.parametrize("head", WORDS)
 def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     ours, theirs = _models(reference, head, tie_word_embeddings=False)
@@ -148,7 +168,7 @@ def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     _check_gradients(ours, theirs)
 
 
-@pytest.mark.parametrize("head", [name for name in WORDS if HEADS[name] != "pretraining"])
+@pytest.mark.parametrize("head", WITH_ENCODER)
 def test_cross_attention(reference: ModuleType, head: str) -> None:
     changes = {"is_decoder": True, "add_cross_attention": True}
     ours, theirs = _models(reference, head, **changes)

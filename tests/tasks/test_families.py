@@ -1,17 +1,22 @@
 """Every task that starts from an encoder takes one of another family, too."""
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-import torch
+from tests.family_folders import FOLDERS
 
 import heedful
-from heedful.models import RobertaConfig, RobertaForMaskedLM
-from heedful.tokens.bpe import ALPHABET
+from heedful.models import FAMILIES, Head
 
-SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+class Start(NamedTuple):
+    """What a training starts from."""
+
+    family: str
+    folder: str
+
+
 QUICK: dict[str, Any] = {
     "batch_size": 4,
     "learning_rate": 5e-3,
@@ -20,29 +25,15 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def roberta(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Give a folder with a tiny random RoBERTa, whose tokens are bytes."""
-    folder = tmp_path_factory.mktemp("models") / "roberta"
-    tokens = [*SPECIAL, *ALPHABET]
-    torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=len(tokens),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=42,
-        initializer_range=0.2,
-    )
-    RobertaForMaskedLM(config).save_pretrained(folder)
-    ids = {token: number for number, token in enumerate(tokens)}
-    (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
-    return str(folder)
+@pytest.fixture(scope="module", params=FOLDERS)
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """Give a folder with a tiny random model of a family, and the family's name."""
+    folder = tmp_path_factory.mktemp("models") / request.param
+    FOLDERS[request.param](folder)
+    return Start(request.param, str(folder))
 
 
-def test_a_classifier_learns(roberta: str, tmp_path: Path) -> None:
+def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
     colours = ("blue", "green", "red")
     rows = [
         {"text": f"{how}{colour}", "label": colour}
@@ -50,10 +41,16 @@ def test_a_classifier_learns(roberta: str, tmp_path: Path) -> None:
         for how in ("", "so ", "very ", "very very ")
     ]
     heedful.train(
-        "classify", train=rows, out=tmp_path / "run", model=roberta, epochs=40, dropout=0.0, **QUICK
+        "classify",
+        train=rows,
+        out=tmp_path / "run",
+        model=start.folder,
+        epochs=40,
+        dropout=0.0,
+        **QUICK,
     )
     run = heedful.load(tmp_path / "run")
-    assert type(run.model) is heedful.RobertaForSequenceClassification
+    assert type(run.model).__name__ == FAMILIES[start.family].models["sequence"]
     assert run.max_length == 40
     assert heedful.evaluate(tmp_path / "run", rows)["accuracy"] == 1.0
     assert [answer.label for answer in run([*colours])] == [*colours]
@@ -61,39 +58,44 @@ def test_a_classifier_learns(roberta: str, tmp_path: Path) -> None:
 
 DATA = Path(__file__).parents[1] / "golden" / "0.1.0" / "data"
 QUESTION = ("who is in Paris?", "Ann is in Paris")
-TRAININGS: list[tuple[str, str, dict[str, Any], str, Any]] = [
-    ("classify", "pairs.csv", {"text_pair": "reply"}, "ForSequenceClassification", QUESTION),
-    ("regress", "regress.csv", {}, "ForSequenceClassification", "the bird is red"),
-    ("tag", "tag.conll", {}, "ForTokenClassification", "Ann is in Paris"),
-    ("answer", "answer.jsonl", {"stride": 6}, "ForQuestionAnswering", QUESTION),
-    ("choose", "choose.jsonl", {}, "ForMultipleChoice", ("it is", "red", "blue", "green")),
-    ("embed", "embed.csv", {"text_pair": "other"}, "Model", "Ann is in Paris"),
-    ("pretrain", "pretrain.txt", {"objective": "mlm"}, "ForMaskedLM", "the sky is <mask>."),
-    ("generate", "generate.txt", {}, "ForCausalLM", "the sky"),
+TRAININGS: list[tuple[str, str, dict[str, Any], Head, Any]] = [
+    ("classify", "pairs.csv", {"text_pair": "reply"}, "sequence", QUESTION),
+    ("regress", "regress.csv", {}, "sequence", "the bird is red"),
+    ("tag", "tag.conll", {}, "token", "Ann is in Paris"),
+    ("answer", "answer.jsonl", {"stride": 6}, "span", QUESTION),
+    ("choose", "choose.jsonl", {}, "choice", ("it is", "red", "blue", "green")),
+    ("embed", "embed.csv", {"text_pair": "other"}, "body", "Ann is in Paris"),
+    ("pretrain", "pretrain.txt", {"objective": "mlm"}, "masked_lm", "the sky is {mask}."),
+    ("generate", "generate.txt", {}, "causal_lm", "the sky"),
 ]
 
 
-@pytest.mark.parametrize(("task", "file", "options", "kind", "question"), TRAININGS)
+@pytest.mark.parametrize(("task", "file", "options", "head", "question"), TRAININGS)
 def test_every_task_takes_it(
     task: str,
     file: str,
     options: dict[str, Any],
-    kind: str,
+    head: Head,
     question: Any,
-    roberta: str,
+    start: Start,
     tmp_path: Path,
 ) -> None:
+    classes = FAMILIES[start.family].models
+    if head not in classes:
+        pytest.skip(f"{start.family} has no head {head!r}")
     heedful.train(
         task,
         train=DATA / file,
         out=tmp_path,
         overwrite=True,
-        model=roberta,
+        model=start.folder,
         steps=2,
         **QUICK,
         **options,
     )
     run = heedful.load(tmp_path)
-    assert type(run.model).__name__ == f"Roberta{kind}"
+    assert type(run.model).__name__ == classes[head]
+    if isinstance(question, str):
+        question = question.format(mask=run.tokenizer.mask_token)
     answer = run(question)
     assert answer.tokens_used == answer.tokens_total > 0

@@ -1,0 +1,156 @@
+"""What the parity tests know of each family of encoders: a row here is all that a new one needs.
+
+Every model is tiny: B sequences of S tokens, width D, L blocks of H heads, V tokens in the
+vocabulary. Classes are looked up by their names, which are the reference's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from tests import tiny
+from torch import Tensor, nn
+
+from heedful import models
+from heedful.models import FAMILIES
+from heedful.models.model import Model
+from heedful.models.weights import renamed
+
+B, C, S, D, H, L, V = 3, 2, 7, 24, 4, 2, 50
+_NOWHERE = Path()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What is different in a family."""
+
+    sizes: dict[str, Any]
+    """Of its tiny model without dropout, by the keys of its configuration."""
+    types: int = 0
+    """Number of token types; 0 where it has none."""
+    lacks: frozenset[str] = frozenset()
+    """Options of ``test_options_grid.OPTIONS`` that it has not, or that its reference has not: then
+    they are tested beside it, against the same model without them."""
+    config_options: dict[str, list[Any]] = field(default_factory=dict)
+    """Further keys of its configuration and their values, of which the first is the default."""
+    extra_ids: dict[str, int] = field(default_factory=dict)
+    """Further arguments of a call, which are ids of shape (B, S), and the first id out of range."""
+    positions_after: int | None = None
+    """The id of padding if positions are counted from it."""
+    folders: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Options that must survive a folder both ways, under a name for the test."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels that its heads call otherwise: the usual name, and its own."""
+    every_pair: bool = False
+    """Whether the grid has all pairs of options, rather than each alone and some pairs."""
+
+
+_BERT_SIZES = {**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3, "hidden_act": "gelu_new"}
+_BERT_FOLDERS: dict[str, dict[str, Any]] = {
+    "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
+    "relative": {"position_embedding_type": "relative_key_query"},
+    "decoder": {"is_decoder": True, "add_cross_attention": True, "use_cache": False},
+    "chunks and own output": {"chunk_size_feed_forward": 5, "tie_word_embeddings": False},
+    "all": {
+        "pruned_heads": {1: [0, 2]},
+        "position_embedding_type": "relative_key",
+        "is_decoder": True,
+        "add_cross_attention": True,
+    },
+}
+
+ROWS: dict[str, Row] = {
+    "bert": Row(sizes=_BERT_SIZES, types=3, folders=_BERT_FOLDERS, every_pair=True),
+    "roberta": Row(
+        sizes=_BERT_SIZES,
+        types=3,
+        positions_after=1,
+        folders=_BERT_FOLDERS,
+        every_pair=True,
+    ),
+}
+"""By ``model_type``."""
+
+HEADS: dict[str, tuple[str, str]] = {
+    class_name: (family, head)
+    for family in ROWS
+    for head, class_name in FAMILIES[family].models.items()
+    if head != "body"
+}
+"""Every class with a head: its family, and what kind of head that is."""
+
+
+def pair_of_models(
+    reference: ModuleType,
+    family: str,
+    class_name: str,
+    *,
+    training: bool = False,
+    add_pooling_layer: bool | None = None,
+    chunk: int = 0,
+    **changes: Any,
+) -> tuple[Any, Any]:
+    """Return ours and the reference's, in float64, with the same random weights.
+
+    Args:
+        reference: the library.
+        family: a key of ``ROWS``.
+        class_name: of both models.
+        training: whether they are in training mode.
+        add_pooling_layer: an argument of the body's constructor; None leaves it out.
+        chunk: ``chunk_size_feed_forward`` of ours; the reference takes only one that divides S.
+        changes: keys of the configuration beside those of ``Row.sizes``.
+    """
+    values = ROWS[family].sizes | changes
+    config = FAMILIES[family].config
+    more = {} if add_pooling_layer is None else {"add_pooling_layer": add_pooling_layer}
+    theirs = getattr(reference, class_name)(
+        getattr(reference, config)(
+            **values,
+            chunk_size_feed_forward=chunk if chunk and S % chunk == 0 else 0,
+            attn_implementation="eager",
+        ),
+        **more,
+    )
+    ours = getattr(models, class_name)(
+        getattr(models, config)(**values, **({"chunk_size_feed_forward": chunk} if chunk else {})),
+        **more,
+    )
+    same_random_weights(ours, theirs)
+    return ours.double().train(training), theirs.double().train(training)
+
+
+def same_random_weights(ours: Model, theirs: nn.Module) -> None:
+    """Draw all weights of the reference's model that are learnt, and give ours the same."""
+    ours.float()
+    theirs.float()  # which pruning makes of its weights, too
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        if parameter.requires_grad:
+            nn.init.normal_(parameter, std=0.3)  # zeros and ones would hide mistakes
+    report = ours.set_file_weights(
+        {name: value.detach().clone() for name, value in theirs.named_parameters()}, _NOWHERE
+    )
+    assert report.fresh == report.unused == []
+
+
+def by_file_name(ours: Model, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept by the names of our parameters under those of the reference."""
+    return {renamed(name, ours.body.in_files): value for name, value in tensors.items()}
+
+
+def random_ids(family: str, shape: tuple[int, ...], *, everything: bool) -> dict[str, Tensor]:
+    """Return the ids of a call: tokens alone, or also all that goes with each token."""
+    row = ROWS[family]
+    ids = {"input_ids": torch.randint(V, shape)}
+    if everything:
+        if row.types:
+            ids["token_type_ids"] = torch.randint(row.types, shape)
+        if "position_ids" not in row.lacks:
+            ids["position_ids"] = torch.randint(12, shape)
+        for name, limit in row.extra_ids.items():
+            ids[name] = torch.randint(limit, shape)
+    return ids
