@@ -32,10 +32,18 @@ def _byte_level(folder: Path) -> int:
     return len(tokens)
 
 
-WRITERS: dict[str, Callable[[Path], int]] = {"WordPiece": _wordpiece, "byte-level BPE": _byte_level}
+WRITERS: dict[str, Callable[[Path], int]] = {
+    "WordPiece": _wordpiece,
+    "byte-level BPE": _byte_level,
+    "SentencePiece unigram": _byte_level,  # stands in for it: the models do not know
+}
 """By the kind of a tokenizer: what writes one of a token for each letter, and how many it has."""
 
-TOKENIZERS = {"bert": "WordPiece", "roberta": "byte-level BPE"}
+TOKENIZERS = {
+    "bert": "WordPiece",
+    "roberta": "byte-level BPE",
+    "xlm-roberta": "SentencePiece unigram",
+}
 """The kind of tokenizer that each family was published with."""
 
 SIZES: dict[str, Any] = {

@@ -26,6 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "marian": {**PIECES, **ENDS, **DEPTHS},
     "pegasus": {**PIECES, **ENDS, **DEPTHS, "normalize_before": True},
     "roberta": BERT,
+    "xlm-roberta": BERT,
 }
 EVERY = [(kind, head) for kind, family in FAMILIES.items() for head in family.models]
 
@@ -131,7 +132,7 @@ def test_what_stands_on_the_body_is_the_head(model_type: str, head: Head) -> Non
     model = _model(model_type, head)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     expected: tuple[str, ...] = ()
-    if model_type in ("bert", "roberta"):
+    if "body" in FAMILIES[model_type].models:
         expected = HEADS[head]
     if model_type == "encoder-decoder":
         layers = [f"decoder.bert.encoder.layer.{number}.crossattention" for number in range(2)]

@@ -20,6 +20,7 @@ from heedful.models import (
     RobertaForMaskedLM,
     RobertaForSequenceClassification,
     RobertaModel,
+    XLMRobertaModel,
     load_model,
 )
 
@@ -109,6 +110,8 @@ def test_another_familys_class_is_named(tmp_path: Path) -> None:
     RobertaModel(_config()).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="model_type is 'roberta'; expected 'bert'"):
         BertModel.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match="model_type is 'roberta'; expected 'xlm-roberta'"):
+        XLMRobertaModel.from_pretrained(tmp_path)  # although its class derives from RoBERTa's
     message = "no head 'pretraining' for model_type 'roberta'; it has body, sequence, "
     with pytest.raises(UserError, match=message):
         load_model(tmp_path, head="pretraining")

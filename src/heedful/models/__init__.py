@@ -84,6 +84,19 @@ FAMILIES: dict[str, Family] = {
             "causal_lm": "RobertaForCausalLM",
         },
     ),
+    "xlm-roberta": Family(
+        package="xlm_roberta",
+        config="XLMRobertaConfig",
+        models={
+            "body": "XLMRobertaModel",
+            "sequence": "XLMRobertaForSequenceClassification",
+            "token": "XLMRobertaForTokenClassification",
+            "span": "XLMRobertaForQuestionAnswering",
+            "choice": "XLMRobertaForMultipleChoice",
+            "masked_lm": "XLMRobertaForMaskedLM",
+            "causal_lm": "XLMRobertaForCausalLM",
+        },
+    ),
 }
 """Every family, by the ``model_type`` of its ``config.json``."""
 
@@ -113,6 +126,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.roberta.model import *  # noqa: F403
     from heedful.models.transformer.config import TransformerConfig as TransformerConfig
     from heedful.models.transformer.model import Transformer as Transformer
+    from heedful.models.xlm_roberta.config import XLMRobertaConfig as XLMRobertaConfig
+    from heedful.models.xlm_roberta.model import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from heedful import sources
 from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
-from heedful.models import FAMILIES, Family, Head
+from heedful.models import FAMILIES, PUBLIC, Family, Head
 from heedful.models.pretrained import CONFIG
 from heedful.models.weights import read_weights
 
@@ -192,10 +192,13 @@ def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Fami
     path = _config_path(folder)
     # Google's original BERTs, and the reference's oldest, do not say what they are.
     model_type = read_json(path).get("model_type", "bert")
-    names = {kind.__name__ for kind in cls.__mro__} if cls else set()
-    known = [
-        kind for kind, family in FAMILIES.items() if not cls or names & {*family.models.values()}
-    ]
+    # One family's classes may derive from another's: the nearest says which it is of.
+    name = (
+        next((kind.__name__ for kind in cls.__mro__ if kind.__name__ in PUBLIC), None)
+        if cls
+        else None
+    )
+    known = [kind for kind, family in FAMILIES.items() if not cls or name in family.models.values()]
     if model_type not in known:
         expected = " or ".join(map(repr, known)) if cls else f"one of {', '.join(known)}"
         raise UserError(f"{path}: model_type is {model_type!r}; expected {expected}")

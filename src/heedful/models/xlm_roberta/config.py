@@ -1,0 +1,20 @@
+"""What an XLM-RoBERTa is made of, under the reference's key names."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heedful.models.roberta.config import RobertaConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class XLMRobertaConfig(RobertaConfig):
+    """The sizes and options of an XLM-RoBERTa: those of RoBERTa.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "xlm-roberta"
+
+    vocab_size: int = 30522
+    """Number of tokens in the vocabulary; the published models have 250002."""
