@@ -102,7 +102,7 @@ def _pairs(names: tuple[str, ...], number: int, folder: Path) -> list[Any]:
 
 
 def _sizes() -> dict[str, int]:
-    from heedful.models.presets import PRESETS
+    from heedful.models.bert.presets import PRESETS
 
     return {"vocab_size": 30522, "max_position_embeddings": MAX_LENGTH, **PRESETS["mini"]}
 
@@ -116,7 +116,7 @@ def _task() -> Any:
         position_type="absolute",
         objective="mlm+nsp",
         mask_share=0.15,
-        whole_word=False,
+        masking="token",
         max_predictions=None,
         documents="gap",
         sentences="punctuation",
@@ -177,7 +177,7 @@ def _loss(folder: Path, pairs: list[Any]) -> float:
         logits = output.prediction_logits.flatten(0, 1)[positions]  # (N, V)
         words += cross_entropy(logits, hidden_tokens, reduction="sum").item()
         told = output.seq_relationship_logits  # (B, 2)
-        follows += cross_entropy(told, batch.targets["next_sentence"], reduction="sum").item()
+        follows += cross_entropy(told, batch.targets["pairs"], reduction="sum").item()
         hidden += len(hidden_tokens)
     return words / hidden + follows / SCORED
 

@@ -38,7 +38,7 @@ OutputT = TypeVar("OutputT")
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "prefix", "align", "embed", "fill"]
-"""What only some tasks can do: write texts, begin them as is wanted, link their words to those that
+"""What only some runs can do: write texts, begin them as is wanted, link their words to those that
 were read, give vectors, fill in masked words."""
 
 Forward = Callable[..., Any]
@@ -142,9 +142,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     __dataclass_fields__: ClassVar[dict[str, Any]]  # it is a dataclass
     name: ClassVar[str]
     """What stands after ``heedful train``."""
-    abilities: ClassVar[frozenset[Ability]] = frozenset()
-    answer_options: ClassVar[frozenset[str]] = frozenset()
-    """Fields of ``PredictSettings`` that decide its answers, beside those that every task has."""
     example: ClassVar[str] = '"a text"'
     """What a user may put after ``heedful predict RUN`` to try it."""
     whole_batch: ClassVar[bool] = False
@@ -158,6 +155,16 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
     """Constants of AdamW."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What only some runs can do."""
+        return frozenset()
+
+    @property
+    def answer_options(self) -> frozenset[str]:
+        """Fields of ``PredictSettings`` that decide its answers, beside those of every task."""
+        return frozenset()
 
     # Records.
 

@@ -13,7 +13,7 @@ WORDS = [f"w{number}" for number in range(40)]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *WORDS, *[f"##{word}" for word in WORDS]]))
 MASK, FIRST = 4, len(SPECIAL)
 PLAIN = mask_rule(TOKENIZER, most=None)
-WHOLE = mask_rule(TOKENIZER, whole_word=True, most=None)
+WHOLE = mask_rule(TOKENIZER, masking="word", most=None)
 
 
 def sequence(length: int, *, seed: int = 0, pieces: bool = False) -> NDArray[np.int32]:
@@ -123,7 +123,7 @@ def test_words_are_hidden_whole() -> None:
 
 def test_words_of_bytes_are_hidden_whole() -> None:
     byte_level = byte_level_tokenizer()
-    rule = mask_rule(byte_level, share=0.5, whole_word=True, most=None)
+    rule = mask_rule(byte_level, share=0.5, masking="word", most=None)
     ids = np.array(byte_level.encode("a lower  low-er a"), dtype=np.int32)
     tokens = byte_level.convert_ids_to_tokens(ids)
     assert tokens[1:-1] == ["a", "Ġlow", "er", "Ġ", "Ġlow", "-", "er", "Ġa"]

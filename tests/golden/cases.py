@@ -215,7 +215,7 @@ CURVES: dict[str, tuple[str, ...]] = {
     "embed-first": _again("embed", "embed.csv", "sentences", *OTHER, "--pooling", "cls"),
     "embed-scored": _again("embed", "scored.csv", "body", *OTHER, "--label", "score", *FEW),
     "pretrain": _text("pretrain"),
-    "pretrain-few": _text("pretrain", *FEW, "--whole-word", "--max-predictions", "2"),
+    "pretrain-few": _text("pretrain", *FEW, "--masking", "word", "--max-predictions", "2"),
     "pretrain-masked": _text("masked", "--objective", "mlm", *FEW),
     "pretrain-heads-fresh": _text("body", "--gradient-checkpointing"),
     "pretrain-tiny-fresh": _scratch(),

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from heedful.models import BertConfig, BertModel, num_parameters
-from heedful.models.presets import PRESETS
+from heedful.models import FAMILIES, BertConfig, BertModel, RobertaConfig, num_parameters
+from heedful.models.bert.presets import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,12 @@ def test_base_and_large_have_as_many_parameters_as_the_published_files() -> None
 def test_a_head_is_64_wide() -> None:
     for sizes in PRESETS.values():
         assert sizes["hidden_size"] == 64 * sizes["num_attention_heads"]
+
+
+def test_roberta_has_as_many_parameters_as_the_published_files() -> None:
+    sizes = FAMILIES["roberta"].presets()
+    for name, parameters in (("base", 124_645_632), ("large", 355_359_744)):
+        config = RobertaConfig(max_position_embeddings=514, **sizes[name])
+        with torch.device("meta"):
+            model = FAMILIES["roberta"].model_class("body")(config)
+        assert num_parameters(model) == parameters

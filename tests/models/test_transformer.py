@@ -14,8 +14,8 @@ from heedful.errors import UserError
 from heedful.files import read_json, read_tensors, write_json, write_tensors
 from heedful.layers.positions import sinusoids
 from heedful.models import Transformer, TransformerConfig, num_parameters
-from heedful.models.presets import TRANSFORMER_PRESETS
 from heedful.models.transformer import names
+from heedful.models.transformer.presets import PRESETS
 from heedful.training.gradients import NarrowWeights, TableGradients
 
 B, E, S, V, PAD = 4, 6, 5, 30, 29
@@ -57,14 +57,14 @@ def test_base_is_as_large_as_published() -> None:
     with torch.device("meta"):
         base, big = (
             num_parameters(Transformer(TransformerConfig(vocab_size=37000, **sizes)))
-            for sizes in (TRANSFORMER_PRESETS["base"], TRANSFORMER_PRESETS["big"])
+            for sizes in (PRESETS["base"], PRESETS["big"])
         )
     assert base == 63_082_496  # 65 million in Vaswani et al. 2017, table 3
     assert big / 1e6 == pytest.approx(213, rel=0.02)
 
 
 def test_fresh_weights() -> None:
-    model = Transformer(TransformerConfig(vocab_size=500, **TRANSFORMER_PRESETS["tiny"]))
+    model = Transformer(TransformerConfig(vocab_size=500, **PRESETS["tiny"]))
     table = model.embeddings.weight.detach()
     assert not table[499].any()
     assert table[:499].norm(dim=1).mean() == pytest.approx(1, rel=0.05)

@@ -221,3 +221,13 @@ def test_the_limits_notice(source: str) -> None:
 )
 def test_the_limits_let_good_code_pass(source: str) -> None:
     assert list(_too_large(ast.parse(source))) == []
+
+
+def test_every_encoder_can_start_from_scratch() -> None:
+    from heedful.models import FAMILIES
+
+    for name, family in FAMILIES.items():
+        if "body" in family.models:
+            sizes, config = family.presets(), family.config_class()
+            assert sizes, f"models/{family.package}/presets.py: no sizes for {name}"
+            assert config.positions_for(128, 1) >= 128, f"{config.__name__}.positions_for"

@@ -98,7 +98,7 @@ def test_going_on_from_a_model_with_masked_words_alone(
     tiny_model: Path, books: Path, tmp_path: Path, capsys: Out
 ) -> None:
     out = tmp_path / "run"
-    more = ["--model", str(tiny_model), "--objective", "mlm", "--steps", "4", "--whole-word"]
+    more = ["--model", str(tiny_model), "--objective", "mlm", "--steps", "4", "--masking", "word"]
     assert train(books, out, *more, "--documents", "file", "--max-predictions", "3") == 0
     assert run(["evaluate", str(out), "--data", str(books)]) == 0
     assert "nsp_accuracy" not in json.loads(capsys.readouterr().out)
@@ -114,6 +114,45 @@ def test_a_model_from_scratch_may_know_distances(books: Path, words: Path, tmp_p
     model = heedful.BertForPreTraining.from_pretrained(tmp_path / "run")
     assert model.config.position_embedding_type == "relative_key"
     assert heedful.load(tmp_path / "run")("the [MASK] is red.").text.endswith(" is red.")
+
+
+@pytest.mark.parametrize("bytes_", [True, False], ids=["bytes", "pieces"])
+def test_a_roberta_from_scratch(
+    bytes_: bool, books: Path, words: Path, tmp_path: Path, capsys: Out
+) -> None:
+    vocabulary = tmp_path / "bytes" if bytes_ else words
+    if bytes_:
+        tiny.byte_level_tokenizer().save_pretrained(vocabulary)
+    fresh = ["--arch", "roberta", "--preset", "tiny", "--vocabulary", vocabulary]
+    fresh += ["--objective", "mlm", "--steps", "2"]
+    assert train(books, tmp_path / "run", *fresh) == 0, capsys.readouterr().err
+    fill = heedful.load(tmp_path / "run")
+    assert isinstance(fill.model, heedful.RobertaForMaskedLM)
+    config, tokenizer = fill.model.config, fill.tokenizer
+    assert config.pad_token_id == tokenizer.pad_token_id == int(bytes_)
+    assert (config.bos_token_id, config.eos_token_id) == (
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+    )
+    assert config.max_position_embeddings == 24 + config.pad_token_id + 1
+    assert fill.max_length == fill.model.max_positions == 24
+    assert config.type_vocab_size == 1
+    assert len(fill(f"the {tokenizer.mask_token} is red.").blanks) == 1
+
+
+def test_unfinished_runs_of_before_go_on(tiny_model: Path, books: Path, tmp_path: Path) -> None:
+    more = ["--model", tiny_model, "--steps", "2", "--checkpoint-every", "1"]
+    more += ["--masking", "word"]
+    assert train(books, tmp_path / "run", *more) == 0
+    record = json.loads((tmp_path / "run" / "heedful.json").read_text())
+    for values in (record["settings"], record["goal"]):
+        assert values.pop("masking") == "word"
+        values["whole_word"] = True
+    del record["settings"]["arch"]
+    (tmp_path / "run" / "heedful.json").write_text(json.dumps(record))
+    (tmp_path / "run" / "manifest.json").unlink()
+    assert train(books, tmp_path / "run", *more, "--resume") == 0
+    assert heedful.load(tmp_path / "run").task.masking == "word"
 
 
 def test_a_stopped_run_goes_on_to_the_same_weights(
@@ -194,25 +233,25 @@ def test_the_loss_is_the_references(task: Pretrain) -> None:
     import transformers
 
     torch.manual_seed(0)
-    ours = (BertForPreTraining if task.pairs else BertForMaskedLM)(SMALL).double().eval()
-    kind = transformers.BertForPreTraining if task.pairs else transformers.BertForMaskedLM
+    ours = (BertForPreTraining if task.learnt.pairs else BertForMaskedLM)(SMALL).double().eval()
+    kind = transformers.BertForPreTraining if task.learnt.pairs else transformers.BertForMaskedLM
     theirs = kind(transformers.BertConfig(**ours.config.to_dict())).double().eval()
     theirs.load_state_dict(ours.state_dict(), strict=False)
-    batch = batch_of(pairs() if task.pairs else packed(), task)
+    batch = batch_of(pairs() if task.learnt.pairs else packed(), task)
     labels = torch.full(batch.inputs["input_ids"].shape, IGNORED)
     labels.view(-1)[batch.inputs["positions"]] = batch.targets["tokens"]
     inputs = {**batch.inputs, "attention_mask": batch.inputs["attention_mask"].long()}
     del inputs["positions"]
-    if task.pairs:
-        inputs["next_sentence_label"] = batch.targets["next_sentence"]
+    if task.learnt.pairs:
+        inputs["next_sentence_label"] = batch.targets["pairs"]
     expected = theirs(**inputs, labels=labels).loss
     totals, counts = task.loss(ours, batch), task.count(batch)
-    assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * task.pairs
+    assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * task.learnt.pairs
     torch.testing.assert_close((totals / counts).sum(), expected, rtol=1e-12, atol=0)
     (totals / counts).sum().backward()
     expected.backward()
     for name, parameter in theirs.named_parameters():
-        if "pooler" in name and not task.pairs:
+        if "pooler" in name and not task.learnt.pairs:
             continue
         grad = ours.get_parameter(name).grad
         torch.testing.assert_close(grad, parameter.grad, rtol=1e-9, atol=1e-14)
@@ -296,6 +335,19 @@ def error_of(capsys: Out) -> str:
         ),
         (["--mask-share", "0"], "--mask-share 0.0: must be from 0.001 to 1"),
         (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
+        (["--arch", "roberta"], "--arch roberta is for a model from scratch: give --preset too"),
+        (
+            ["--arch", "robert", "--preset", "tiny", "--vocabulary", "words"],
+            "unknown --arch 'robert' (did you mean 'roberta'?)",
+        ),
+        (
+            ["--preset", "bas", "--vocabulary", "words"],
+            "unknown --preset of --arch bert 'bas' (did you mean 'base'?)",
+        ),
+        (
+            ["--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"],
+            "--arch roberta: it has no head for this --objective; give another of them",
+        ),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
         (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),
         (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
@@ -305,8 +357,15 @@ def error_of(capsys: Out) -> str:
     ],
 )
 def test_wrong_settings_are_named(
-    tiny_model: Path, books: Path, tmp_path: Path, capsys: Out, more: list[str], message: str
+    tiny_model: Path,
+    books: Path,
+    words: Path,
+    tmp_path: Path,
+    capsys: Out,
+    more: list[str],
+    message: str,
 ) -> None:
+    more = [str(words) if word == "words" else word for word in more]
     start = [] if "--vocabulary" in more or "--preset" in more else ["--model", str(tiny_model)]
     assert train(books, tmp_path / "run", *start, *more) == 2
     assert message in error_of(capsys)

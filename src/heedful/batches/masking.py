@@ -7,6 +7,7 @@ tokens, and the number of workers does not change them.
 Shapes: T length of a sequence, V vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,17 @@ IGNORED = -100
 """The label of padding and of tokens that are not predicted; no loss counts it."""
 
 
+Choose = Callable[
+    [NDArray[np.int32], NDArray[np.int64], NDArray[np.uint64], int, "MaskRule"], NDArray[np.int64]
+]
+"""Chooses the positions of a sequence to predict.
+
+It is given the ids, shape (T,); the positions of ordinary tokens, shape (N,); a random number for
+each token, shape (T,), evenly drawn from all of 64 bits; how many positions are wanted; and the
+rule. There is at least one ordinary token, and at least one is wanted.
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MaskRule:
     """Which tokens may be hidden, how many, and what replaces them."""
@@ -28,8 +40,10 @@ class MaskRule:
     """(V,) True = a special token, which is never hidden."""
     replacements: NDArray[np.int64]
     """Ids of all other tokens, from which random ones are drawn."""
-    continues: NDArray[np.bool_] | None
-    """(V,) True = a token that continues a word, to hide whole words; None hides single tokens."""
+    choose: Choose
+    """Chooses which are predicted."""
+    continues: NDArray[np.bool_]
+    """(V,) True = a token that continues a word."""
     share: float
     """Share of the ordinary tokens to predict; at least one is."""
     most: int | None
@@ -37,9 +51,15 @@ class MaskRule:
 
 
 def mask_rule(
-    tokenizer: Tokenizer, *, share: float = 0.15, whole_word: bool = False, most: int | None
+    tokenizer: Tokenizer, *, share: float = 0.15, masking: str = "token", most: int | None
 ) -> MaskRule:
     """Build the rule for a vocabulary.
+
+    Args:
+        tokenizer: has the vocabulary.
+        share: see `MaskRule`.
+        masking: what is hidden together, one of `MASKINGS`.
+        most: see `MaskRule`.
 
     Raises:
         UserError: the vocabulary has no mask token, or only special tokens.
@@ -54,16 +74,13 @@ def mask_rule(
     special[tokenizer.all_special_ids] = True
     if special.all():
         raise UserError(f"{tokenizer.vocabulary.source}: the vocabulary has only special tokens")
-    continues = (
-        np.array([tokenizer.continues_word(token_id) for token_id in range(len(tokenizer))])
-        if whole_word
-        else None
-    )
+    continues = [tokenizer.continues_word(token_id) for token_id in range(len(tokenizer))]
     return MaskRule(
         mask_id=tokenizer.mask_token_id,
         special=special,
         replacements=np.flatnonzero(~special),
-        continues=continues,
+        choose=MASKINGS[masking],
+        continues=np.array(continues),
         share=share,
         most=most,
     )
@@ -75,7 +92,7 @@ def hide_tokens(
     """Hide tokens of a sequence.
 
     As in the original, the number of tokens to predict is not drawn: it is the share of the tokens,
-    rounded. With whole words, words are taken in random order while they fit into that number.
+    rounded.
 
     Args:
         ids: the sequence, special tokens included. Shape (T,).
@@ -96,10 +113,7 @@ def hide_tokens(
     ordinary = np.flatnonzero(~rule.special[ids])
     wanted = max(1, round(rule.share * len(ordinary)))
     wanted = min(wanted, len(ordinary), wanted if rule.most is None else rule.most)
-    if rule.continues is None:
-        chosen = ordinary[np.argsort(order[ordinary], kind="stable")[:wanted]]
-    else:
-        chosen = _whole_words(ordinary, rule.continues[ids[ordinary]], order, wanted)
+    chosen = rule.choose(ids, ordinary, order, wanted, rule) if wanted else ordinary
     labels[chosen] = ids[chosen]
     fates = fate[chosen] % 10
     seen[chosen[fates < 8]] = rule.mask_id
@@ -108,17 +122,28 @@ def hide_tokens(
     return seen, labels
 
 
-def _whole_words(
-    positions: NDArray[np.int64],
-    continues: NDArray[np.bool_],
+def single_tokens(
+    ids: NDArray[np.int32],
+    ordinary: NDArray[np.int64],
     order: NDArray[np.uint64],
     wanted: int,
+    rule: MaskRule,
 ) -> NDArray[np.int64]:
-    """Choose about ``wanted`` positions, whole words only; one word if all are longer."""
-    # The token after a special token begins a word, even if the word's first piece was cut off.
-    begins = ~continues | (np.diff(positions, prepend=-2) > 1)
-    words = np.split(positions, np.flatnonzero(begins)[1:])
-    shuffled = [words[i] for i in np.argsort(order[positions[begins]], kind="stable")]
+    """Choose each token by itself."""
+    return ordinary[np.argsort(order[ordinary], kind="stable")[:wanted]]
+
+
+def whole_words(
+    ids: NDArray[np.int32],
+    ordinary: NDArray[np.int64],
+    order: NDArray[np.uint64],
+    wanted: int,
+    rule: MaskRule,
+) -> NDArray[np.int64]:
+    """Choose words in random order while they fit; one word if all are longer."""
+    words = _words(ids, ordinary, rule)
+    firsts = [word[0] for word in words]
+    shuffled = [words[i] for i in np.argsort(order[firsts], kind="stable")]
     chosen: list[NDArray[np.int64]] = []
     room = wanted
     for word in shuffled:
@@ -127,4 +152,17 @@ def _whole_words(
             room -= len(word)
         if not room:
             break
-    return np.concatenate(chosen or shuffled[:1] or [positions])
+    return np.concatenate(chosen or shuffled[:1])
+
+
+def _words(
+    ids: NDArray[np.int32], ordinary: NDArray[np.int64], rule: MaskRule
+) -> list[NDArray[np.int64]]:
+    """Divide the positions of ordinary tokens into words."""
+    # The token after a special token begins a word, even if the word's first piece was cut off.
+    begins = ~rule.continues[ids[ordinary]] | (np.diff(ordinary, prepend=-2) > 1)
+    return np.split(ordinary, np.flatnonzero(begins)[1:])
+
+
+MASKINGS: dict[str, Choose] = {"token": single_tokens, "word": whole_words}
+"""What is hidden together, by the name that users give."""

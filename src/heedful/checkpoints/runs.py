@@ -72,7 +72,17 @@ def read_record(run: Path) -> RunRecord:
     for key, kind in kinds.items():
         if not isinstance(raw[key], kind):
             raise UserError(f"{path}: {key!r} is {raw[key]!r:.40}; the file is damaged")
+    for values in (raw["goal"], raw["settings"]):
+        if raw["task"] == "pretrain" and "whole_word" in values:
+            _rename_masking(values)
     return RunRecord(**raw)
+
+
+def _rename_masking(values: dict[str, Any]) -> None:
+    """Give what version 0.1 says of pre-training its names of today."""
+    values["masking"] = "word" if values.pop("whole_word") else "token"
+    if "max_minutes" in values:  # the settings, not the goal
+        values["arch"] = "bert"
 
 
 def is_finished(run: Path) -> bool:

@@ -1,7 +1,8 @@
 """Layers composed into models, and the reference's folders read and written.
 
-A family of models is a folder here with ``config.py`` and ``model.py``, and a line of ``FAMILIES``.
-Its public names follow from that line. They are looked up at first use: torch is slow to import.
+A family of models is a folder here with ``config.py``, ``model.py`` and, where models start from
+scratch, ``presets.py``, and a line of ``FAMILIES``. Its public names follow from that line. They
+are looked up at first use: torch is slow to import.
 """
 
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ class Family:
     def model_class(self, head: Head) -> Any:
         """Import the class of its models with a head that it has."""
         return getattr(import_module(f"{__name__}.{self.package}.model"), self.models[head])
+
+    def presets(self) -> dict[str, Any]:
+        """Import its sizes by name: fields of its configurations, without those of a vocabulary."""
+        presets: dict[str, Any] = import_module(f"{__name__}.{self.package}.presets").PRESETS
+        return presets
 
 
 _TRANSFORMER = Family(

@@ -71,20 +71,21 @@ class TrainOptions(TypedDict, total=False):
     pooling: Literal["mean", "cls"]
     scale: float
     # Pre-training
-    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None
+    preset: str | None
     vocabulary: str | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
     objective: Literal["mlm+nsp", "mlm"]
     mask_share: float
-    whole_word: bool
+    masking: Literal["token", "word"]
     max_predictions: int | None
     documents: Literal["blank-line", "gap", "file", "line"]
     sentences: Literal["punctuation", "line"]
     corpus: str | PathLike[str] | None
     workers: int | None
+    # Pre-training and translation
+    arch: str
     # Translation
-    arch: Literal["transformer", "rnn"]
     vocab_size: int
     separate_vocabularies: bool
     max_ratio: float

@@ -155,8 +155,11 @@ class PretrainSettings:
     A model from scratch reads 128 tokens at once unless --max-length says otherwise.
     """
 
-    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] | None = None
-    """Train from scratch with these published sizes, instead of from --model."""
+    arch: str = "bert"
+    """Family of a model from scratch, such as bert or roberta."""
+    preset: str | None = None
+    """Train from scratch with these sizes (tiny, mini, small, medium, base, large), instead of from
+    --model."""
     vocabulary: str | None = None
     """Folder of the vocabulary of a model from scratch; see heedful vocabulary."""
     positions: int | None = None
@@ -167,8 +170,8 @@ class PretrainSettings:
     """Masked words and next-sentence prediction, or masked words alone."""
     mask_share: float = 0.15
     """Share of the tokens to predict."""
-    whole_word: bool = False
-    """Mask all pieces of a word together."""
+    masking: Literal["token", "word"] = "token"
+    """What is masked together: nothing, or the pieces of a word."""
     max_predictions: int | None = None
     """Most tokens of a sequence to predict; default: no limit."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
@@ -194,6 +197,8 @@ class PretrainSettings:
                 "--preset starts a model from scratch with the words of --vocabulary: give both, "
                 "or neither to go on from --model"
             )
+        if self.preset is None and self.arch != "bert":
+            raise UserError(f"--arch {self.arch} is for a model from scratch: give --preset too")
         if self.preset is None and self.positions is not None:
             raise UserError("--positions is for a model from scratch: give --preset too")
         if self.preset is None and self.position_type != "absolute":

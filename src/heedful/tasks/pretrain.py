@@ -1,60 +1,50 @@
-"""Pre-training: masked words, and whether one sentence follows another.
+"""Pre-training: what can be learnt from running text alone.
 
-Devlin et al. 2019, section 3.1. It learns from running text, from which sequences are
-cut; those are its records. What a finished run answers is in ``answers/blanks.py``.
+It learns from sequences that are cut from the text; those are its records. What is learnt from them
+is an objective, of which there is a table in ``objectives/``.
 
-Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
+Shapes: B sequences of a batch.
 """
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
-from heedful.batches.collate import class_labels, collate
 from heedful.batches.corpus import Corpus
-from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule
-from heedful.batches.packing import keep_apart
-from heedful.batches.sentence_pairs import RANDOM, Frame, full_sequences, sentence_pairs
+from heedful.batches.masking import MaskRule, mask_rule
+from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
-from heedful.models import BertConfig, BertForMaskedLM, BertForPreTraining
-from heedful.models.loading import load_model
-from heedful.models.model import Model
-from heedful.models.outputs import LanguageModelOutput, PreTrainingOutput
-from heedful.models.presets import PRESETS
+from heedful.models.fresh import fresh_config
 from heedful.reading import Record, Text
 from heedful.reading.documents import DocumentLayout
 from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings, in_range
 from heedful.task import (
     Ability,
+    Answer,
     Fit,
     Forward,
     Input,
     Recipe,
     Say,
+    Scores,
     Start,
     StoreOf,
     Task,
     check_max_length,
 )
-from heedful.tasks.aims import blanks as aims
-from heedful.tasks.answers import blanks
-from heedful.tasks.answers.blanks import Filled
-from heedful.tasks.answers.sequences import Scored, SequenceScores
 from heedful.tasks.corpus import check_documents, open_corpus, unknown_share
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.objectives import OBJECTIVES
+from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -65,17 +55,15 @@ MAX_LENGTH = 128
 CORPUS = "corpus"
 """Folder of a run that keeps the tokenized text until the run is finished."""
 
-MANY_UNKNOWN, MANY_RANDOM = 0.02, 0.6
-"""Shares of unknown tokens, and of random pairs, from which on the user is told."""
+MANY_UNKNOWN = 0.02
+"""Share of unknown tokens from which on the user is told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
+class Pretrain(Task[Example | Record, Tensor, Answer]):
     """What a run learns, and from what."""
 
     name: ClassVar[str] = "pretrain"
-    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     example: ClassVar[str] = '"The cat sat on the [MASK]."'
     head_rate: ClassVar[float] = 1.0
 
@@ -85,17 +73,29 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
     """Its positions."""
     position_type: str
     """How it knows them: one of ``layers.positions.POSITIONS``."""
-    objective: Literal["mlm+nsp", "mlm"]
+    objective: str
+    """One of ``OBJECTIVES``."""
     mask_share: float
-    whole_word: bool
+    masking: str
+    """What is masked together: one of ``masking.MASKINGS``."""
     max_predictions: int | None
     documents: DocumentLayout
     sentences: SentenceRule
 
     @property
-    def pairs(self) -> bool:
-        """Whether it learns from pairs of sentences."""
-        return self.objective == "mlm+nsp"
+    def learnt(self) -> Objective:
+        """What is learnt."""
+        return OBJECTIVES[self.objective]
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What only some runs can do."""
+        return self.learnt.abilities
+
+    @property
+    def answer_options(self) -> frozenset[str]:
+        """Fields of ``PredictSettings`` that decide its answers."""
+        return self.learnt.answer_options
 
     # Records.
 
@@ -114,9 +114,8 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text with masks; or two, if it learnt to tell whether the second follows."""
-        follows = (Input(name="following text", optional=True),) if self.pairs else ()
-        return Input(name="text"), *follows
+        """What the objective says."""
+        return self.learnt.inputs
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
@@ -151,7 +150,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
             position_type=options.position_type,
             objective=options.objective,
             mask_share=options.mask_share,
-            whole_word=options.whole_word,
+            masking=options.masking,
             max_predictions=options.max_predictions,
             documents=options.documents,
             sentences=options.sentences,
@@ -165,7 +164,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
         """
         for paths in (recipe.data.train, recipe.data.dev or []):
             if paths:
-                check_documents(paths, self.documents, pairs=self.pairs)
+                check_documents(paths, self.documents, pairs=self.learnt.pairs)
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -177,7 +176,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
         """
         if columns != ColumnSettings():
             raise UserError("plain text has no columns: leave out their options")
-        check_documents(paths, self.documents, pairs=self.pairs)
+        check_documents(paths, self.documents, pairs=self.learnt.pairs)
         corpus = self._corpus(paths, start.tokenizer, folder)
         return partial(self.sequences, corpus, start, seed=0, epoch=0)
 
@@ -190,8 +189,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
             UserError: there is only one document to make pairs of.
         """
         frame = Frame(layout=start.tokenizer.layout, max_length=start.max_length)
-        cut = sentence_pairs if self.pairs else full_sequences
-        return cut(corpus, frame, seed=seed, epoch=epoch)
+        return self.learnt.sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def _corpus(
         self,
@@ -208,7 +206,7 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
 
     def metrics(self) -> tuple[str, ...]:
         """Name what can pick the best step."""
-        return ("masked_accuracy", "nsp_accuracy") if self.pairs else ("masked_accuracy",)
+        return self.learnt.metrics
 
     def start(self, recipe: Recipe) -> Start:
         """Make a model from scratch, for the vocabulary that is named, or load one to go on with.
@@ -221,33 +219,22 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
         tokenizer = load_encoder_tokenizer(recipe.options.vocabulary or data.model, data.revision)
         mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         if self.preset is None:
-            model: Model = load_model(
-                data.model,
-                head="pretraining" if self.pairs else "masked_lm",
-                dropout=data.dropout,
-                is_decoder=False,
-                revision=data.revision,
-            )
+            model = self.learnt.load(data)
         else:
-            model = self._fresh_model(tokenizer, 0.1 if data.dropout is None else data.dropout)
+            config = fresh_config(
+                recipe.options.arch,
+                self.preset,
+                tokens=_tokens(tokenizer),
+                positions=self.positions or MAX_LENGTH,
+                position_type=self.position_type,
+                dropout=data.dropout,
+            )
+            model = self.learnt.make(recipe.options.arch, config)
         positions = model.max_positions
         length = data.max_length or min(MAX_LENGTH, positions)
         return Start(
             tokenizer=tokenizer, model=model, max_length=check_max_length(length, positions)
         )
-
-    def _fresh_model(self, tokenizer: Tokenizer, dropout: float) -> Model:
-        assert self.preset is not None
-        config = BertConfig(
-            vocab_size=len(tokenizer),
-            pad_token_id=tokenizer.pad_token_id,
-            max_position_embeddings=self.positions or 512,
-            position_embedding_type=self.position_type,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-            **PRESETS[self.preset],
-        )
-        return BertForPreTraining(config) if self.pairs else BertForMaskedLM(config)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -269,20 +256,9 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
             write_store(path, counted(examples, "sequences cut"))
             return Store(path)
 
-        if line := self._many_random(store_of(0)):
+        if line := self.learnt.doubt(store_of(0)):
             say(line)
         return self, start, store_of
-
-    def _many_random(self, store: Store) -> str | None:
-        """Say so if too many of the pairs have a second part that does not follow the first."""
-        share = float(np.mean(store.labels == RANDOM)) if self.pairs else 0.0
-        if share <= MANY_RANDOM:
-            return None
-        return (
-            f"{share:.0%} of the pairs have a random second part, since many documents have "
-            "nothing to follow their first sentence; --documents says what ends a document (gap "
-            "or file suits books)"
-        )
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
@@ -302,82 +278,30 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
                 size = len(record.ids)
                 yield Fitted(pieces=[record], tokens_total=size, tokens_used=size)
             else:
-                yield blanks.encode(record, tokenizer, fit, pairs=self.pairs)
+                yield self.learnt.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; with a draw hide some of their tokens, without one find their masks.
-
-        The N hidden tokens stand at ``positions`` of the inputs, in the batch laid out as one row.
-        The targets are ``tokens``, (N,), and of pairs ``next_sentence``, (B,): 0 where the second
-        text follows.
-        """
+        """Pad examples; with a draw hide some of their tokens."""
         if draw is None:
-            batch = collate(examples, pad_id=tokenizer.pad_token_id)
-            assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
-            masks = batch.inputs["input_ids"].flatten().eq(tokenizer.mask_token_id)
-            return _with_inputs(batch, {"positions": masks.nonzero().squeeze(1)})
-        rule = _rule(tokenizer, self.mask_share, self.whole_word, self.max_predictions)
-        hidden = [
-            hide_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
-            for example, index in zip(examples, draw.rows, strict=True)
-        ]
-        seen = [
-            replace(example, ids=ids.astype(np.int32))
-            for example, (ids, _) in zip(examples, hidden, strict=True)
-        ]
-        batch = collate(seen, pad_id=tokenizer.pad_token_id)
-        truth = np.full(batch.inputs["input_ids"].shape, IGNORED)  # (B, T)
-        for line, (_, labels) in zip(truth, hidden, strict=True):
-            line[: len(labels)] = labels
-        positions = np.flatnonzero(truth != IGNORED)  # (N,)
-        targets = {"tokens": torch.from_numpy(truth.reshape(-1)[positions])}
-        inputs = {"positions": torch.from_numpy(positions)}
-        if self.pairs:
-            targets["next_sentence"] = class_labels(examples)
-        else:
-            inputs |= keep_apart(
-                batch.inputs["input_ids"],
-                batch.inputs.get("attention_mask"),
-                tokenizer.cls_token_id,
-            )
-        return replace(_with_inputs(batch, inputs), targets=targets)
+            return self.learnt.ask(examples, tokenizer)
+        rule = _rule(tokenizer, self.mask_share, self.masking, self.max_predictions)
+        return self.learnt.learn(examples, tokenizer, rule, draw)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of hidden tokens, and that of what follows. (2,) or (1,)."""
-        logits, follows = _logits(forward, batch)
-        sums = [losses.cross_entropy(logits, batch.targets["tokens"])[0]]
-        if follows is not None:
-            sums.append(losses.cross_entropy(follows, batch.targets["next_sentence"])[0])
-        return torch.stack(sums)
+        """Return the sum of each loss of the objective."""
+        return self.learnt.loss(forward, batch)
 
     def count(self, batch: Batch) -> Tensor:
-        """Return how many tokens are hidden, and how many pairs there are. Shape (2,) or (1,)."""
-        device = batch.targets["tokens"].device
-        return torch.tensor([len(target) for target in batch.targets.values()], device=device)
+        """Return what each of them is divided by."""
+        return self.learnt.count(batch)
 
     # Answers and scores.
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Score sequences, or give tokens for masks: shape (B, 4), or that of `blanks.candidates`.
-
-        The four numbers are the sum of the losses, the tokens told right, the tokens hidden, and
-        whether it was told what follows.
-        """
-        logits, follows = _logits(model, batch)
-        positions, (size, length) = batch.inputs["positions"], batch.inputs["input_ids"].shape
-        if not batch.targets:
-            shape = batch.inputs["input_ids"].shape
-            top = logits.shape[1] if settings.targets else settings.top
-            return blanks.candidates(logits, follows, positions, shape, top)
-        tokens = batch.targets["tokens"]
-        owner = positions // length  # (N,)
-        each = -logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)  # (N,)
-        right = (logits.argmax(-1) == tokens).float()
-        told = torch.stack([each, right, torch.ones_like(each)], dim=1)  # (N, 3)
-        rows = told.new_zeros(size, 4).index_add_(0, owner, F.pad(told, (0, 1)))
-        if follows is not None and "next_sentence" in batch.targets:
-            rows[:, 3] = (follows.argmax(-1) == batch.targets["next_sentence"]).float()
-        return rows
+        """Score sequences, or answer. Shape (B, ...)."""
+        if batch.targets:
+            return self.learnt.score(model, batch)
+        return self.learnt.answer(model, batch, settings)
 
     def decode(
         self,
@@ -386,58 +310,45 @@ class Pretrain(Task[Example | Record, Tensor, Scored | Filled]):
         outputs: Sequence[Tensor],
         settings: PredictSettings,
         tokenizer: Tokenizer,
-    ) -> Scored | Filled:
-        """Take a sequence's scores, or choose what stands behind the masks of a text."""
+    ) -> Answer:
+        """Take a sequence's scores, or answer for a text."""
         if not isinstance(record, Example):
-            return blanks.decode(record, fitted, outputs, settings, tokenizer)
-        total, right, hidden, next_right = outputs[0].tolist()
-        return Scored(
-            text=tokenizer.text_of(record.ids.tolist()),
-            loss=total,
-            right=int(right),
-            hidden=int(hidden),
-            next_right=bool(next_right) if self.pairs else None,
-            tokens_total=fitted.tokens_total,
-            tokens_used=fitted.tokens_used,
-        )
+            return self.learnt.decode(record, fitted, outputs, settings, tokenizer)
+        text = tokenizer.text_of(record.ids.tolist())
+        return self.learnt.scored(outputs[0].tolist(), text, fitted)
 
     def aim(
         self,
-        computed: Computed[Example | Record, Tensor, Scored | Filled],
+        computed: Computed[Example | Record, Tensor, Answer],
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second), or what follows."""
-        return aims.blank(computed, target, tokenizer)
+        """Explain an answer; see the objective."""
+        return self.learnt.aim(computed, target, tokenizer)
 
-    def scores(self) -> SequenceScores:
+    def scores(self) -> Scores[Answer, Example | Record]:
         """Return empty scores."""
-        return SequenceScores(pairs=self.pairs)
+        return self.learnt.scores()
 
     def judge(self) -> AnyJudge:
         """Return what judges its answers."""
-        return judges.sequences(pairs=self.pairs)
+        return self.learnt.judge()
 
     def card(self) -> str:
         """Say what the run learns."""
-        masked = "whole words" if self.whole_word else "tokens"
-        follows = ", and tells whether one sentence follows another" if self.pairs else ""
-        return f"Says which words stand behind [MASK]{follows}; learnt with masked {masked}."
-
-
-def _with_inputs(batch: Batch, inputs: dict[str, Tensor]) -> Batch:
-    """Return a batch whose model is given more."""
-    return replace(batch, inputs=batch.inputs | inputs)
+        return self.learnt.card("whole words" if self.masking == "word" else "tokens")
 
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary
-def _rule(tokenizer: Tokenizer, share: float, whole_word: bool, most: int | None) -> MaskRule:
-    return mask_rule(tokenizer, share=share, whole_word=whole_word, most=most)
+def _rule(tokenizer: Tokenizer, share: float, masking: str, most: int | None) -> MaskRule:
+    return mask_rule(tokenizer, share=share, masking=masking, most=most)
 
 
-def _logits(forward: Forward, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return the logits of hidden tokens, (N, V), and of what follows, (B, 2) if that is learnt."""
-    output: PreTrainingOutput | LanguageModelOutput = forward(**batch.inputs)
-    if isinstance(output, PreTrainingOutput):
-        return output.prediction_logits, output.seq_relationship_logits
-    return output.logits, None
+def _tokens(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return what a configuration says of a tokenizer."""
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+    }

@@ -17,7 +17,8 @@ from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
-from heedful.models.presets import RNN_PRESETS, TRANSFORMER_PRESETS
+from heedful.models.rnn.presets import PRESETS as RNN_PRESETS
+from heedful.models.transformer.presets import PRESETS as TRANSFORMER_PRESETS
 from heedful.reading import Record
 from heedful.settings import PredictSettings, TranslateSettings
 from heedful.tasks.writing import (

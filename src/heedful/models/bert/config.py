@@ -150,6 +150,11 @@ class BertConfig:
         object.__setattr__(self, "id2label", {number: labels[number] for number in sorted(labels)})
         object.__setattr__(self, "num_labels", len(labels))
 
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
+        return tokens
+
     @property
     def padding_position(self) -> int | None:
         """The position of padding, which is not trained; None if it stands where it stands."""

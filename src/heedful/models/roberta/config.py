@@ -39,6 +39,11 @@ class RobertaConfig(BertConfig):
                 f"with pad_token_id {self.pad_token_id} it must be at least {self.pad_token_id + 2}"
             )
 
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
+        return tokens + pad_token_id + 1
+
     @property
     def padding_position(self) -> int:
         """The position of padding, which is not trained."""

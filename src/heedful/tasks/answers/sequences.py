@@ -13,7 +13,7 @@ from heedful.tasks.answers.blanks import Filled
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """How well the hidden tokens of a sequence, and whether its second part follows, were told."""
+    """How well the hidden tokens of a sequence, and how its parts belong together, were told."""
 
     text: str
     """The sequence as a text, nothing hidden."""
@@ -21,7 +21,8 @@ class Scored:
     """Sum of the losses of its hidden tokens, in nats."""
     right: int
     hidden: int
-    next_right: bool | None
+    pair_right: bool | None
+    """Whether it was right of its two parts; None for a sequence that is no pair."""
     tokens_total: int
     tokens_used: int
 
@@ -41,13 +42,17 @@ class Scored:
 
 
 class SequenceScores:
-    """Scores of sequences; see ``heedful.metrics.LanguageScores``."""
+    """Scores of sequences; see ``heedful.metrics.LanguageScores``.
 
-    def __init__(self, *, pairs: bool) -> None:
+    Args:
+        pair_metric: what the share of pairs that were told right is called; None for no pairs.
+    """
+
+    def __init__(self, pair_metric: str | None = None) -> None:
         from heedful.metrics import LanguageScores  # its library is slow to import
 
-        self._pairs = pairs
-        self._scores = LanguageScores()
+        self._pairs = pair_metric is not None
+        self._scores = LanguageScores(pair_metric)
 
     def update(
         self, answers: Sequence[Scored | Filled], records: Sequence[Example | Record]
@@ -58,7 +63,7 @@ class SequenceScores:
             torch.tensor([answer.loss for answer in scored]),
             torch.tensor([answer.right for answer in scored]),
             torch.tensor([answer.hidden for answer in scored]),
-            torch.tensor([answer.next_right for answer in scored]) if self._pairs else None,
+            torch.tensor([answer.pair_right for answer in scored]) if self._pairs else None,
         )
 
     def compute(self) -> dict[str, Any]:

@@ -67,15 +67,15 @@ def continued() -> Judge[Generation, Record]:
     return Judge(judged=each(judge), measure=measures.likelihood, worth="log_likelihood")
 
 
-def sequences(*, pairs: bool) -> Judge[Scored, object]:
+def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
     """Judge how well the hidden tokens of sequences were told.
 
     Args:
-        pairs: whether the model also tells if one sentence follows another.
+        pair_metric: what the share of pairs that were told right is called; None for no pairs.
     """
 
     def judge(answer: Scored, record: object) -> Judgement:
-        follows = (float(bool(answer.next_right)),) if pairs else ()
+        pair = () if answer.pair_right is None else (float(answer.pair_right),)
         return Judgement(
             where="",
             texts={"text": answer.text},
@@ -84,9 +84,10 @@ def sequences(*, pairs: bool) -> Judge[Scored, object]:
             right=None,
             worth=-answer.loss / max(answer.hidden, 1),
             confidence=None,
-            counts=(answer.loss, float(answer.right), float(answer.hidden), *follows),
+            counts=(answer.loss, float(answer.right), float(answer.hidden), *pair),
         )
 
-    measure = measures.masked_tokens
-    both = measures.both(measure, measures.means("nsp_accuracy"), at=3) if pairs else measure
-    return Judge(judged=each(judge), measure=both, worth="log_likelihood")
+    measure: measures.Measure = measures.masked_tokens
+    if pair_metric is not None:
+        measure = measures.both(measure, measures.means(pair_metric), at=3)
+    return Judge(judged=each(judge), measure=measure, worth="log_likelihood")

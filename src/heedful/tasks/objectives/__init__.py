@@ -1,0 +1,8 @@
+"""What pre-training can learn from running text: a file and a line of the table for each."""
+
+from heedful.tasks.objectives.mlm import MaskedWords
+from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
+from heedful.tasks.objectives.objective import Objective
+
+OBJECTIVES: dict[str, Objective] = {"mlm+nsp": NEXT_SENTENCES, "mlm": MaskedWords()}
+"""All objectives, by the name that users give."""

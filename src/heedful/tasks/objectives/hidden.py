@@ -1,0 +1,114 @@
+"""What all objectives with hidden tokens share: hiding, and telling what stood there.
+
+Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.batches import Batch, Draw, Example
+from heedful.batches.collate import collate
+from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
+from heedful.errors import UserError
+from heedful.models import FAMILIES, Head
+from heedful.models.loading import load_model
+from heedful.models.model import Model
+from heedful.settings import DataSettings, PredictSettings
+from heedful.tasks.answers import blanks
+from heedful.tokens import Tokenizer
+
+
+def load_with(head: Head, data: DataSettings) -> Model:
+    """Load an encoder with a head to go on with.
+
+    Raises:
+        UserError: there is no such model, or it has no such head.
+    """
+    model: Model = load_model(
+        data.model, head=head, dropout=data.dropout, is_decoder=False, revision=data.revision
+    )
+    return model
+
+
+def make_with(head: Head, arch: str, config: object) -> Model:
+    """Make an encoder with a head from scratch.
+
+    Raises:
+        UserError: the family has no such head.
+    """
+    family = FAMILIES[arch]
+    if head not in family.models:
+        raise UserError(f"--arch {arch}: it has no head for this --objective; give another of them")
+    model: Model = family.model_class(head)(config)
+    return model
+
+
+def hide(examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw) -> Batch:
+    """Hide tokens, and pad.
+
+    The N hidden tokens stand at ``positions`` of the inputs, in the batch laid out as one row. The
+    targets are ``tokens``, (N,).
+    """
+    hidden = [
+        hide_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
+        for example, index in zip(examples, draw.rows, strict=True)
+    ]
+    seen = [
+        replace(example, ids=ids.astype(np.int32))
+        for example, (ids, _) in zip(examples, hidden, strict=True)
+    ]
+    batch = collate(seen, pad_id=tokenizer.pad_token_id)
+    truth = np.full(batch.inputs["input_ids"].shape, IGNORED)  # (B, T)
+    for line, (_, labels) in zip(truth, hidden, strict=True):
+        line[: len(labels)] = labels
+    positions = np.flatnonzero(truth != IGNORED)  # (N,)
+    return replace(
+        with_inputs(batch, {"positions": torch.from_numpy(positions)}),
+        targets={"tokens": torch.from_numpy(truth.reshape(-1)[positions])},
+    )
+
+
+def ask_masks(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    """Pad examples, and find their masks: ``positions`` as in `hide`."""
+    batch = collate(examples, pad_id=tokenizer.pad_token_id)
+    assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
+    masks = batch.inputs["input_ids"].flatten().eq(tokenizer.mask_token_id)
+    return with_inputs(batch, {"positions": masks.nonzero().squeeze(1)})
+
+
+def with_inputs(batch: Batch, inputs: dict[str, Tensor]) -> Batch:
+    """Return a batch whose model is given more."""
+    return replace(batch, inputs=batch.inputs | inputs)
+
+
+def told(logits: Tensor, batch: Batch) -> Tensor:
+    """Score what was told of hidden tokens.
+
+    Args:
+        logits: of the hidden tokens. Shape (N, V).
+        batch: made by `hide`.
+
+    Returns:
+        Of each sequence the sum of the losses, the tokens told right, and the tokens hidden. Shape
+        (B, 3).
+    """
+    tokens, positions = batch.targets["tokens"], batch.inputs["positions"]
+    size, length = batch.inputs["input_ids"].shape
+    owner = positions // length  # (N,)
+    each = -logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)  # (N,)
+    right = (logits.argmax(-1) == tokens).float()
+    rows = torch.stack([each, right, torch.ones_like(each)], dim=1)  # (N, 3)
+    return rows.new_zeros(size, 3).index_add_(0, owner, rows)
+
+
+def candidates(
+    logits: Tensor, follows: Tensor | None, batch: Batch, settings: PredictSettings
+) -> Tensor:
+    """Return the likeliest tokens of each mask of a batch; see `blanks.candidates`."""
+    shape = batch.inputs["input_ids"].shape
+    top = logits.shape[1] if settings.targets else settings.top
+    return blanks.candidates(logits, follows, batch.inputs["positions"], shape, top)
