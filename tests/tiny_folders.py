@@ -41,6 +41,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 
 TOKENIZERS = {
     "bert": "WordPiece",
+    "electra": "WordPiece",
     "roberta": "byte-level BPE",
     "xlm-roberta": "SentencePiece unigram",
 }

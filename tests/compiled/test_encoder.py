@@ -16,10 +16,8 @@ from heedful.models import FAMILIES
 from heedful.models.model import Model
 
 HEADS = [
-    (family, head)
-    for family in ("bert", "roberta")
-    for head in FAMILIES[family].models
-    if head not in ("causal",)
+    *((family, head) for family in ("bert", "roberta") for head in FAMILIES[family].models),
+    *(("electra", head) for head in ("sequence", "choice", "replaced")),
 ]
 LENGTHS = [5, 9, 2, 9, 1, 7, 5]
 

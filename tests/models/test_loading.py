@@ -22,6 +22,7 @@ ENDS = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 
 DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
 SMALL: dict[str, dict[str, Any]] = {
     "bert": BERT,
+    "electra": {**BERT, "embedding_size": 8},
     "heedful-rnn": {**PIECES, "embedding_width": 8, "hidden_width": 8},
     "marian": {**PIECES, **ENDS, **DEPTHS},
     "pegasus": {**PIECES, **ENDS, **DEPTHS, "normalize_before": True},
@@ -121,9 +122,10 @@ HEADS = {
     "span": ("qa_outputs",),
     "choice": ("bert.pooler", "roberta.pooler", "classifier"),
     "next_sentence": ("bert.pooler", "cls.seq_relationship"),
-    "masked_lm": ("cls.predictions", "lm_head"),
-    "causal_lm": ("cls.predictions", "lm_head"),
+    "masked_lm": ("cls.predictions", "lm_head", "generator_lm_head"),
+    "causal_lm": ("cls.predictions", "lm_head", "generator_lm_head"),
     "pretraining": ("bert.pooler", "cls"),
+    "replaced": ("discriminator_predictions",),
 }
 
 

@@ -12,6 +12,7 @@ from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_encoder import Int8Block, largest_numbers
 from heedful.models.bert.model import BertModel
+from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
 
@@ -60,9 +61,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
     head = None if model is body else getattr(model, "head", None)
-    reads_first = head is not None and not getattr(head, "every_token", True)
     apart = [False] * len(body.encoder.layer)
-    apart[-1] = reads_first
+    apart[-1] = head is not None and reads_first(head)
     stack = _int8(body, int8_rows(), apart) if int8_rows else _packed(body, apart)
     new_body = _with_part(body, "encoder", stack)
     whole = new_body if model is body else _with_part(model, body.prefix, new_body)

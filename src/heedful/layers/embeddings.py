@@ -1,6 +1,6 @@
 """Token ids to vectors: the sum of three tables (Devlin et al. 2019, figure 2), normalised.
 
-Shapes: B batch, S length, D model width.
+Shapes: B batch, S length, W width of the tables, D model width.
 """
 
 import torch
@@ -13,11 +13,15 @@ from heedful.layers.packing import Packing
 class Embeddings(nn.Module):
     """The sum of word, token type and position embeddings, layer normalisation, dropout.
 
+    Where the tables are narrower than the model a linear layer widens what comes out (Lan et al.
+    2020, section 3.1).
+
     Args:
         vocab_size: number of pieces in the vocabulary.
         num_types: number of token types.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
-        width: D.
+        width: W.
+        model_width: D; None for W.
         pad_id: the piece whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation.
         dropout: probability with which a value is dropped in training.
@@ -32,6 +36,7 @@ class Embeddings(nn.Module):
         num_types: int,
         position_embeddings: nn.Module,
         width: int,
+        model_width: int | None = None,
         pad_id: int | None,
         eps: float,
         dropout: float,
@@ -44,6 +49,8 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(num_types, width)
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
+        model_width = model_width or width
+        self.project = None if model_width == width else nn.Linear(width, model_width)
 
     def forward(
         self,
@@ -56,7 +63,7 @@ class Embeddings(nn.Module):
         """Return shape (B, S, D), or (1, tokens, D) if it is to be packed.
 
         Args:
-            tokens: ids, shape (B, S), or vectors in their place, shape (B, S, D).
+            tokens: ids, shape (B, S), or vectors in their place, shape (B, S, W).
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); one after the other if None.
             start: the first position if ``position_ids`` is None.
@@ -64,17 +71,19 @@ class Embeddings(nn.Module):
         """
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
         if token_type_ids is None:
-            types = self.token_type_embeddings.weight[0]  # (D,)
+            types = self.token_type_embeddings.weight[0]  # (W,)
         else:
             types = self.token_type_embeddings(token_type_ids)
         summed = vectors + types
         if self.add_positions:
             if position_ids is None:
                 position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-            summed = summed + self.position_embeddings(position_ids)  # (S, D), if not given
+            summed = summed + self.position_embeddings(position_ids)  # (S, W), if not given
         if packing is not None:
             summed = packing.pack(summed)
         # The tables may be kept wider than the weights that the layers compute with.
         summed = summed.to(self.LayerNorm.weight.dtype)
         dropped: Tensor = self.dropout(self.LayerNorm(summed))
+        if self.project is not None:
+            dropped = self.project(dropped)
         return dropped

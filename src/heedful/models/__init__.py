@@ -19,6 +19,7 @@ Head = Literal[
     "masked_lm",
     "causal_lm",
     "pretraining",
+    "replaced",
     "seq2seq",
 ]
 """What a model decides."""
@@ -67,6 +68,20 @@ FAMILIES: dict[str, Family] = {
             "masked_lm": "BertForMaskedLM",
             "causal_lm": "BertLMHeadModel",
             "pretraining": "BertForPreTraining",
+        },
+    ),
+    "electra": Family(
+        package="electra",
+        config="ElectraConfig",
+        models={
+            "body": "ElectraModel",
+            "sequence": "ElectraForSequenceClassification",
+            "token": "ElectraForTokenClassification",
+            "span": "ElectraForQuestionAnswering",
+            "choice": "ElectraForMultipleChoice",
+            "masked_lm": "ElectraForMaskedLM",
+            "causal_lm": "ElectraForCausalLM",
+            "replaced": "ElectraForPreTraining",
         },
     ),
     "encoder-decoder": Family(
@@ -122,6 +137,8 @@ _OTHERS = {
 if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.bert.config import BertConfig as BertConfig
     from heedful.models.bert.model import *  # noqa: F403
+    from heedful.models.electra.config import ElectraConfig as ElectraConfig
+    from heedful.models.electra.model import *  # noqa: F403
     from heedful.models.encoder_decoder.config import EncoderDecoderConfig as EncoderDecoderConfig
     from heedful.models.encoder_decoder.model import BertEncoderDecoder as BertEncoderDecoder
     from heedful.models.loading import load_model as load_model

@@ -19,8 +19,8 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
-from heedful.models import generation
-from heedful.models.labels import class_loss, labelled_positions
+from heedful.models import generation, heads
+from heedful.models.labels import check_classes, class_loss, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
     ClassifierOutput,
@@ -54,7 +54,6 @@ def classify(
     Raises:
         UserError: an argument has a wrong shape, type or value.
     """
-    every_token: bool = self.head.every_token
     encoded: BertModelOutput = self.body(
         input_ids,
         attention_mask,
@@ -64,15 +63,15 @@ def classify(
         head_mask=head_mask,
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
-        # Such a head reads the first token; who asks for more gets every token's.
-        only_first=not (every_token or output_attentions or output_hidden_states),
+        # Who asks for more gets every token's.
+        only_first=heads.reads_first(self.head) and not (output_attentions or output_hidden_states),
     )
-    if every_token:
+    if self.head.every_token:
         hidden = encoded.last_hidden_state  # (B, S, D)
     elif encoded.pooler_output is not None:
         hidden = encoded.pooler_output  # (B, D)
     else:
-        hidden = encoded.last_hidden_state[:, 0]  # (B, D)
+        hidden = heads.summary(self.head, encoded.last_hidden_state, attention_mask)  # (B, D)
     logits = self.head(hidden)
     return ClassifierOutput(
         loss=None if labels is None else _mean(self.head.loss(logits, labels)),
@@ -166,6 +165,51 @@ def find_span(
         loss=loss,
         start_logits=start,
         end_logits=end,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def detect_replaced(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    position_ids: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> ClassifierOutput:
+    """Tell replaced tokens from original ones: logits of shape (B, S), above 0 for replaced ones.
+
+    ``labels`` are 1 for a replaced token, 0 for an original one. Shape (B, S). The loss is the mean
+    over the tokens that ``attention_mask``, then of shape (B, S), does not leave out.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: BertModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        position_ids=position_ids,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    logits = self.head(encoded.last_hidden_state)  # (B, S)
+    loss = None
+    if labels is not None:
+        check_classes(labels, tuple(logits.shape), 2)
+        real = slice(None) if attention_mask is None else attention_mask == 1
+        loss = _mean(losses.binary_cross_entropy(logits[real], labels[real]))
+    return ClassifierOutput(
+        loss=loss,
+        logits=logits,
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
     )

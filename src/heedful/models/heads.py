@@ -2,8 +2,8 @@
 
 ``with_head.py`` puts one on a body. Their weights are named as the reference names them.
 
-Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, ... any
-dimensions.
+Shapes: B batch, S length, D model width, W width of the vectors of pieces, C classes, outputs or
+choices, V vocabulary, ... any dimensions.
 """
 
 import torch
@@ -51,22 +51,32 @@ class SequenceHead(nn.Linear):
 
 
 class DenseSequenceHead(nn.Module):
-    """Decides about a text by a dense layer, tanh and a linear layer, with dropout before both.
+    """Decides about a text by a dense layer, an activation and a linear layer.
+
+    There is dropout before both layers.
 
     Args:
         width: D.
         num_labels: C.
         dropout: probability with which a value is dropped in training.
         problem_type: decides the loss; see ``classification_loss``.
+        activation: a name in ``feedforward.ACTIVATIONS``.
     """
 
     every_token = False
 
     def __init__(
-        self, width: int, num_labels: int, *, dropout: float, problem_type: str | None
+        self,
+        width: int,
+        num_labels: int,
+        *,
+        dropout: float,
+        problem_type: str | None,
+        activation: str = "tanh",
     ) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         self.out_proj = nn.Linear(width, num_labels)
         self.problem_type = problem_type
@@ -78,13 +88,57 @@ class DenseSequenceHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
-        inner = torch.tanh(self.dense(self.dropout(hidden)))
+        inner = self.activation(self.dense(self.dropout(hidden)))
         logits: Tensor = self.out_proj(self.dropout(inner))
         return logits
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum and the count of the losses; see ``classification_loss``."""
         return classification_loss(logits, labels, self.problem_type)
+
+
+SUMMARIES = ("first", "last", "mean", "cls_index")
+"""The reference's names of what stands for a text: its first token, its last, or the mean of all.
+``cls_index`` is the last, too: the reference's models do not say another one."""
+
+
+class SummaryHead(SequenceHead):
+    """Decides about a text from a summary of its tokens.
+
+    Padding does not count, unlike in the reference: what a text gets must not depend on the others
+    of its batch.
+
+    Args:
+        width: D.
+        num_labels: C.
+        kind: one of ``SUMMARIES``.
+        project: whether the summary goes through a linear layer.
+        activation: of the summary, a name in ``feedforward.ACTIVATIONS``; None for none.
+        dropout: probability with which a value of the summary is dropped in training.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        num_labels: int,
+        *,
+        kind: str,
+        project: bool,
+        activation: str | None,
+        dropout: float,
+    ) -> None:
+        super().__init__(width, num_labels, dropout=dropout)
+        self.kind = kind
+        self.summary = nn.Linear(width, width) if project else None
+        self.activation = ACTIVATIONS[activation] if activation else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, C) for shape (B, D)."""
+        if self.summary is not None:
+            hidden = self.summary(hidden)
+        if self.activation is not None:
+            hidden = self.activation(hidden)
+        return super().forward(hidden)
 
 
 class TokenHead(nn.Linear):
@@ -147,20 +201,43 @@ class Transform(nn.Module):
 
     Args:
         width: D.
+        piece_width: W.
         activation: a name in ``feedforward.ACTIVATIONS``.
         eps: added to the variance by the layer normalisation.
     """
 
-    def __init__(self, width: int, activation: str, eps: float) -> None:
+    def __init__(self, width: int, piece_width: int, activation: str, eps: float) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
-        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.dense = nn.Linear(width, piece_width)
+        self.LayerNorm = nn.LayerNorm(piece_width, eps=eps)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return shape (..., D) for shape (..., D)."""
+        """Return shape (..., W) for shape (..., D)."""
         normal: Tensor = self.LayerNorm(self.activation(self.dense(hidden)))
         return normal
+
+
+class ReplacedHead(nn.Module):
+    """Tells replaced tokens from original ones (Clark et al. 2020, section 2).
+
+    Args:
+        width: D.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+    """
+
+    every_token = True
+
+    def __init__(self, width: int, activation: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.dense_prediction = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
+        logits: Tensor = self.dense_prediction(self.activation(self.dense(hidden)))
+        return logits.squeeze(-1)
 
 
 class LanguageHead(nn.Module):
@@ -168,6 +245,7 @@ class LanguageHead(nn.Module):
 
     Args:
         width: D.
+        piece_width: W, which is that of the embeddings.
         vocab_size: V.
         activation: a name in ``feedforward.ACTIVATIONS``.
         eps: added to the variance by the layer normalisation.
@@ -176,15 +254,22 @@ class LanguageHead(nn.Module):
     """
 
     def __init__(
-        self, *, width: int, vocab_size: int, activation: str, eps: float, tied: bool
+        self,
+        *,
+        width: int,
+        piece_width: int,
+        vocab_size: int,
+        activation: str,
+        eps: float,
+        tied: bool,
     ) -> None:
         super().__init__()
-        self.transform = Transform(width, activation, eps)
-        self.decoder = None if tied else nn.Linear(width, vocab_size, bias=False)
+        self.transform = Transform(width, piece_width, activation, eps)
+        self.decoder = None if tied else nn.Linear(piece_width, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def vectors(self, embeddings: nn.Embedding) -> Tensor:
-        """Return what hidden states are compared with: the embeddings' if tied. Shape (V, D)."""
+        """Return what hidden states are compared with: the embeddings' if tied. Shape (V, W)."""
         return embeddings.weight if self.decoder is None else self.decoder.weight
 
     def forward(self, hidden: Tensor, embeddings: nn.Embedding) -> Tensor:
@@ -229,3 +314,30 @@ class PreTrainingHead(nn.Module):
         super().__init__()
         self.predictions = predictions
         self.seq_relationship = nn.Linear(width, 2)
+
+
+def reads_first(head: nn.Module) -> bool:
+    """Return whether a head decides from the first token alone."""
+    if isinstance(head, SummaryHead) and head.kind != "first":
+        return False
+    return not getattr(head, "every_token", True)
+
+
+def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the vectors that a head decides about texts from. Shape (B, D).
+
+    Args:
+        head: decides about texts.
+        hidden: of all tokens, or of the first alone if it reads no other. Shape (B, S, D).
+        mask: not 0 for a token. Shape (B, S); None if there is no padding.
+    """
+    if reads_first(head):
+        return hidden[:, 0]
+    assert isinstance(head, SummaryHead)
+    if mask is None:
+        return hidden.mean(1) if head.kind == "mean" else hidden[:, -1]
+    real = mask.ne(0)
+    if head.kind == "mean":
+        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+    last = real.shape[1] - 1 - real.long().flip(1).argmax(1)  # (B,)
+    return hidden[torch.arange(len(last), device=last.device), last]

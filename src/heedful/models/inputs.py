@@ -1,7 +1,7 @@
 """The arguments of an encoder, checked before anything is computed: one line says what is wrong.
 
 Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
-output, H heads, L blocks, D model width.
+output, H heads, L blocks, D model width, W width of the embeddings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ from heedful.models.bert.config import BertConfig
 def check_tokens(
     ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: BertConfig
 ) -> Tensor:
-    """Return ids, shape (B, S), or vectors, shape (B, S, D), whichever there are.
+    """Return ids, shape (B, S), or vectors, shape (B, S, W), whichever there are.
 
     Args:
         ids: shape (B, S).
-        vectors: shape (B, S, D).
+        vectors: shape (B, S, W).
         start: how many tokens are cached before them.
         most: how many tokens the model takes at once.
         config: of the model.
@@ -36,8 +36,8 @@ def check_tokens(
         if fits:
             check_ids("input_ids", ids, config.vocab_size)
     elif vectors is not None and ids is None:
-        tokens, shape = vectors, f"(batch, length, {config.hidden_size})"
-        fits = vectors.ndim == 3 and vectors.shape[2] == config.hidden_size
+        tokens, shape = vectors, f"(batch, length, {config.embedding_width})"
+        fits = vectors.ndim == 3 and vectors.shape[2] == config.embedding_width
     else:
         raise UserError("give either input_ids or inputs_embeds, one and not both")
     if not fits:
@@ -106,7 +106,7 @@ def context(
 
     Args:
         config: of the model.
-        tokens: ids, shape (B, S), or vectors, shape (B, S, D).
+        tokens: ids, shape (B, S), or vectors, shape (B, S, W).
         attention_mask: shape (B, T) or (B, S, T).
         past: what an earlier call returned.
         encoded: ``encoder_hidden_states``, shape (B, E, D).

@@ -129,7 +129,9 @@ def renamed(name: str, table: Mapping[str, str]) -> str:
 
     Args:
         name: such as ``lm_head.dense.weight``.
-        table: parts, such as ``lm_head.dense``, and what they are called otherwise.
+        table: parts, such as ``lm_head.dense``, or weights, and what they are called otherwise.
     """
+    if name in table:
+        return table[name]
     part, _, weight = name.rpartition(".")
     return f"{table[part]}.{weight}" if part in table else name

@@ -156,6 +156,11 @@ class BertConfig:
         return tokens
 
     @property
+    def embedding_width(self) -> int:
+        """Width of the tables of embeddings."""
+        return self.hidden_size
+
+    @property
     def padding_position(self) -> int | None:
         """The position of padding, which is not trained; None if it stands where it stands."""
         return None

@@ -3,7 +3,7 @@
 The attributes are named so that a state dict has the reference's names.
 
 Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
-output, H heads, L blocks, D model width.
+output, H heads, L blocks, D model width, W width of the embeddings: D, but for some families.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,10 @@ class BertModel(Model):
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
             position_embeddings=nn.Embedding(
-                config.max_position_embeddings, config.hidden_size, config.padding_position
+                config.max_position_embeddings, config.embedding_width, config.padding_position
             ),
-            width=config.hidden_size,
+            width=config.embedding_width,
+            model_width=config.hidden_size,
             pad_id=config.pad_token_id,
             eps=config.layer_norm_eps,
             dropout=config.hidden_dropout_prob,
@@ -97,7 +98,7 @@ class BertModel(Model):
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
         """Replace the word embeddings; see ``Model.set_input_embeddings``."""
-        width = self.config.hidden_size
+        width = self.config.embedding_width
         if embeddings.embedding_dim != width:
             raise UserError(
                 f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
@@ -127,7 +128,7 @@ class BertModel(Model):
         """Return the positions of ids or vectors; None counts from ``start``.
 
         Args:
-            tokens: ids, shape (B, S), or vectors, shape (B, S, D).
+            tokens: ids, shape (B, S), or vectors, shape (B, S, W).
             start: how many tokens are cached before them.
         """
         return None
@@ -161,7 +162,7 @@ class BertModel(Model):
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
             position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
                 do not read it: they count tokens.
-            inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, D).
+            inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, W).
             head_mask: what each head's output is multiplied by, in cross-attention, too; heads
                 that were pruned count. Shape (H,) or (L, H).
             encoder_hidden_states: what cross-attention attends to; not read where it is cached.
@@ -253,6 +254,7 @@ def language_head(config: BertConfig, activation: str | None = None) -> Language
     """Make what scores the pieces of the vocabulary; None takes the body's activation."""
     return LanguageHead(
         width=config.hidden_size,
+        piece_width=config.embedding_width,
         vocab_size=config.vocab_size,
         activation=activation or config.hidden_act,
         eps=config.layer_norm_eps,
