@@ -64,6 +64,17 @@ _BERT_FOLDERS: dict[str, dict[str, Any]] = {
 
 ROWS: dict[str, Row] = {
     "bert": Row(sizes=_BERT_SIZES, types=3, folders=_BERT_FOLDERS, every_pair=True),
+    "electra": Row(
+        sizes={**_BERT_SIZES, "embedding_size": 16, "summary_last_dropout": 0.0},
+        types=3,
+        lacks=frozenset({"pooler"}),
+        config_options={"embedding_size": [16, D]},
+        folders=_BERT_FOLDERS
+        | {
+            "wide embeddings": {"embedding_size": D},
+            "summary": {"summary_type": "mean", "summary_use_proj": False},
+        },
+    ),
     "roberta": Row(
         sizes=_BERT_SIZES,
         types=3,

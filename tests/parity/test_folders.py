@@ -142,7 +142,7 @@ def test_an_option_of_ours_to_theirs_and_back(
     reference: ModuleType, tmp_path: Path, family: str, options: dict[str, Any]
 ) -> None:
     torch.manual_seed(0)
-    config = FAMILIES[family].config_class()(**ROWS[family].sizes, **options)
+    config = FAMILIES[family].config_class()(**ROWS[family].sizes | options)
     kind = FAMILIES[family].models["body"]
     ours = getattr(models, kind)(config)
     ours.save_pretrained(tmp_path / "ours")

@@ -34,7 +34,9 @@ CAUSAL = [name for name, (_, head) in HEADS.items() if head == "causal_lm"]
 WITH_ENCODER = [
     name
     for name in WORDS
-    if HEADS[name][1] != "pretraining" and "encoder" not in ROWS[HEADS[name][0]].lacks
+    if HEADS[name][1] != "pretraining"
+    and "encoder" not in ROWS[HEADS[name][0]].lacks
+    and name != "ElectraForMaskedLM"  # which attends to no encoder in the reference
 ]
 CLASSIFIERS = [name for name, (_, head) in HEADS.items() if head == "sequence"]
 PROBLEMS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -45,6 +47,11 @@ PROBLEMS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 """Changes of a classifier's configuration, and its labels."""
 GIVEN = ("nothing", "labels", "everything")
+
+
+def _yes_or_no_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Compute the reference's loss of replaced tokens without its step through float32."""
+    return F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
 
 
 def _causal_loss(logits: Tensor, labels: Tensor, vocab_size: int) -> Tensor:
@@ -96,6 +103,7 @@ def _labels(head: str) -> dict[str, Tensor]:
         "sequence": {"labels": torch.tensor([3, -100, 0])},
         "choice": {"labels": torch.tensor([1, 0, -100])},
         "token": {"labels": words.clamp(max=3)},
+        "replaced": {"labels": words.clamp(0, 1)},
         "span": {
             "start_positions": torch.tensor([[2], [S], [-3]]),
             "end_positions": torch.tensor([[S + 5], [4], [6]]),
@@ -124,7 +132,11 @@ def _loss(output: Any) -> Tensor:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("head", HEADS)
-def test_values_and_gradients(reference: ModuleType, head: str, given: str, training: bool) -> None:
+def test_values_and_gradients(
+    reference: ModuleType, head: str, given: str, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if HEADS[head][1] == "replaced":
+        monkeypatch.setattr(nn, "BCEWithLogitsLoss", lambda: _yes_or_no_loss)
     changes = {"is_decoder": True} if head in CAUSAL else {}
     ours, theirs = _models(reference, head, training, **changes)
     batch = _batch(head, given)
@@ -150,6 +162,29 @@ def test_kinds_of_labels_of_a_text(
     ours, theirs = _models(reference, head, **changes)
     batch = _batch(head, "nothing") | {"labels": torch.tensor(labels, dtype=torch.float64)}
     output, expected = ours(**batch), theirs(**batch)
+    assert_equal(output.loss, expected.loss, "loss")
+    output.loss.backward()
+    expected.loss.backward()
+    _check_gradients(ours, theirs)
+
+
+@pytest.mark.parametrize("activation", [None, "tanh"])
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("kind", ["first", "last", "mean", "cls_index"])
+def test_summaries_of_a_choice(
+    reference: ModuleType, kind: str, project: bool, activation: str | None
+) -> None:
+    """Without padding, which the reference counts in the summary as if it were text."""
+    ours, theirs = _models(
+        reference,
+        "ElectraForMultipleChoice",
+        summary_type=kind,
+        summary_use_proj=project,
+        summary_activation=activation,
+    )
+    batch = _batch("ElectraForMultipleChoice", "labels")
+    output, expected = ours(**batch), theirs(**batch)
+    assert_equal(output.logits, expected.logits, "logits")
     assert_equal(output.loss, expected.loss, "loss")
     output.loss.backward()
     expected.loss.backward()
