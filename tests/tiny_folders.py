@@ -1,7 +1,8 @@
 """A folder with a tiny random model of each family, and a tokenizer of its kind."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ ENCODERS = [name for name, family in FAMILIES.items() if "body" in family.models
 """Families that give hidden states for tasks to decide from."""
 
 BYTE_LEVEL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz.?,!"]
 
 
-def _wordpiece(folder: Path) -> int:
-    tokens = [*tiny.SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+def _wordpiece(folder: Path, special: Sequence[str] = tiny.SPECIAL) -> int:
+    tokens = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
     return len(tokens)
 
@@ -34,6 +36,7 @@ def _byte_level(folder: Path) -> int:
 
 WRITERS: dict[str, Callable[[Path], int]] = {
     "WordPiece": _wordpiece,
+    "WordPiece between `<s>` and `</s>`": partial(_wordpiece, special=MPNET),
     "byte-level BPE": _byte_level,
     "SentencePiece unigram": _byte_level,  # stands in for it: the models do not know
 }
@@ -42,6 +45,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 TOKENIZERS = {
     "bert": "WordPiece",
     "electra": "WordPiece",
+    "mpnet": "WordPiece between `<s>` and `</s>`",
     "roberta": "byte-level BPE",
     "xlm-roberta": "SentencePiece unigram",
 }

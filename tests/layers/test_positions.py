@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.block import Block, BlockOptions, Context
-from heedful.layers.positions import POSITIONS, RelativePositions, Sinusoids
+from heedful.layers.positions import POSITIONS, BucketedPositions, RelativePositions, Sinusoids
 
 B, H, K, P = 2, 3, 4, 9
 
@@ -117,3 +117,34 @@ def test_a_block_takes_positions_that_rotate() -> None:
     first = block(hidden[:, :3], Context(mask=past[..., :3, :3], need_cache=True))
     rest = block(hidden[:, 3:], Context(mask=past[..., 3:, :]), past=first.cache)
     torch.testing.assert_close(rest.hidden, output.hidden[:, 3:])
+
+
+def test_ranges_of_distances_are_told_by_hand() -> None:
+    """Eight of one distance each, then eight that grow, the last without end; after that others."""
+    numbers = BucketedPositions(32, 1)
+    starts = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+    distances = torch.arange(300)
+    before = torch.bucketize(distances, torch.tensor(starts), right=True) - 1
+    with torch.no_grad():
+        numbers.weight[:, 0] = torch.arange(32.0)
+        bias = numbers.bias(300, 300)[0, 0]
+    torch.testing.assert_close(bias[299], before.flip(0).float())
+    torch.testing.assert_close(bias[0, 1:], 16.0 + before[1:])
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_bias_of_ranges_depends_on_distances_alone(start: int) -> None:
+    torch.manual_seed(0)
+    numbers = BucketedPositions(8, 2, max_distance=6, spare=3)
+    assert numbers.weight.shape == (11, 2)
+    bias = numbers.bias(4, 9, start=start)
+    assert bias.shape == (1, 2, 4, 9)
+    whole = numbers.bias(9, 9)
+    torch.testing.assert_close(bias, whole[:, :, start : start + 4])
+    for distance in range(-3, 8):
+        diagonal = bias[0].diagonal(distance, 1, 2)
+        torch.testing.assert_close(diagonal, diagonal[:, :1].expand_as(diagonal))
+    bias.sum().backward()
+    assert numbers.weight.grad is not None
+    assert numbers.weight.grad.sum() == 2 * 4 * 9
+    assert not numbers.weight.grad[8:].any()

@@ -82,6 +82,18 @@ ROWS: dict[str, Row] = {
         folders=_BERT_FOLDERS,
         every_pair=True,
     ),
+    "mpnet": Row(
+        sizes={**tiny.SIZES, **tiny.STILL},
+        # The reference cannot add its bias to the scores of fewer heads.
+        lacks=frozenset({"token_type_ids", "positions", "decoder", "encoder", "cache", "pruned"}),
+        config_options={
+            "relative_attention_num_buckets": [32, 40],
+            "hidden_act": ["gelu", "relu"],
+            "layer_norm_eps": [1e-12, 1e-5],
+        },
+        positions_after=1,
+        folders={"everything": {"relative_attention_num_buckets": 40, "hidden_act": "relu"}},
+    ),
 }
 """By ``model_type``."""
 

@@ -51,6 +51,8 @@ def _say(folder: Path, tokenizer_class: str | None, model_type: str | None) -> N
         ("RobertaTokenizerFast", "bert", "RobertaTokenizer"),
         ("MarianTokenizer", "bert", "MarianTokenizer"),
         (None, "bert", "BertTokenizer"),
+        ("MPNetTokenizerFast", "bert", "MPNetTokenizer"),
+        (None, "mpnet", "MPNetTokenizer"),
         (None, "roberta", "RobertaTokenizer"),
         (None, "marian", "MarianTokenizer"),
         ("PreTrainedTokenizerFast", "heedful-rnn", "MarianTokenizer"),

@@ -51,7 +51,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return Compiled(model, kernels.PLAIN, f"{type(body).__name__} has no compiled form")
     if body.config.is_decoder:
         return Compiled(model, kernels.PLAIN, "decoders have no compiled form")
-    if body.config.position_embedding_type != "absolute":
+    relative = body.encoder.relative_attention_bias is not None
+    if relative or body.config.position_embedding_type != "absolute":
         return Compiled(model, kernels.PLAIN, "relative positions have no compiled form")
     if int8_rows is not None:
         there, reason = int8.products(weight.device)

@@ -56,6 +56,9 @@ class Context:
 
     mask: Tensor | None = None
     """Bool, broadcastable to (B, H, N, T); None lets every query attend to all."""
+    bias: Tensor | None = None
+    """Added to the scaled scores; broadcastable to (B, H, N, T), of 4 dimensions. H are all heads,
+    those that were pruned, too."""
     encoded: Tensor | None = None
     """What cross-attention attends to, where it is not cached. Shape (B, E, D)."""
     cross_mask: Tensor | None = None
@@ -144,6 +147,7 @@ class Attention(nn.Module):
         mask: Tensor | None,
         head_mask: Tensor | None,
         need_weights: bool,
+        bias: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
     ) -> Mixed:
@@ -156,6 +160,7 @@ class Attention(nn.Module):
             mask: the same.
             head_mask: the same.
             need_weights: the same.
+            bias: the same.
             start: the same.
             packing: the same.
         """
@@ -165,6 +170,7 @@ class Attention(nn.Module):
             mask=mask,
             head_mask=head_mask,
             need_weights=need_weights,
+            bias=bias,
             start=start,
             packing=packing,
         )
@@ -228,11 +234,12 @@ class Block(nn.Module):
         memory = self.attention.self.keys_and_values(source, start=start, packing=packing)
         if past is not None:
             memory = past.extend(memory)
-        mask, cross_mask = context.mask, context.cross_mask
+        mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
         if only_first:
             hidden, source = _first(hidden, packing), _first(source, packing)
             packing = None
             mask, cross_mask = _first_query(mask), _first_query(cross_mask)
+            bias = _first_query(bias)
         hidden, weights, kernel = self.attention(
             hidden,
             source,
@@ -240,6 +247,7 @@ class Block(nn.Module):
             mask=mask,
             head_mask=head_mask,
             need_weights=need_weights,
+            bias=bias,
             start=start,
             packing=packing,
         )
@@ -281,5 +289,5 @@ def _first(hidden: Tensor, packing: Packing | None) -> Tensor:
     return hidden[:, :1] if packing is None else packing.first(hidden)
 
 
-def _first_query(mask: Tensor | None) -> Tensor | None:
-    return None if mask is None else mask[..., :1, :]
+def _first_query(scores: Tensor | None) -> Tensor | None:
+    return None if scores is None else scores[..., :1, :]

@@ -1,4 +1,4 @@
-"""Token ids to vectors: the sum of three tables (Devlin et al. 2019, figure 2), normalised.
+"""Token ids to vectors: the sum of up to three tables (Devlin et al. 2019, figure 2), normalised.
 
 Shapes: B batch, S length, W width of the tables, D model width.
 """
@@ -18,7 +18,7 @@ class Embeddings(nn.Module):
 
     Args:
         vocab_size: number of pieces in the vocabulary.
-        num_types: number of token types.
+        num_types: number of token types; 0 for a model that has none.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: W.
         model_width: D; None for W.
@@ -46,7 +46,7 @@ class Embeddings(nn.Module):
         self.add_positions = add_positions
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
         self.position_embeddings = position_embeddings
-        self.token_type_embeddings = nn.Embedding(num_types, width)
+        self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
         model_width = model_width or width
@@ -64,17 +64,15 @@ class Embeddings(nn.Module):
 
         Args:
             tokens: ids, shape (B, S), or vectors in their place, shape (B, S, W).
-            token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            token_type_ids: shape (B, S) or (1, S); all 0 if None. Not read without types.
             position_ids: shape (B, S) or (1, S); one after the other if None.
             start: the first position if ``position_ids`` is None.
             packing: where the tokens stand, if the padding is to be left out.
         """
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
-        if token_type_ids is None:
-            types = self.token_type_embeddings.weight[0]  # (W,)
-        else:
-            types = self.token_type_embeddings(token_type_ids)
-        summed = vectors + types
+        summed = vectors
+        if self.token_type_embeddings is not None:
+            summed = summed + _types(self.token_type_embeddings, token_type_ids)
         if self.add_positions:
             if position_ids is None:
                 position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
@@ -87,3 +85,11 @@ class Embeddings(nn.Module):
         if self.project is not None:
             dropped = self.project(dropped)
         return dropped
+
+
+def _types(table: nn.Embedding, token_type_ids: Tensor | None) -> Tensor:
+    """Return the vectors of types, shape (B, S, W), or that of the first, shape (W,)."""
+    if token_type_ids is None:
+        return table.weight[0]
+    types: Tensor = table(token_type_ids)
+    return types

@@ -65,6 +65,7 @@ class MultiHead(nn.Module):
         mask: Tensor | None,
         head_mask: Tensor | None,
         need_weights: bool,
+        bias: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
     ) -> Mixed:
@@ -77,12 +78,17 @@ class MultiHead(nn.Module):
             head_mask: what the values and weights of each head are multiplied by, of those that
                 were pruned, too. Shape (H,).
             need_weights: whether to return the weights.
+            bias: added to the scaled scores, beside what the positions add; broadcastable to
+                (B, H, S, T), of 4 dimensions, where H are all heads, those that were pruned, too.
             start: the position of the first query.
             packing: of the source.
         """
-        query, bias = self._rotate(self._split(self.query(source), packing), start), None
+        query = self._rotate(self._split(self.query(source), packing), start)
+        if bias is not None and bias.shape[1] > len(self.heads):
+            bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:
-            bias = self.distance_embedding.bias(query, memory.key, start=start)
+            own = self.distance_embedding.bias(query, memory.key, start=start)
+            bias = own if bias is None or own is None else bias + own
         mixed, weights, kernel = attend(
             query,
             *memory,

@@ -142,6 +142,54 @@ def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
     return shifted.view(*shifted.shape[:2], rows, -1)[..., :columns]
 
 
+class BucketedPositions(nn.Embedding):
+    """A learnt number for each head and each range of distances, as a bias of the scores.
+
+    It is the same for all queries and keys, so that all blocks of a stack can share one (Raffel et
+    al. 2020, section 2.1). Half of the buckets are for keys after the query. Half of each half are
+    for one distance each; the others' ranges grow until ``max_distance``, from which on all
+    distances share the last.
+
+    Args:
+        num_buckets: how many ranges there are; a multiple of 4.
+        num_heads: H.
+        max_distance: the least distance of those that share the last bucket.
+        spare: how many more numbers each head has, which no distance has: files may hold such.
+    """
+
+    def __init__(
+        self, num_buckets: int, num_heads: int, *, max_distance: int = 128, spare: int = 0
+    ) -> None:
+        super().__init__(num_buckets + spare, num_heads)
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+
+    def bias(self, queries: int, keys: int, *, start: int = 0) -> Tensor:
+        """Return what is added to the scaled scores. Shape (1, H, S, T).
+
+        Args:
+            queries: S.
+            keys: T. The first stands at position 0.
+            start: the position of the first query.
+        """
+        device = self.weight.device
+        distances = torch.arange(1 - start - queries, keys - start, device=device)  # (S + T - 1,)
+        bias = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
+        # The last query's distances begin the row, and those of each before it one place later.
+        return bias.unfold(1, keys, 1).flip(1)[None]
+
+    def _buckets(self, distances: Tensor) -> Tensor:
+        """Return the numbers of the ranges of distances from queries to keys; any shape."""
+        after = self.num_buckets // 2
+        single = after // 2
+        size = distances.abs()
+        growth = (after - single) / math.log(self.max_distance / single)
+        # In float64 and rounded up a little: a range begins where the logarithm is a whole number.
+        wide = (size.clamp(min=single).double() / single).log() * growth + 1e-9
+        bucket = torch.where(size < single, size, (single + wide.long()).clamp(max=after - 1))
+        return torch.where(distances > 0, after + bucket, bucket)
+
+
 def _none(num_positions: int, head_width: int) -> None:
     """Return what attention knows of positions that are added to words: nothing."""
 

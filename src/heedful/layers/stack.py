@@ -7,6 +7,7 @@ length of the encoder's output, D model width.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.layers.block import Block, BlockOutput, Context
 from heedful.layers.cache import Cache, KeyValue, Past
+from heedful.layers.positions import BucketedPositions
 
 T = TypeVar("T")
 
@@ -45,12 +47,19 @@ class Stack(nn.Module):
     Args:
         blocks: from the first to the last.
         norm: normalises what comes out of the last one, as pre-norm blocks need.
+        bias: what all blocks know of positions, if they know it from the stack.
     """
 
-    def __init__(self, blocks: Iterable[Block], norm: nn.LayerNorm | None = None) -> None:
+    def __init__(
+        self,
+        blocks: Iterable[Block],
+        norm: nn.LayerNorm | None = None,
+        bias: BucketedPositions | None = None,
+    ) -> None:
         super().__init__()
         self.layer = nn.ModuleList(blocks)
         self.layer_norm = norm
+        self.relative_attention_bias = bias
 
     @property
     def blocks(self) -> list[Block]:
@@ -85,6 +94,8 @@ class Stack(nn.Module):
         """
         states, attentions, cross_attentions, caches = [hidden], [], [], []
         kernels: list[str] = []
+        if self.relative_attention_bias is not None:
+            context = self._with_bias(hidden, context, past)
         for number, block in enumerate(self.layer):
             options = {
                 "head_mask": None if head_mask is None else head_mask[number],
@@ -117,6 +128,16 @@ class Stack(nn.Module):
             cache=None if cached is None else Cache(blocks=cached),
             kernels=tuple(kernels),
         )
+
+    def _with_bias(self, hidden: Tensor, context: Context, past: Sequence[Past] | None) -> Context:
+        """Return what the blocks are told, with the bias that they share: computed once."""
+        assert self.relative_attention_bias is not None
+        packing, start = context.packing, 0 if past is None else past[0].length
+        queries = hidden.shape[1]
+        if packing is not None:
+            queries = len(packing.numbers) // packing.batch
+        bias = self.relative_attention_bias.bias(queries, start + queries, start=start)
+        return replace(context, bias=bias)
 
     def cross_memory(self, encoded: Tensor) -> list[KeyValue]:
         """Return what the cross-attention of each block attends to in ``encoded``, (B, E, D)."""

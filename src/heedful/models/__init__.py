@@ -91,6 +91,18 @@ FAMILIES: dict[str, Family] = {
     ),
     "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),
     "marian": _TRANSFORMER,
+    "mpnet": Family(
+        package="mpnet",
+        config="MPNetConfig",
+        models={
+            "body": "MPNetModel",
+            "sequence": "MPNetForSequenceClassification",
+            "token": "MPNetForTokenClassification",
+            "span": "MPNetForQuestionAnswering",
+            "choice": "MPNetForMultipleChoice",
+            "masked_lm": "MPNetForMaskedLM",
+        },
+    ),
     "pegasus": _TRANSFORMER,
     "roberta": Family(
         package="roberta",
@@ -142,6 +154,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.encoder_decoder.config import EncoderDecoderConfig as EncoderDecoderConfig
     from heedful.models.encoder_decoder.model import BertEncoderDecoder as BertEncoderDecoder
     from heedful.models.loading import load_model as load_model
+    from heedful.models.mpnet.config import MPNetConfig as MPNetConfig
+    from heedful.models.mpnet.model import *  # noqa: F403
     from heedful.models.pretrained import num_parameters as num_parameters
     from heedful.models.rnn.config import RnnConfig as RnnConfig
     from heedful.models.rnn.model import RnnSearch as RnnSearch

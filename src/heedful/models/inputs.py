@@ -66,6 +66,8 @@ def check_rows(name: str, ids: Tensor | None, tokens: Tensor, limit: int) -> Non
     """Check ids that go with the tokens: one row a sequence, or one for all."""
     if ids is None:
         return
+    if limit == 0:
+        raise UserError(f"{name} are given; this model has none")
     shape = tuple(tokens.shape[:2])
     if ids.shape not in (shape, (1, shape[1])):
         raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be {shape}")

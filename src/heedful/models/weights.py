@@ -1,5 +1,6 @@
 """The weights of a model's folder, whatever file they are in."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -125,13 +126,15 @@ def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = Non
 
 
 def renamed(name: str, table: Mapping[str, str]) -> str:
-    """Return the name of a weight with the part that it belongs to called otherwise.
+    """Return the name of a weight with the parts that it belongs to called otherwise.
 
     Args:
-        name: such as ``lm_head.dense.weight``.
-        table: parts, such as ``lm_head.dense``, or weights, and what they are called otherwise.
+        name: such as ``encoder.layer.0.attention.self.query.weight``.
+        table: parts, such as ``attention.self.query``, or weights, and what they are called
+            otherwise. A part may stand anywhere between dots; of two that could stand at one place
+            the longer counts.
     """
-    if name in table:
-        return table[name]
-    part, _, weight = name.rpartition(".")
-    return f"{table[part]}.{weight}" if part in table else name
+    if not table:
+        return name
+    parts = "|".join(map(re.escape, sorted(table, key=len, reverse=True)))
+    return re.sub(rf"(?<![^.])(?:{parts})(?![^.])", lambda part: table[part[0]], name)

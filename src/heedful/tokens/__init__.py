@@ -1,6 +1,11 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
-from heedful.tokens.bert import BertTokenizer, DistilBertTokenizer, ElectraTokenizer
+from heedful.tokens.bert import (
+    BertTokenizer,
+    DistilBertTokenizer,
+    ElectraTokenizer,
+    MPNetTokenizer,
+)
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
@@ -16,6 +21,7 @@ __all__ = [
     "DistilBertTokenizer",
     "ElectraTokenizer",
     "Encoding",
+    "MPNetTokenizer",
     "PairLayout",
     "Pieces",
     "RobertaTokenizer",

@@ -16,6 +16,7 @@ from heedful.tokens.wordpiece_folder import (
     BERT,
     DISTILBERT,
     ELECTRA,
+    MPNET,
     WordPieceKind,
     WordPieceSettings,
     read_settings,
@@ -59,7 +60,7 @@ class BertTokenizer(ModelTokenizer):
             vocabulary = vocab_file
         else:
             path = Path(vocab_file)
-            vocabulary = Vocabulary(read_tokens(path), source=str(path))
+            vocabulary = Vocabulary(read_tokens(path), self.kind.special, source=str(path))
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
@@ -70,13 +71,18 @@ class BertTokenizer(ModelTokenizer):
             split_ideographs=tokenize_chinese_chars,
             never_split=never_split,
         )
-        cls_id = vocabulary.ids[vocabulary.special.cls_token]
-        sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        kind, special = self.kind, vocabulary.special
+        begin, end = (vocabulary.ids[token] for token in (special.cls_token, special.sep_token))
         super().__init__(
             WordPieceEncoder(normalizer, vocabulary),
             vocabulary,
-            PairLayout(begin=(cls_id,), middle=(sep_id,), end=(sep_id,), second_type=1),
-            token_types=self.kind.token_types,
+            PairLayout(
+                begin=(begin,),
+                middle=(end,) * kind.separators,
+                end=(end,),
+                second_type=kind.second_type,
+            ),
+            token_types=kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
@@ -118,9 +124,9 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        chosen = read_settings(files, overrides)
+        chosen = read_settings(files, cls.kind, overrides)
         return cls(
-            read_vocabulary(files),
+            read_vocabulary(files, cls.kind),
             do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
             strip_accents=chosen.strip_accents,
             tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
@@ -160,3 +166,32 @@ class ElectraTokenizer(BertTokenizer):
     """ELECTRA's tokenizer: BERT's."""
 
     kind = ELECTRA
+
+
+class MPNetTokenizer(BertTokenizer):
+    """MPNet's tokenizer: BERT's words, between RoBERTa's special tokens.
+
+    Rows are ``<s> text </s>`` and ``<s> first </s></s> second </s>``.
+    """
+
+    kind = MPNET
+
+    @property
+    def bos_token(self) -> str:
+        """Begins a row, too: another name."""
+        return self.cls_token
+
+    @property
+    def bos_token_id(self) -> int:
+        """Its id."""
+        return self.cls_token_id
+
+    @property
+    def eos_token(self) -> str:
+        """Ends a text, too: another name."""
+        return self.sep_token
+
+    @property
+    def eos_token_id(self) -> int:
+        """Its id."""
+        return self.sep_token_id

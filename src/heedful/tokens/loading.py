@@ -10,7 +10,12 @@ from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json
 from heedful.sources import resolve
 from heedful.tokens import bytelevel_folder, translation, wordpiece_folder
-from heedful.tokens.bert import BertTokenizer, DistilBertTokenizer, ElectraTokenizer
+from heedful.tokens.bert import (
+    BertTokenizer,
+    DistilBertTokenizer,
+    ElectraTokenizer,
+    MPNetTokenizer,
+)
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import RobertaTokenizer
@@ -53,6 +58,11 @@ KINDS = (
         read=ElectraTokenizer.from_pretrained,
         classes=(wordpiece_folder.ELECTRA.name,),
         model_types=("electra",),
+    ),
+    TokenizerKind(
+        read=MPNetTokenizer.from_pretrained,
+        classes=(wordpiece_folder.MPNET.name,),
+        model_types=("mpnet",),
     ),
     TokenizerKind(
         read=RobertaTokenizer.from_pretrained,

@@ -33,21 +33,48 @@ FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
 """What `write_folder` writes."""
 
 
+_SPECIAL = SpecialTokens()
+_SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
+"""What added tokens may ask for."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordPieceKind:
-    """What tells apart the reference's classes that tokenize as BERT does."""
+    """What tells apart the reference's classes that cut words as BERT does."""
 
     name: str
     """The class, in folders also with ``Fast`` behind it."""
     token_types: bool = True
     """Whether calls return token types unless told otherwise."""
+    special: SpecialTokens = _SPECIAL
+    """The special tokens of a folder that does not say others."""
+    separators: int = 1
+    """How many special tokens stand between the texts of a pair."""
+    second_type: int = 1
+    """Token type of a second text."""
+    refused: tuple[str, ...] = _SWITCHES
+    """What an added token may not ask for."""
 
 
 BERT = WordPieceKind(name="BertTokenizer")
 DISTILBERT = WordPieceKind(name="DistilBertTokenizer", token_types=False)
 ELECTRA = WordPieceKind(name="ElectraTokenizer")
-CLASSES = (BERT.name, DISTILBERT.name, ELECTRA.name)
-"""All of them: each reads the folders of the others, since ids are the same."""
+MPNET = WordPieceKind(
+    name="MPNetTokenizer",
+    token_types=False,
+    special=SpecialTokens(
+        sep_token="</s>",
+        pad_token="<pad>",
+        cls_token="<s>",
+        mask_token="<mask>",
+        lstrip=frozenset({"<mask>"}),
+    ),
+    separators=2,
+    second_type=0,
+    refused=("rstrip", "single_word"),
+)
+_LIKE_BERT = (BERT.name, DISTILBERT.name, ELECTRA.name)
+"""Each reads the folders of the others, since ids are the same."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True,),
@@ -76,18 +103,21 @@ class WordPieceSettings:
     clean_up_tokenization_spaces: bool | None = None
 
 
-def read_settings(files: TokenizerFiles, overrides: WordPieceSettings) -> WordPieceSettings:
+def read_settings(
+    files: TokenizerFiles, kind: WordPieceKind, overrides: WordPieceSettings
+) -> WordPieceSettings:
     """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
 
     Args:
         files: what the folder's files say.
+        kind: the class that reads them.
         overrides: what the user says, which wins over what the files say.
 
     Raises:
         UserError: a value is of the wrong type or is not supported, or the files differ
             in what decides ids.
     """
-    check_config(files, CLASSES, _FIXED)
+    check_config(files, _LIKE_BERT if kind.name in _LIKE_BERT else (kind.name,), _FIXED)
     path, config = files.config_path, files.config
     values = asdict(overrides)
     if values["never_split"] is None:
@@ -106,7 +136,7 @@ def read_settings(files: TokenizerFiles, overrides: WordPieceSettings) -> WordPi
     return WordPieceSettings(**values)
 
 
-def read_vocabulary(files: TokenizerFiles) -> Vocabulary:
+def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
     """Read ``vocab.txt`` and the special tokens; see `read_special`.
 
     Raises:
@@ -116,8 +146,8 @@ def read_vocabulary(files: TokenizerFiles) -> Vocabulary:
         files,
         _tokens(files),
         source=str(files.folder / VOCABULARY),
-        defaults=SpecialTokens(),
-        refused=("lstrip", "rstrip", "single_word", "normalized"),
+        defaults=kind.special,
+        refused=kind.refused,
     )
 
 

@@ -30,7 +30,6 @@ _SIZES = (
     "num_attention_heads",
     "intermediate_size",
     "max_position_embeddings",
-    "type_vocab_size",
 )
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -51,6 +50,8 @@ class BertConfig:
         "classifier_dropout",
     )
     """The fields that one rate of dropout sets."""
+    LEAST_TYPES: ClassVar[int] = 1
+    """How many token types there must be."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""
@@ -106,6 +107,7 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self, _SIZES, ("num_hidden_layers",))
+        check_numbers(self, ("type_vocab_size",), int, low=self.LEAST_TYPES, below=2**28)
         check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         switches = ("is_decoder", "add_cross_attention", "use_cache", "tie_word_embeddings")
         check_switches(self, switches)

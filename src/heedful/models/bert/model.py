@@ -17,7 +17,7 @@ from heedful.errors import UserError
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
-from heedful.layers.positions import POSITIONS
+from heedful.layers.positions import POSITIONS, BucketedPositions
 from heedful.layers.stack import Stack
 from heedful.models import forwards, inputs, pruning
 from heedful.models.bert.config import BertConfig
@@ -48,13 +48,19 @@ class BertModel(Model):
     Args:
         config: its sizes and options.
         add_pooling_layer: whether it has a pooler.
+        bias: what all blocks know of positions, if they know it from one table.
     """
 
     config: BertConfig
     can_recompute = True
     prefix = PREFIX
 
-    def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        add_pooling_layer: bool = True,
+        bias: BucketedPositions | None = None,
+    ) -> None:
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(
@@ -70,7 +76,7 @@ class BertModel(Model):
             dropout=config.hidden_dropout_prob,
             add_positions=config.position_embedding_type == "absolute",
         )
-        self.encoder = _encoder(config)
+        self.encoder = _encoder(config, bias)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
@@ -124,14 +130,31 @@ class BertModel(Model):
         pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
         self.config = replace(self.config, pruned_heads=pruned)
 
+    @property
+    def max_positions(self) -> int:
+        """The most tokens that it takes at once."""
+        padding = self.config.padding_position
+        most = self.config.max_position_embeddings
+        return most if padding is None else most - padding - 1
+
     def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
-        """Return the positions of ids or vectors; None counts from ``start``.
+        """Return the positions of ids, shape (B, S), or of vectors, shape (1, S).
+
+        Where padding has a position of its own, the first token stands at the one after that, and
+        ids that are padding do not count. Elsewhere None stands for counting from ``start``.
 
         Args:
             tokens: ids, shape (B, S), or vectors, shape (B, S, W).
             start: how many tokens are cached before them.
         """
-        return None
+        padding = self.config.padding_position
+        if padding is None:
+            return None
+        if tokens.ndim == 3:
+            numbers = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
+            return padding + 1 + numbers
+        real = tokens.ne(padding).long()
+        return padding + real * (start + real.cumsum(1))
 
     def forward(
         self,
@@ -224,7 +247,7 @@ class BertModel(Model):
         )
 
 
-def _encoder(config: BertConfig) -> Stack:
+def _encoder(config: BertConfig, bias: BucketedPositions | None) -> Stack:
     """Return the blocks of a BERT."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -239,7 +262,7 @@ def _encoder(config: BertConfig) -> Stack:
         chunk=config.chunk_size_feed_forward,
     )
     positions = POSITIONS[config.position_embedding_type]
-    return Stack(
+    blocks = (
         Block(
             options,
             heads=remaining(heads, config.pruned_heads, number),
@@ -248,6 +271,7 @@ def _encoder(config: BertConfig) -> Stack:
         )
         for number in range(config.num_hidden_layers)
     )
+    return Stack(blocks, bias=bias)
 
 
 def language_head(config: BertConfig, activation: str | None = None) -> LanguageHead:

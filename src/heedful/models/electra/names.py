@@ -5,7 +5,6 @@ PREFIX = "electra"
 
 IN_FILES = {
     "embeddings.project": "embeddings_project",
-    f"{PREFIX}.embeddings.project": f"{PREFIX}.embeddings_project",
     "generator_lm_head.transform.dense": "generator_predictions.dense",
     "generator_lm_head.transform.LayerNorm": "generator_predictions.LayerNorm",
     "generator_lm_head.decoder.weight": "generator_lm_head.weight",

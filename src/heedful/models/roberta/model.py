@@ -1,10 +1,4 @@
-"""RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding.
-
-Shapes: B batch, S length, D model width.
-"""
-
-import torch
-from torch import Tensor
+"""RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding."""
 
 from heedful.models import forwards
 from heedful.models.bert.model import BertModel, language_head
@@ -30,20 +24,6 @@ class RobertaModel(BertModel):
 
     def __init__(self, config: RobertaConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)
-
-    @property
-    def max_positions(self) -> int:
-        """The most tokens that it takes at once."""
-        return self.config.max_position_embeddings - self.config.padding_position - 1
-
-    def default_positions(self, tokens: Tensor, start: int) -> Tensor:
-        """Return the positions of ids, shape (B, S), or of vectors, shape (1, S)."""
-        padding = self.config.padding_position
-        if tokens.ndim == 3:
-            numbers = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
-            return padding + 1 + numbers
-        real = tokens.ne(padding).long()
-        return padding + real * (start + real.cumsum(1))
 
 
 class RobertaForSequenceClassification(WithHead):

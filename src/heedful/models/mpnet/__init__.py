@@ -1,0 +1,1 @@
+"""MPNet (Song et al. 2020)."""
