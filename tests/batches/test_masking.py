@@ -14,6 +14,7 @@ TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *WORDS, *[f"##{word}" for word i
 MASK, FIRST = 4, len(SPECIAL)
 PLAIN = mask_rule(TOKENIZER, most=None)
 WHOLE = mask_rule(TOKENIZER, masking="word", most=None)
+IN_A_ROW = mask_rule(TOKENIZER, masking="n-gram", most=None)
 
 
 def sequence(length: int, *, seed: int = 0, pieces: bool = False) -> NDArray[np.int32]:
@@ -52,7 +53,7 @@ def test_the_shares_are_those_of_the_paper() -> None:
         assert within(int(count), len(random), 1 / len(ordinary))
 
 
-@pytest.mark.parametrize("rule", [PLAIN, WHOLE], ids=["tokens", "whole words"])
+@pytest.mark.parametrize("rule", [PLAIN, WHOLE, IN_A_ROW], ids=["tokens", "words", "in a row"])
 def test_special_tokens_are_neither_hidden_nor_drawn(rule: MaskRule) -> None:
     ids = sequence(30, pieces=True)
     seen, labels = draws(rule, 500, ids)
@@ -98,7 +99,7 @@ def test_how_many_are_chosen(length: int, share: float, most: int | None, count:
     assert (labels != IGNORED).sum() == count
 
 
-@pytest.mark.parametrize("rule", [PLAIN, WHOLE], ids=["tokens", "whole words"])
+@pytest.mark.parametrize("rule", [PLAIN, WHOLE, IN_A_ROW], ids=["tokens", "words", "in a row"])
 def test_a_sequence_of_special_tokens_is_left_alone(rule: MaskRule) -> None:
     ids = np.array([2, 1, 1, 3], dtype=np.int32)
     seen, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
@@ -135,10 +136,51 @@ def test_words_of_bytes_are_hidden_whole() -> None:
         assert (chosen[:, word].all(1) == chosen[:, word].any(1)).all()
 
 
+def runs_of(words: NDArray[np.bool_]) -> list[int]:
+    """Return how many words in a row were chosen, each time."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], words, [False]]).astype(int)))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+def test_up_to_three_words_in_a_row_are_hidden() -> None:
+    # So few of so many words that what is chosen rarely meets.
+    ids = np.array([2, *[FIRST] * 500, 3], dtype=np.int32)
+    rule = mask_rule(TOKENIZER, share=0.02, masking="n-gram", most=None)
+    _, labels = draws(rule, 400, ids)
+    chosen = labels[:, 1:-1] != IGNORED
+    assert (chosen.sum(1) == 10).all()
+    counts = np.bincount([length for row in chosen for length in runs_of(row)], minlength=4)
+    total = int(counts.sum())
+    # The last of a sequence may be cut short, and two may meet by chance.
+    for length, share in ((1, 6 / 11), (2, 3 / 11), (3, 2 / 11)):
+        assert abs(counts[length] / total - share) < 0.06
+    assert counts[4:].sum() < 0.06 * total
+
+
+def test_words_in_a_row_are_whole_and_stay_on_one_side() -> None:
+    ids = sequence(200, pieces=True)
+    _, labels = draws(IN_A_ROW, 200, ids)
+    continues = ids >= FIRST + len(WORDS)
+    chosen = labels != IGNORED
+    for at in range(1, len(ids)):
+        if continues[at] and ids[at - 1] >= FIRST:
+            assert (chosen[:, at] == chosen[:, at - 1]).all()
+    sums = chosen.sum(1)
+    wanted = round(0.15 * 199)
+    assert wanted - 2 < sums.mean() <= sums.max() <= wanted
+    assert chosen.any(0)[ids >= FIRST].all()
+    # Of two words that a special token parts, the one is drawn without the other as often.
+    ids = np.array([2, FIRST, 3, FIRST, 3], dtype=np.int32)
+    rule = mask_rule(TOKENIZER, share=0.9, masking="n-gram", most=1)
+    _, labels = draws(rule, 50, ids)
+    assert ((labels != IGNORED).sum(1) == 1).all()
+
+
 def test_a_word_longer_than_the_share_is_hidden_all_the_same() -> None:
     ids = np.array([2, FIRST, *[FIRST + len(WORDS)] * 8, 3], dtype=np.int32)
-    _, labels = hide_tokens(ids, WHOLE, seed=0, epoch=0, index=0)
-    assert (labels[1:-1] != IGNORED).all()
+    for rule in (WHOLE, IN_A_ROW):
+        _, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+        assert (labels[1:-1] != IGNORED).all()
 
 
 def test_a_piece_behind_a_special_token_begins_a_word() -> None:

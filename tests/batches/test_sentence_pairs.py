@@ -11,7 +11,16 @@ from heedful import UserError
 from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.examples import Example
 from heedful.batches.packing import keep_apart
-from heedful.batches.sentence_pairs import NEXT, RANDOM, Frame, full_sequences, sentence_pairs
+from heedful.batches.sentence_pairs import (
+    IN_ORDER,
+    NEXT,
+    RANDOM,
+    SWAPPED,
+    Frame,
+    full_sequences,
+    ordered_pairs,
+    sentence_pairs,
+)
 from heedful.tokens import PairLayout
 
 CLS, SEP = 1, 2
@@ -133,6 +142,39 @@ def test_an_epoch_comes_again_and_no_two_are_the_same(make_corpus: MakeCorpus) -
     assert epoch_of(1, 2) == epoch_of(1, 2)
     assert epoch_of(1, 2) != epoch_of(1, 3)
     assert epoch_of(1, 2) != epoch_of(2, 2)
+
+
+def test_half_of_the_neighbours_are_swapped(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus(many())
+    examples = [e for epoch in range(5) for e in ordered_pairs(corpus, FRAME, seed=0, epoch=epoch)]
+    dropped = 0
+    for example in examples:
+        first, second = parts(example)
+        if example.labels == (SWAPPED,):
+            first, second = second, first
+        assert first[0] // STEP == second[0] // STEP
+        dropped += second[0] - first[-1] - 1  # what was cut off between them, if anything
+        assert second[0] > first[-1]
+    assert dropped < 0.1 * 5 * corpus.tokens
+    swapped = sum(example.labels == (SWAPPED,) for example in examples)
+    assert {e.labels for e in examples} == {(IN_ORDER,), (SWAPPED,)}
+    assert within(swapped, len(examples), 0.5)
+    lengths = np.array([len(example.ids) for example in examples])
+    assert lengths.max() == FRAME.max_length
+    assert 0.8 * len(lengths) < int((lengths == FRAME.max_length).sum()) < 0.95 * len(lengths)
+
+
+def test_each_token_is_in_one_ordered_pair(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus([[3] * 60, [3], [1], [70], [1, 1]])
+    examples = list(ordered_pairs(corpus, FRAME, seed=1, epoch=0))
+    seen = [token for e in examples for part in parts(e) for token in part]
+    assert len(seen) == len(set(seen))
+    # A document of one token has no order; the few others that are lacking were cut off to fit.
+    assert 0 <= corpus.tokens - 1 - len(seen) < 20
+    again = [e.ids.tolist() for e in ordered_pairs(corpus, FRAME, seed=1, epoch=0)]
+    assert again == [e.ids.tolist() for e in examples]
+    other = [e.ids.tolist() for e in ordered_pairs(corpus, FRAME, seed=1, epoch=1)]
+    assert other != again
 
 
 @pytest.mark.parametrize("max_length", [8, 9, 64])

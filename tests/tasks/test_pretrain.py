@@ -140,6 +140,30 @@ def test_a_roberta_from_scratch(
     assert len(fill(f"the {tokenizer.mask_token} is red.").blanks) == 1
 
 
+def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: Out) -> None:
+    # Each text tells of an apple first and of the sky last: the order can be seen.
+    text = tmp_path / "text.txt"
+    first, last = "the apple is very red.", "the sky is very blue."
+    text.write_text("\n\n".join([f"{first}\n{last}"] * 40))
+    fresh = ["--preset", "tiny", "--vocabulary", words, "--learning-rate", "3e-3"]
+    fresh += ["--steps", "40", "--batch-size", "16", "--objective", "sop", "--masking", "n-gram"]
+    fresh += ["--sentences", "line"]
+    out = tmp_path / "run"
+    assert train(text, out, *fresh) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert run(["evaluate", str(out), "--data", str(text)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["sop_accuracy"] > 0.9
+    assert scores["masked_accuracy"] > 0.25
+    assert "nsp_accuracy" not in scores
+    ask = heedful.load(out)
+    right, wrong = (ask(pair).next_sentence for pair in ((first, last), (last, first)))
+    assert right > 0.8
+    assert wrong < 0.2
+    assert len(ask("the [MASK] is red.").blanks) == 1
+    assert "tells whether two texts stand in order" in (out / "MODEL_CARD.md").read_text()
+
+
 def test_unfinished_runs_of_before_go_on(tiny_model: Path, books: Path, tmp_path: Path) -> None:
     more = ["--model", tiny_model, "--steps", "2", "--checkpoint-every", "1"]
     more += ["--masking", "word"]
@@ -233,25 +257,28 @@ def test_the_loss_is_the_references(task: Pretrain) -> None:
     import transformers
 
     torch.manual_seed(0)
-    ours = (BertForPreTraining if task.learnt.pairs else BertForMaskedLM)(SMALL).double().eval()
-    kind = transformers.BertForPreTraining if task.learnt.pairs else transformers.BertForMaskedLM
+    pairs_too = task.objective == "mlm+nsp"
+    ours = (BertForPreTraining if pairs_too else BertForMaskedLM)(SMALL).double().eval()
+    kind = transformers.BertForPreTraining if pairs_too else transformers.BertForMaskedLM
     theirs = kind(transformers.BertConfig(**ours.config.to_dict())).double().eval()
     theirs.load_state_dict(ours.state_dict(), strict=False)
-    batch = batch_of(pairs() if task.learnt.pairs else packed(), task)
+    batch = batch_of(pairs() if pairs_too else packed(), task)
     labels = torch.full(batch.inputs["input_ids"].shape, IGNORED)
     labels.view(-1)[batch.inputs["positions"]] = batch.targets["tokens"]
     inputs = {**batch.inputs, "attention_mask": batch.inputs["attention_mask"].long()}
     del inputs["positions"]
-    if task.learnt.pairs:
+    if pairs_too:
         inputs["next_sentence_label"] = batch.targets["pairs"]
     expected = theirs(**inputs, labels=labels).loss
     totals, counts = task.loss(ours, batch), task.count(batch)
-    assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * task.learnt.pairs
+    assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * (
+        task.objective == "mlm+nsp"
+    )
     torch.testing.assert_close((totals / counts).sum(), expected, rtol=1e-12, atol=0)
     (totals / counts).sum().backward()
     expected.backward()
     for name, parameter in theirs.named_parameters():
-        if "pooler" in name and not task.learnt.pairs:
+        if "pooler" in name and not pairs_too:
             continue
         grad = ours.get_parameter(name).grad
         torch.testing.assert_close(grad, parameter.grad, rtol=1e-9, atol=1e-14)

@@ -1,8 +1,9 @@
 """Documents to the sequences that BERT is pre-trained on.
 
-Pairs for next sentence prediction (Devlin et al. 2019, section 3.1, task 2, and appendix A.2), or
-full sequences for masked language modelling alone. The draws depend on the seed, the epoch and the
-document, so each epoch has other pairs, and the same epoch always the same.
+Pairs for next sentence prediction (Devlin et al. 2019, section 3.1, task 2, and appendix A.2) or
+for sentence order (Lan et al. 2020, section 3.1), or full sequences for masked language modelling
+alone. The draws depend on the seed, the epoch and the document, so each epoch has other pairs, and
+the same epoch always the same.
 """
 
 from bisect import bisect_left
@@ -20,6 +21,9 @@ from heedful.tokens import PairLayout
 
 NEXT, RANDOM = 0.0, 1.0
 """The labels of pairs: the second part follows the first, or it does not."""
+
+IN_ORDER, SWAPPED = 0.0, 1.0
+"""The labels of pairs for sentence order, as the reference's ALBERT has them."""
 
 SHORT_SHARE = 0.1
 """Share of the pairs that are made shorter, so that the model sees short inputs, too."""
@@ -67,13 +71,65 @@ def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
             "not follow the first; say with --documents what ends a document (blank-line, gap, "
             "file, line), or give --objective mlm"
         )
-    layout, room = frame.layout, frame.max_length - frame.layout.size(pair=True)
-    begin, middle, end = map(_ids, (layout.begin, layout.middle, layout.end))
+    room = frame.max_length - frame.layout.size(pair=True)
     for number in range(len(corpus)):
         draw = Random(f"{seed}/{epoch}/{number}")
         for first, second, label in _pairs(corpus, number, room, draw):
-            ids = np.concatenate([begin, first, middle, second, end])
-            yield Example(ids=ids, split=layout.type_split(len(first)), labels=(label,))
+            yield _example(first, second, label, frame.layout)
+
+
+def ordered_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+    """Cut an epoch's pairs of neighbouring parts, in half of which the two are swapped.
+
+    Sentences of a document are collected and divided in two as for `sentence_pairs`. One that is
+    left alone is divided in its middle. So no text is lost, except that a pair that is too long
+    loses tokens at either end of its longer part.
+
+    Args:
+        corpus: the documents.
+        frame: the form of a sequence.
+        seed: determines the draws together with ``epoch``.
+        epoch: number of the epoch.
+
+    Yields:
+        Examples in the order of the documents, with the label `IN_ORDER` or `SWAPPED`.
+    """
+    room = frame.max_length - frame.layout.size(pair=True)
+    for number, document in enumerate(corpus):
+        draw = Random(f"{seed}/{epoch}/{number}")
+        for first, second in _neighbours(document, room, draw):
+            if draw.random() < 0.5:
+                yield _example(first, second, IN_ORDER, frame.layout)
+            else:
+                yield _example(second, first, SWAPPED, frame.layout)
+
+
+def _example(first: Ids, second: Ids, label: float, layout: PairLayout) -> Example:
+    parts = [_ids(layout.begin), first, _ids(layout.middle), second, _ids(layout.end)]
+    split = layout.type_split(len(first))
+    return Example(ids=np.concatenate(parts), split=split, labels=(label,))
+
+
+def _neighbours(document: Tokenized, room: int, draw: Random) -> Iterator[tuple[Ids, Ids]]:
+    """Yield the parts of a document, both together at most ``room`` tokens."""
+    bounds = _bounds(document.ends, room // 2)
+    start, last = 0, len(bounds) - 1
+    while start < last:
+        goal = bounds[start] + _target(room, draw)
+        stop = min(bisect_left(bounds, goal, start + 1), last)
+        begin, end = bounds[start], bounds[stop]
+        if stop > start + 1:
+            split = bounds[start + 1 + _below(stop - start - 1, draw)]
+        else:
+            split = (begin + end) // 2
+        start = stop
+        if split > begin:  # else it was a single token
+            yield _shortened(document.ids[begin:split], document.ids[split:end], room, draw)
+
+
+def _target(room: int, draw: Random) -> int:
+    """Draw the length of a pair."""
+    return room if draw.random() >= SHORT_SHARE else _below(room - 1, draw) + 2
 
 
 def _pairs(
@@ -85,7 +141,7 @@ def _pairs(
     last = len(bounds) - 1
     start = 0
     while start < last:
-        target = room if draw.random() >= SHORT_SHARE else _below(room - 1, draw) + 2
+        target = _target(room, draw)
         stop = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
         split = start + 1 + (_below(stop - start - 1, draw) if stop > start + 1 else 0)
         first = document.ids[bounds[start] : bounds[split]]

@@ -75,9 +75,9 @@ class TrainOptions(TypedDict, total=False):
     vocabulary: str | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
-    objective: Literal["mlm+nsp", "mlm"]
+    objective: Literal["mlm+nsp", "mlm", "sop"]
     mask_share: float
-    masking: Literal["token", "word"]
+    masking: Literal["token", "word", "n-gram"]
     max_predictions: int | None
     documents: Literal["blank-line", "gap", "file", "line"]
     sentences: Literal["punctuation", "line"]

@@ -166,12 +166,12 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: Literal["mlm+nsp", "mlm"] = "mlm+nsp"
-    """Masked words and next-sentence prediction, or masked words alone."""
+    objective: Literal["mlm+nsp", "mlm", "sop"] = "mlm+nsp"
+    """Masked words: with next-sentence prediction, alone, or with the order of sentences."""
     mask_share: float = 0.15
     """Share of the tokens to predict."""
-    masking: Literal["token", "word"] = "token"
-    """What is masked together: nothing, or the pieces of a word."""
+    masking: Literal["token", "word", "n-gram"] = "token"
+    """What is masked together: nothing, the pieces of a word, or up to three words in a row."""
     max_predictions: int | None = None
     """Most tokens of a sequence to predict; default: no limit."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"

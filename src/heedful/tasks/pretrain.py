@@ -164,7 +164,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """
         for paths in (recipe.data.train, recipe.data.dev or []):
             if paths:
-                check_documents(paths, self.documents, pairs=self.learnt.pairs)
+                check_documents(paths, self.documents, pairs=self.learnt.mixes_documents)
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -176,7 +176,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """
         if columns != ColumnSettings():
             raise UserError("plain text has no columns: leave out their options")
-        check_documents(paths, self.documents, pairs=self.learnt.pairs)
+        check_documents(paths, self.documents, pairs=self.learnt.mixes_documents)
         corpus = self._corpus(paths, start.tokenizer, folder)
         return partial(self.sequences, corpus, start, seed=0, epoch=0)
 
@@ -336,7 +336,11 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
     def card(self) -> str:
         """Say what the run learns."""
-        return self.learnt.card("whole words" if self.masking == "word" else "tokens")
+        return self.learnt.card(_MASKED[self.masking])
+
+
+_MASKED = {"token": "tokens", "word": "whole words", "n-gram": "words in a row"}
+"""What is masked together, for the model card."""
 
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary

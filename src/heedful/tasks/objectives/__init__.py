@@ -3,6 +3,11 @@
 from heedful.tasks.objectives.mlm import MaskedWords
 from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
 from heedful.tasks.objectives.objective import Objective
+from heedful.tasks.objectives.sop import SENTENCE_ORDER
 
-OBJECTIVES: dict[str, Objective] = {"mlm+nsp": NEXT_SENTENCES, "mlm": MaskedWords()}
+OBJECTIVES: dict[str, Objective] = {
+    "mlm+nsp": NEXT_SENTENCES,
+    "mlm": MaskedWords(),
+    "sop": SENTENCE_ORDER,
+}
 """All objectives, by the name that users give."""

@@ -39,7 +39,7 @@ class MaskedWords:
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
-    pairs: ClassVar[bool] = False
+    mixes_documents: ClassVar[bool] = False
 
     def load(self, data: DataSettings) -> Model:
         """Load a model of masked words."""

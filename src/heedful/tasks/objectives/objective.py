@@ -44,8 +44,8 @@ class Objective(Protocol):
         """The texts that a finished run is asked about."""
 
     @property
-    def pairs(self) -> bool:
-        """Whether it needs two documents, or more, to make pairs of sentences."""
+    def mixes_documents(self) -> bool:
+        """Whether it makes pairs of two documents, and so needs as many."""
 
     # The model.
 

@@ -46,8 +46,10 @@ class MaskedPairs:
     """What the share of the pairs that were told right is called."""
     tells: str
     """What it tells of a pair, for the model card."""
-    many_false: str
-    """What to say where many pairs do not belong together."""
+    mixes_documents: bool
+    """Whether it makes pairs of two documents, and so needs as many."""
+    many_false: str | None = None
+    """What to say where many pairs do not belong together; None where that says nothing."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
@@ -55,7 +57,6 @@ class MaskedPairs:
         Input(name="text"),
         Input(name="following text", optional=True),
     )
-    pairs: ClassVar[bool] = True
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -83,7 +84,9 @@ class MaskedPairs:
     def doubt(self, store: Store) -> str | None:
         """Say so if too many of the pairs do not belong together."""
         share = float(np.mean(store.labels != 0))
-        return f"{share:.0%} of the pairs {self.many_false}" if share > MANY_FALSE else None
+        if self.many_false is None or share <= MANY_FALSE:
+            return None
+        return f"{share:.0%} of the pairs {self.many_false}"
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw

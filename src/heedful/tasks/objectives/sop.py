@@ -1,0 +1,11 @@
+"""Masked words, and which of two neighbouring texts comes first (Lan et al. 2020, section 3.1)."""
+
+from heedful.batches.sentence_pairs import ordered_pairs
+from heedful.tasks.objectives.pairs import MaskedPairs
+
+SENTENCE_ORDER = MaskedPairs(
+    cut=ordered_pairs,
+    metric="sop_accuracy",
+    tells="tells whether two texts stand in order",
+    mixes_documents=False,
+)
