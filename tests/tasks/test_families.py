@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.family_folders import FOLDERS
+from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
 from heedful.models import FAMILIES, Head
@@ -25,11 +25,11 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module", params=FOLDERS)
+@pytest.fixture(scope="module", params=ENCODERS)
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
     """Give a folder with a tiny random model of a family, and the family's name."""
     folder = tmp_path_factory.mktemp("models") / request.param
-    FOLDERS[request.param](folder)
+    write_folder(request.param, folder)
     return Start(request.param, str(folder))
 
 
@@ -51,7 +51,7 @@ def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
     )
     run = heedful.load(tmp_path / "run")
     assert type(run.model).__name__ == FAMILIES[start.family].models["sequence"]
-    assert run.max_length == 40
+    assert run.max_length == run.model.max_positions
     assert heedful.evaluate(tmp_path / "run", rows)["accuracy"] == 1.0
     assert [answer.label for answer in run([*colours])] == [*colours]
 

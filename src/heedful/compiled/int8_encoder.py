@@ -22,7 +22,7 @@ from heedful.compiled.int8 import RowLinear, StepLinear
 from heedful.compiled.linear import joined
 from heedful.compiled.residual import Norm
 from heedful.layers.block import Block
-from heedful.models.bert.model import BertModel
+from heedful.models.encoder import Encoder
 
 _TOGETHER = 256
 """Tokens whose feed-forward part is computed together: it stays in a core's cache."""
@@ -143,7 +143,7 @@ def random_rows(
 
 
 @torch.inference_mode()
-def largest_numbers(body: BertModel, rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def largest_numbers(body: Encoder, rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Measure the largest number of each channel that the products of each block read.
 
     Args:

@@ -11,7 +11,7 @@ from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_encoder import Int8Block, largest_numbers
-from heedful.models.bert.model import BertModel
+from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
@@ -47,13 +47,9 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return _compiled_translator(model)
     if isinstance(model, Transformer):
         return Compiled(model, kernels.PLAIN, "translators have no form in int8")
-    if not isinstance(body, BertModel):
-        return Compiled(model, kernels.PLAIN, f"{type(body).__name__} has no compiled form")
-    if body.config.is_decoder:
-        return Compiled(model, kernels.PLAIN, "decoders have no compiled form")
-    relative = body.encoder.relative_attention_bias is not None
-    if relative or body.config.position_embedding_type != "absolute":
-        return Compiled(model, kernels.PLAIN, "relative positions have no compiled form")
+    if (obstacle := body.why_not_compiled()) is not None:
+        return Compiled(model, kernels.PLAIN, obstacle)
+    assert isinstance(body, Encoder)
     if int8_rows is not None:
         there, reason = int8.products(weight.device)
         kernel = kernels.INT8 if there else kernels.PLAIN
@@ -70,7 +66,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     return Compiled(whole, kernel, reason)
 
 
-def _packed(body: BertModel, apart: Sequence[bool]) -> CompiledStack:
+def _packed(body: Encoder, apart: Sequence[bool]) -> CompiledStack:
     blocks = [
         CompiledBlock(block, body.config.hidden_act, query_apart=query_apart)
         for block, query_apart in zip(body.encoder.blocks, apart, strict=True)
@@ -78,7 +74,7 @@ def _packed(body: BertModel, apart: Sequence[bool]) -> CompiledStack:
     return CompiledStack(body.encoder, blocks, kernels.PACKED)
 
 
-def _int8(body: BertModel, rows: Sequence[Tensor], apart: Sequence[bool]) -> CompiledStack:
+def _int8(body: Encoder, rows: Sequence[Tensor], apart: Sequence[bool]) -> CompiledStack:
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     dtype = torch.bfloat16 if bf16 else torch.float32
     ranges = largest_numbers(body, rows)

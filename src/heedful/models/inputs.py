@@ -15,11 +15,11 @@ from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
 from heedful.layers.packing import Packing, packing
-from heedful.models.bert.config import BertConfig
+from heedful.models.encoder_config import EncoderConfig
 
 
 def check_tokens(
-    ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: BertConfig
+    ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: EncoderConfig
 ) -> Tensor:
     """Return ids, shape (B, S), or vectors, shape (B, S, W), whichever there are.
 
@@ -95,7 +95,7 @@ def check_head_mask(
 
 
 def context(
-    config: BertConfig,
+    config: EncoderConfig,
     tokens: Tensor,
     *,
     attention_mask: Tensor | None,
@@ -149,7 +149,7 @@ def context(
     )
 
 
-def _check_encoded(encoded: Tensor, batch: int, config: BertConfig) -> int:
+def _check_encoded(encoded: Tensor, batch: int, config: EncoderConfig) -> int:
     """Check what cross-attention attends to, and return E."""
     if not config.add_cross_attention:
         raise UserError(
@@ -164,7 +164,7 @@ def _check_encoded(encoded: Tensor, batch: int, config: BertConfig) -> int:
     return encoded.shape[1]
 
 
-def _check_cache(past: Cache, batch: int, encoded: int | None, config: BertConfig) -> int | None:
+def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderConfig) -> int | None:
     """Check that a cache is of this model and batch, and return E, which it may know, too."""
     blocks, heads = config.num_hidden_layers, config.num_attention_heads
     width = config.hidden_size // heads

@@ -54,6 +54,10 @@ class Model(nn.Module, ABC):
         """
         return {}
 
+    def why_not_compiled(self) -> str | None:
+        """Return why, as a body, it has no compiled form; None if it has one."""
+        return f"{type(self).__name__} has no compiled form"
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the body, and may learn at a rate of its own."""
         return []

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError, listed
 from heedful.layers.block import Attention
-from heedful.models.bert.config import BertConfig
 from heedful.models.configs import remaining
+from heedful.models.encoder_config import EncoderConfig
 from heedful.models.model import Model
 
 Batch = TypeVar("Batch")
@@ -197,6 +197,6 @@ def choose_heads(
     }
 
 
-def least_important(importance: Tensor, number: int, config: BertConfig) -> dict[int, list[int]]:
+def least_important(importance: Tensor, number: int, config: EncoderConfig) -> dict[int, list[int]]:
     """Do the same for a model with one mask. ``importance`` has shape (L, H)."""
     return choose_heads({"head_mask": importance}, number, config)["head_mask"]

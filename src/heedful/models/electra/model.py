@@ -5,14 +5,14 @@ Two models learn together: a generator, ``ElectraForMaskedLM``, fills masks, and
 """
 
 from heedful.models import forwards
-from heedful.models.bert.model import BertModel, language_head
 from heedful.models.electra.config import ElectraConfig
 from heedful.models.electra.names import IN_FILES, PREFIX
+from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, ReplacedHead, SpanHead, SummaryHead, TokenHead
 from heedful.models.with_head import WithHead
 
 
-class ElectraModel(BertModel):
+class ElectraModel(Encoder):
     """ELECTRA without a head; it has no pooler.
 
     Args:

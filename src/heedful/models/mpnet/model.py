@@ -2,14 +2,14 @@
 
 from heedful.layers.positions import BucketedPositions
 from heedful.models import forwards
-from heedful.models.bert.model import BertModel, language_head
+from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.mpnet.config import BUCKETS, MPNetConfig
 from heedful.models.mpnet.names import IN_FILES, PREFIX
 from heedful.models.with_head import WithHead
 
 
-class MPNetModel(BertModel):
+class MPNetModel(Encoder):
     """MPNet without a head.
 
     Padding stands at position 1, and the first token at the position after that. A bias of the

@@ -1,14 +1,14 @@
 """RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding."""
 
 from heedful.models import forwards
-from heedful.models.bert.model import BertModel, language_head
+from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.roberta.config import RobertaConfig
 from heedful.models.roberta.names import IN_FILES, PREFIX
 from heedful.models.with_head import WithHead
 
 
-class RobertaModel(BertModel):
+class RobertaModel(Encoder):
     """RoBERTa without a head.
 
     Padding stands at position ``pad_token_id``, and the first token at the position after that.

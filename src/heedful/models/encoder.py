@@ -1,0 +1,292 @@
+"""The body that families of encoders share: embeddings, a stack of blocks, perhaps a pooler.
+
+What is different in a family its configuration says in numbers; see ``encoder_config.py``. The
+attributes are named so that a state dict has the names of the reference's BERT.
+
+Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
+output, H heads, L blocks, D model width, W width of the embeddings: D, but for some families.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UserError
+from heedful.layers.block import Block, BlockOptions
+from heedful.layers.cache import Cache
+from heedful.layers.embeddings import Embeddings
+from heedful.layers.positions import POSITIONS, BucketedPositions
+from heedful.layers.stack import Stack
+from heedful.models import inputs, pruning
+from heedful.models.configs import remaining
+from heedful.models.encoder_config import EncoderConfig
+from heedful.models.heads import LanguageHead
+from heedful.models.model import Model
+from heedful.models.outputs import BertModelOutput
+from heedful.models.pretrained import LoadReport, initialise, set_weights
+
+
+class Pooler(nn.Module):
+    """The first token through a dense layer and tanh."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (B, D) for shape (B, S, D)."""
+        return torch.tanh(self.dense(hidden[:, 0]))
+
+
+class Encoder(Model):
+    """An encoder without a head, or a decoder of the same blocks.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+        bias: what all blocks know of positions, if they know it from one table.
+    """
+
+    can_recompute = True
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        add_pooling_layer: bool = True,
+        bias: BucketedPositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(
+            vocab_size=config.vocab_size,
+            num_types=config.type_vocab_size,
+            position_embeddings=nn.Embedding(
+                config.max_position_embeddings, config.embedding_width, config.padding_position
+            ),
+            width=config.embedding_width,
+            model_width=config.hidden_size,
+            pad_id=config.pad_token_id,
+            eps=config.layer_norm_eps,
+            dropout=config.hidden_dropout_prob,
+            add_positions=config.position_embedding_type == "absolute",
+        )
+        self.encoder = _encoder(config, bias)
+        self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
+        initialise(self, config.initializer_range)
+
+    @property
+    def max_positions(self) -> int:
+        """The most tokens that it takes at once."""
+        padding = self.config.padding_position
+        most: int = self.config.max_position_embeddings
+        return most if padding is None else most - padding - 1
+
+    def why_not_compiled(self) -> str | None:
+        """Return why it has no compiled form; None if it has one."""
+        if self.config.is_decoder:
+            return "decoders have no compiled form"
+        relative = self.encoder.relative_attention_bias is not None
+        if relative or self.config.position_embedding_type != "absolute":
+            return "relative positions have no compiled form"
+        return None
+
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
+        return {"head_mask": (self.config.num_hidden_layers, self.config.num_attention_heads)}
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
+        fresh = [] if self.pooler is None else [*self.pooler.parameters()]
+        for block in self.encoder.blocks:
+            if self.config.add_cross_attention:
+                fresh += block.crossattention.parameters()
+        return fresh
+
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        return set_weights(self, tensors, folder, fresh_head=fresh_head)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        return self.embeddings.word_embeddings
+
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings; see ``Model.set_input_embeddings``."""
+        width = self.config.embedding_width
+        if embeddings.embedding_dim != width:
+            raise UserError(
+                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
+            )
+        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
+        self.embeddings.word_embeddings = embeddings
+
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
+        old = self.embeddings.word_embeddings
+        self.config = replace(self.config, vocab_size=size)
+        new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
+        initialise(new, self.config.initializer_range)
+        with torch.no_grad():
+            new.weight[: old.num_embeddings] = old.weight[:size]
+        new.requires_grad_(old.weight.requires_grad)
+        self.embeddings.word_embeddings = new
+        return new
+
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
+        attentions = [block.attention for block in self.encoder.blocks]
+        pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
+        self.config = replace(self.config, pruned_heads=pruned)
+
+    def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
+        """Return the positions of ids, shape (B, S), or of vectors, shape (1, S).
+
+        Where padding has a position of its own, the first token stands at the one after that, and
+        ids that are padding do not count. Elsewhere None stands for counting from ``start``.
+
+        Args:
+            tokens: ids, shape (B, S), or vectors, shape (B, S, W).
+            start: how many tokens are cached before them.
+        """
+        padding: int | None = self.config.padding_position
+        if padding is None:
+            return None
+        if tokens.ndim == 3:
+            numbers = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
+            return padding + 1 + numbers
+        real = tokens.ne(padding).long()
+        return padding + real * (start + real.cumsum(1))
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool = False,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        output_kernels: bool = False,
+        only_first: bool = False,
+    ) -> BertModelOutput:
+        """Encode a batch.
+
+        Args:
+            input_ids: token ids. Shape (B, S).
+            attention_mask: 1 or True where a token may be attended to: one row a sequence, shape
+                (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
+                what comes after a token besides, except where there is one row a query: that is
+                all there is, as in the reference.
+            token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
+                do not read it: they count tokens.
+            inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, W).
+            head_mask: what each head's output is multiplied by, in cross-attention, too; heads
+                that were pruned count. Shape (H,) or (L, H).
+            encoder_hidden_states: what cross-attention attends to; not read where it is cached.
+                Shape (B, E, D).
+            encoder_attention_mask: like ``attention_mask``. Shape (B, E) or (B, S, E).
+            past_key_values: what an earlier call returned: this one goes on from there.
+            use_cache: whether to return ``past_key_values``.
+            output_attentions: whether to return the attention weights.
+            output_hidden_states: whether to return what comes out of the embeddings and blocks.
+            output_kernels: whether to say which kernel each attention ran on.
+            only_first: whether the first token's last state is all that is wanted: the last block
+                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
+
+        Raises:
+            UserError: a shape, a type, or (where looking costs nothing) a value is wrong, or the
+                model is not a decoder and was given what only a decoder takes.
+        """
+        config = self.config
+        start = 0 if past_key_values is None else past_key_values.length
+        tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
+        inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
+        inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
+        if position_ids is None:
+            position_ids = self.default_positions(tokens, start)
+        context = inputs.context(
+            config,
+            tokens,
+            attention_mask=attention_mask,
+            past=past_key_values,
+            encoded=encoder_hidden_states,
+            encoded_mask=encoder_attention_mask,
+            need_cache=use_cache,
+        )
+        head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
+        alone = encoder_hidden_states is None and past_key_values is None and not use_cache
+        plain = alone and not (output_attentions or output_hidden_states)
+        if self.training and only_first and plain:
+            packing = inputs.packing_of(attention_mask, tokens.shape[:2])
+            context = replace(context, packing=packing)
+        encoded = self.encoder(
+            self.embeddings(tokens, token_type_ids, position_ids, start, context.packing),
+            context,
+            head_mask=head_mask,
+            cross_head_mask=head_mask,
+            past=None if past_key_values is None else past_key_values.blocks,
+            weights_of=range(config.num_hidden_layers) if output_attentions else (),
+            need_states=output_hidden_states,
+            recompute=self.gradient_checkpointing and self.training,
+            only_first=only_first,
+        )
+        return BertModelOutput(
+            last_hidden_state=encoded.hidden,
+            pooler_output=None if self.pooler is None else self.pooler(encoded.hidden),
+            past_key_values=encoded.cache,
+            hidden_states=encoded.states if output_hidden_states else None,
+            attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
+            kernels=encoded.kernels if output_kernels else None,
+        )
+
+
+def _encoder(config: EncoderConfig, bias: BucketedPositions | None) -> Stack:
+    """Return the blocks."""
+    heads = config.num_attention_heads
+    head_width = config.hidden_size // heads
+    options = BlockOptions(
+        width=config.hidden_size,
+        head_width=head_width,
+        inner_width=config.intermediate_size,
+        activation=config.hidden_act,
+        dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        eps=config.layer_norm_eps,
+        chunk=config.chunk_size_feed_forward,
+    )
+    positions = POSITIONS[config.position_embedding_type]
+    blocks = (
+        Block(
+            options,
+            heads=remaining(heads, config.pruned_heads, number),
+            cross_heads=range(heads) if config.add_cross_attention else None,
+            positions=positions(config.max_position_embeddings, head_width),
+        )
+        for number in range(config.num_hidden_layers)
+    )
+    return Stack(blocks, bias=bias)
+
+
+def language_head(config: EncoderConfig, activation: str | None = None) -> LanguageHead:
+    """Make what scores the pieces of the vocabulary; None takes the body's activation."""
+    return LanguageHead(
+        width=config.hidden_size,
+        piece_width=config.embedding_width,
+        vocab_size=config.vocab_size,
+        activation=activation or config.hidden_act,
+        eps=config.layer_norm_eps,
+        tied=config.tie_word_embeddings,
+    )
