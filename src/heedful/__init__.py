@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 # command line's help needs no torch.
 _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
+    "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.classify import Prediction as Prediction
+    from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer

@@ -1,5 +1,6 @@
 """Text to ids with exact character offsets, and for translation back to the exact text."""
 
+from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
     DistilBertTokenizer,
@@ -17,6 +18,7 @@ from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 __all__ = [
+    "AlbertTokenizer",
     "BertTokenizer",
     "DistilBertTokenizer",
     "ElectraTokenizer",

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 
-class _Ranges:
+class Ranges:
     """A set of code points that is given by its ranges."""
 
     def __init__(self, text: str) -> None:
@@ -42,10 +42,10 @@ class _Ranges:
         return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in pairs)
 
 
-SPACES = _Ranges("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")
+SPACES = Ranges("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")
 """What separates words. Unlike ``str.split``, not U+000B, U+000C, U+001C to U+001F and U+0085."""
 
-REMOVED = _Ranges(
+REMOVED = Ranges(
     """
     0-8 B-C E-1F 7F-9F AD 600-605 61C 6DD 70F 180E 200B-200F 202A-202E 2060-2064 2066-206F
     D800-F8FF FEFF FFF9-FFFB FFFD 110BD 1BCA0-1BCA3 1D173-1D17A E0001 E0020-E007F F0000-FFFFD
@@ -57,16 +57,14 @@ REMOVED = _Ranges(
 The reference cannot be given a surrogate; its class, *other*, is the one that is removed.
 """
 
-IDEOGRAPHS = _Ranges(
-    "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F"
-)
+IDEOGRAPHS = Ranges("3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F")
 """Characters that are words by themselves.
 
 The reference starts extension E at U+2B920 where Unicode has U+2B820: what lies between is not
 split there, and so not here.
 """
 
-PUNCTUATION = _Ranges(
+PUNCTUATION = Ranges(
     """
     21-2F 3A-40 5B-60 7B-7E A1 A7 AB B6-B7 BB BF 37E 387 55A-55F 589-58A 5BE 5C0 5C3 5C6 5F3-5F4
     609-60A 60C-60D 61B 61E-61F 66A-66D 6D4 700-70D 7F7-7F9 830-83E 85E 964-965 970 AF0 DF4 E4F
@@ -86,7 +84,7 @@ PUNCTUATION = _Ranges(
 )
 """Unicode's punctuation, and every ASCII character that is neither letter, digit nor space."""
 
-MARKS = _Ranges(
+MARKS = Ranges(
     """
     300-36F 483-487 591-5BD 5BF 5C1-5C2 5C4-5C5 5C7 610-61A 64B-65F 670 6D6-6DC 6DF-6E4 6E7-6E8
     6EA-6ED 711 730-74A 7A6-7B0 7EB-7F3 816-819 81B-823 825-827 829-82D 859-85B 8E3-902 93A 93C
@@ -116,7 +114,7 @@ MARKS = _Ranges(
 )
 """Nonspacing marks: what ``strip_accents`` takes away after decomposing."""
 
-LETTERS = _Ranges(
+LETTERS = Ranges(
     """
     41-5A 61-7A AA B5 BA C0-D6 D8-F6 F8-2C1 2C6-2D1 2E0-2E4 2EC 2EE 370-374 376-377 37A-37D 37F 386
     388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 559 560-588 5D0-5EA 5EF-5F2 620-64A 66E-66F
@@ -190,7 +188,7 @@ LETTERS = _Ranges(
 )
 """What byte-level tokenizers take for letters: general category L."""
 
-NUMBERS = _Ranges(
+NUMBERS = Ranges(
     """
     30-39 B2-B3 B9 BC-BE 660-669 6F0-6F9 7C0-7C9 966-96F 9E6-9EF 9F4-9F9 A66-A6F AE6-AEF B66-B6F
     B72-B77 BE6-BF2 C66-C6F C78-C7E CE6-CEF D58-D5E D66-D78 DE6-DEF E50-E59 ED0-ED9 F20-F33
@@ -213,7 +211,7 @@ NUMBERS = _Ranges(
 )
 """What byte-level tokenizers take for numbers: general category N."""
 
-WHITE_SPACE = _Ranges("9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000")
+WHITE_SPACE = Ranges("9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000")
 """What byte-level tokenizers take for white space; ``str.split`` adds U+001C to U+001F."""
 
 KEPT_MARK_CLASSES: dict[int, int] = {
@@ -226,7 +224,7 @@ KEPT_MARK_CLASSES: dict[int, int] = {
         226: "1D16D",
         230: "8D4-8E1 1DFB 1E000-1E006 1E008-1E018 1E01B-1E021 1E023-1E024 1E026-1E02A 1E944-1E949",
     }.items()
-    for code in _Ranges(ranges)
+    for code in Ranges(ranges)
 }
 """Combining classes of the characters that canonical order moves and `MARKS` does not hold.
 
@@ -234,10 +232,10 @@ They are spacing marks, and marks of Unicode 9, which its decomposition knows an
 Unicode 8 do not.
 """
 
-MOVABLE = frozenset({*KEPT_MARK_CLASSES, *_Ranges("1D15E-1D164 1D1BB-1D1C0")})
+MOVABLE = frozenset({*KEPT_MARK_CLASSES, *Ranges("1D15E-1D164 1D1BB-1D1C0")})
 """Characters that are, or decompose into, one that canonical order moves and that is kept."""
 
-_SUPPLEMENTARY_COMPOSED = _Ranges(
+_SUPPLEMENTARY_COMPOSED = Ranges(
     "1109A 1109C 110AB 1134B-1134C 114BB-114BC 114BE 115BA-115BB 1D15E-1D164 1D1BB-1D1C0 "
     "2F800-2FA1D"
 )

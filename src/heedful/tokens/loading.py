@@ -9,7 +9,8 @@ from typing import Any
 from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json
 from heedful.sources import resolve
-from heedful.tokens import bytelevel_folder, translation, wordpiece_folder
+from heedful.tokens import albert, bytelevel_folder, translation, wordpiece_folder
+from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
     DistilBertTokenizer,
@@ -72,6 +73,12 @@ KINDS = (
             (folder / bytelevel_folder.MERGES).is_file()
             or bool(compiled_part(read_files(folder), "model", "BPE"))
         ),
+    ),
+    TokenizerKind(
+        read=AlbertTokenizer.from_pretrained,
+        classes=albert.CLASSES,
+        model_types=("albert",),
+        is_in=lambda folder: (folder / albert.MODEL).is_file(),
     ),
     TokenizerKind(
         read=TranslationTokenizer.from_pretrained,
@@ -139,6 +146,6 @@ def kind_of(folder: Path) -> TokenizerKind:
         if kind.is_in(folder):
             return kind
     raise UserError(
-        f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, or "
-        f"{COMPILED}"
+        f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, "
+        f"spiece.model, or {COMPILED}"
     )

@@ -1,6 +1,6 @@
 """Text -> words: clean-up, ideographs, accents, case, punctuation.
 
-Every step looks at one character (canonical order, the one exception, is `_in_canonical_order`),
+Every step looks at one character (canonical order, the one exception, is `in_canonical_order`),
 so all of them together are one table from code points to strings, which is filled as characters
 are met. Words can then be had fast (`str.translate`) or with the place in the text that each of
 their characters came from (the same table, character by character).
@@ -130,9 +130,7 @@ class Normalizer:
         if not self.never_split:
             yield from _split(*self._fold_sourced(text, sources))
             return
-        for run, places in _split(
-            *_replaced(map(self._clean.__getitem__, map(ord, text)), sources)
-        ):
+        for run, places in _split(*replaced(map(self._clean.__getitem__, map(ord, text)), sources)):
             if run in self.never_split:
                 yield run, places
             else:
@@ -140,17 +138,17 @@ class Normalizer:
 
     def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
         if self.strip_accents and _FIND_MOVABLE(text):
-            text, sources = _replaced(map(self._clean.__getitem__, map(ord, text)), sources)
-            text, sources = _replaced(map(decomposition, text), sources)
-            text, sources = _in_canonical_order(text, sources)
-        return _replaced(map(self._fold.__getitem__, map(ord, text)), sources)
+            text, sources = replaced(map(self._clean.__getitem__, map(ord, text)), sources)
+            text, sources = replaced(map(decomposition, text), sources)
+            text, sources = in_canonical_order(text, sources)
+        return replaced(map(self._fold.__getitem__, map(ord, text)), sources)
 
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and len(value.split()) == 1
 
 
-def _replaced(images: Iterable[str], sources: list[int]) -> Sourced:
+def replaced(images: Iterable[str], sources: list[int]) -> Sourced:
     """Put together what takes the place of each character of a text."""
     images = list(images)
     text = "".join(images)
@@ -166,7 +164,7 @@ def _split(text: str, sources: list[int]) -> Iterator[Sourced]:
         start += len(run) + 1
 
 
-def _in_canonical_order(text: str, sources: list[int]) -> Sourced:
+def in_canonical_order(text: str, sources: list[int]) -> Sourced:
     """Sort each run of characters of a combining class above 0 by that class, keeping ties.
 
     ``unicodedata.normalize`` takes time quadratic in the length of a run, and knows marks that

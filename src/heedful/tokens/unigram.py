@@ -1,0 +1,113 @@
+"""Words -> token ids by a unigram model: the likeliest way to cut each (Kudo 2018, section 3.2)."""
+
+from collections.abc import Sequence
+from math import inf
+
+from heedful.errors import UserError
+
+PENALTY = 10.0
+"""How much less likely an unknown character is than the least likely token."""
+
+Cut = list[tuple[int, int]]
+"""The tokens of a word: the id of each, and where in the word it ends."""
+
+
+class Unigram:
+    """Cuts words into tokens, of which each has a probability, so that their product is largest.
+
+    Of cuts that are equally likely, the one is taken whose last token is longest, then the one
+    before it, and so on, as in the reference.
+
+    Args:
+        tokens: the tokens, in the order of their ids.
+        scores: the logarithms of their probabilities.
+        unknown_id: stands for a run of characters that are no tokens.
+        byte_fallback: whether such a run is written in the tokens of its bytes (``<0xE2>``), if
+            there is one for each.
+        source: where they are from, for messages.
+
+    Raises:
+        UserError: there are not as many scores as tokens.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        scores: Sequence[float],
+        unknown_id: int,
+        *,
+        byte_fallback: bool,
+        source: str,
+    ) -> None:
+        if len(scores) != len(tokens):
+            raise UserError(f"{source}: {len(scores)} scores for {len(tokens)} tokens")
+        self._ids = {token: token_id for token_id, token in enumerate(tokens)}
+        self._unknown_id = unknown_id
+        self._unknown_score = min(scores) - PENALTY
+        # Every beginning of a token is in it, so that a search knows when to stop.
+        self._scores: dict[str, float] = {}
+        for token in tokens:
+            for end in range(len(token) - 1, 0, -1):
+                if token[:end] in self._scores:
+                    break
+                self._scores[token[:end]] = -inf
+        self._scores |= {token: scores[token_id] for token, token_id in self._ids.items()}
+        self._byte_ids: list[int] = []
+        if byte_fallback:
+            byte_ids = [self._ids.get(f"<0x{byte:02X}>", -1) for byte in range(256)]
+            self._byte_ids = byte_ids
+
+    def cut(self, word: str) -> Cut:
+        """Return the tokens of a word."""
+        starts = self._starts(word)
+        cut: Cut = []
+        end = len(word)
+        unknown_end = 0
+        while end:
+            start = starts[end]
+            token_id = self._ids.get(word[start:end], self._unknown_id)
+            if token_id != self._unknown_id:
+                if unknown_end:
+                    cut += self._unknown(word[end:unknown_end], unknown_end)
+                    unknown_end = 0
+                cut.append((token_id, end))
+            elif not unknown_end:
+                unknown_end = end
+            end = start
+        if unknown_end:
+            cut += self._unknown(word[:unknown_end], unknown_end)
+        cut.reverse()
+        return cut
+
+    def _starts(self, word: str) -> list[int]:
+        """Return for each place in a word where the best last token before it starts."""
+        size, scores, unknown = len(word), self._scores.get, self._unknown_score
+        best = [0.0] + [-inf] * size
+        starts = [0] * (size + 1)
+        for start in range(size):
+            before = best[start]
+            end = start + 1
+            score = scores(word[start:end])
+            if score is None or score == -inf:
+                total = before + unknown
+                if total > best[end]:
+                    best[end], starts[end] = total, start
+            while score is not None:
+                total = before + score
+                if total > best[end]:
+                    best[end], starts[end] = total, start
+                end += 1
+                if end > size:
+                    break
+                score = scores(word[start:end])
+        return starts
+
+    def _unknown(self, text: str, end: int) -> Cut:
+        """Return the ids of a run of unknown characters, the last one first."""
+        token_id = self._ids.get(text)
+        if token_id is not None:
+            return [(token_id, end)]
+        byte_ids = [self._byte_ids[byte] for byte in text.encode()] if self._byte_ids else [-1]
+        if -1 in byte_ids:
+            return [(self._unknown_id, end)]
+        return [(byte_id, end) for byte_id in reversed(byte_ids)]
