@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.tiny import SPECIAL
 from tests.tokens.test_properties import TEXTS, TOKENS
 
-from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary, bulk, lexicon, wordpiece
+from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary, bulk, encoder, lexicon
 from heedful.tokens.keys import Keys, KeyTable, distinct, keys_at
 from heedful.tokens.pieces import PieceLists
 
@@ -24,8 +24,8 @@ NOTHING = {"do_lower_case": False, "tokenize_chinese_chars": False}
 @pytest.fixture
 def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have arrays take every batch, whatever is in it."""
-    monkeypatch.setattr(wordpiece, "BULK", 0)
-    monkeypatch.setattr(wordpiece, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "BULK", 0)
+    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)
 
 
@@ -99,10 +99,10 @@ def test_arrays_are_made_once_there_is_enough_to_do() -> None:
     ours = BertTokenizer(Vocabulary(TOKENS))
     for _ in range(100):
         ours.encode_batch(["the thing"] * 900)  # 8,100 characters
-    assert ours._encoder._bulk is None
+    assert ours._encoder._bulk.encoder is None
     for count in range(4):
         ours.encode_batch(["the thing"] * 1000)
-        assert (ours._encoder._bulk is None) is (count < 3)
+        assert (ours._encoder._bulk.encoder is None) is (count < 3)
 
 
 @pytest.mark.usefixtures("every_batch")
@@ -144,8 +144,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in _long_texts():
         for start in range(0, len(text), 9_000):
             ours.encode_batch([text[start : start + 9_000]])
-            assert ours._encoder._bulk is not None
-            sizes.append(len(ours._encoder._bulk._lexicon.entries))
+            assert ours._encoder._bulk.encoder is not None
+            sizes.append(len(ours._encoder._bulk.encoder._lexicon.entries))
     assert max(sizes) <= len(TOKENS) + 1 + 600
     assert sizes != sorted(sizes)  # for words were forgotten
 
@@ -178,7 +178,7 @@ def test_what_arrays_cannot_tell_is_left_to_the_encoder() -> None:
     kept = BertTokenizer(Vocabulary([*TOKENS, "U.N."]), never_split=["U.N."])
     for ours in (ideographs, kept):
         _assert_same(ours, texts)
-        assert ours._encoder._bulk is None
+        assert ours._encoder._bulk.encoder is None
 
 
 # Keys.
@@ -254,8 +254,8 @@ def test_texts_given_as_words_are_encoded_together(monkeypatch: pytest.MonkeyPat
         "padding": True,
     }
     expected = dict(UNCASED(texts, **options))
-    monkeypatch.setattr(wordpiece, "BULK", 0)
-    monkeypatch.setattr(wordpiece, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "BULK", 0)
+    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
     ours = BertTokenizer(Vocabulary(TOKENS))
     assert dict(ours(texts, **options)) == expected
-    assert ours._encoder._bulk is not None
+    assert ours._encoder._bulk.encoder is not None

@@ -39,13 +39,16 @@ class BytePairs:
                 raise UserError(
                     f"{source}: no token {character!r} for the byte {byte:#04x}; texts may hold any"
                 )
-        self._bytes = [ids[character] for character in ALPHABET]
-        self._ranks: dict[tuple[int, int], int] = {}
-        self._joined: list[int] = []
+        self.byte_ids = [ids[character] for character in ALPHABET]
+        """The id of the token of each byte."""
+        self.ranks: dict[tuple[int, int], int] = {}
+        """Ids side by side -> when their pair was learnt."""
+        self.joined: list[int] = []
+        """What the pair of each rank becomes."""
         for rank, (left, right) in enumerate(merges):
             try:
-                self._ranks[ids[left], ids[right]] = rank
-                self._joined.append(ids[left + right])
+                self.ranks[ids[left], ids[right]] = rank
+                self.joined.append(ids[left + right])
             except KeyError as error:
                 raise UserError(
                     f"{source}: merge {rank + 1} is of {left!r} and {right!r}, but "
@@ -54,11 +57,11 @@ class BytePairs:
 
     def ids(self, word: bytes) -> tuple[int, ...]:
         """Return the ids of a word."""
-        pieces = list(map(self._bytes.__getitem__, word))
+        pieces = list(map(self.byte_ids.__getitem__, word))
         return tuple(self._merged(pieces) if len(pieces) <= _SHORT else self._merged_long(pieces))
 
     def _merged(self, pieces: list[int]) -> list[int]:
-        rank_of, joined = self._ranks.get, self._joined
+        rank_of, joined = self.ranks.get, self.joined
         ranks = list(map(rank_of, pairwise(pieces), repeat(_NEVER)))
         while ranks:
             rank = min(ranks)
@@ -75,7 +78,7 @@ class BytePairs:
 
     def _merged_long(self, pieces: list[int]) -> list[int]:
         """Merge in the same order; a piece that became part of the one before it is -1."""
-        rank_of, joined, size = self._ranks.get, self._joined, len(pieces)
+        rank_of, joined, size = self.ranks.get, self.joined, len(pieces)
         following, preceding = list(range(1, size + 1)), list(range(-1, size - 1))
         # A pair's rank and place in one number: of equal ranks, the leftmost comes first.
         ranks = map(rank_of, pairwise(pieces))

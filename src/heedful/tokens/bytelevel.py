@@ -5,30 +5,34 @@ space before it, then white space, of which the last character is left for what 
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from itertools import accumulate, chain, islice
+from typing import TYPE_CHECKING
 
 from heedful.errors import UserError
+from heedful.tokens.added import AddedTokens, bare
 from heedful.tokens.bpe import ALPHABET, BytePairs, spelled
 from heedful.tokens.characters import LETTERS, NUMBERS, WHITE_SPACE
 from heedful.tokens.encoder import (
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
     ChunkPieces,
+    LateBulk,
     Memory,
     pieces_of_chunks,
-    special_pattern,
 )
-from heedful.tokens.pieces import PieceLists, Pieces
+from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+    from heedful.tokens.bulk import BulkEncoder
 
 MAX_WORDS = 2**17
 """Words that are remembered before all are forgotten."""
 
 _SPACE = ALPHABET[ord(" ")]
 _SPACES = {ALPHABET[ord(space)] for space in " \t\n\r\v\f"}
-_STRIPPED = "".join(map(chr, WHITE_SPACE))
 
 _cut_before_words = re.compile(r" (?=\S)").split
 """Cuts a text at each space before a character that is not white space."""
@@ -57,36 +61,44 @@ class ByteLevelEncoder:
     start of a text than behind a space, but none that depend on anything else.
 
     Args:
-        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+        vocabulary: the tokens. Added ones are matched whole, before anything else is done.
         merges: see `BytePairs`.
-        add_prefix_space: whether a text, and what follows a special token, begins with a space
+        add_prefix_space: whether a text, and what follows an added token, begins with a space
             even where it does not.
+        trim_offsets: whether spaces at the ends of a piece are left out of its slice, unless it is
+            nothing but spaces.
 
     Raises:
         UserError: see `BytePairs`.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, merges: Sequence[tuple[str, str]], *, add_prefix_space: bool
+        self,
+        vocabulary: Vocabulary,
+        merges: Sequence[tuple[str, str]],
+        *,
+        add_prefix_space: bool,
+        trim_offsets: bool = True,
     ) -> None:
         self._prefix = add_prefix_space
-        self._special = vocabulary.special_ids()
-        self._lstrip: Collection[str] = vocabulary.special.lstrip
+        self._trim = trim_offsets
+        self._added = AddedTokens(vocabulary)
         self._tokens = vocabulary.tokens
-        self._find_special = special_pattern(self._special)
         self._pairs = BytePairs(vocabulary.ids, merges, source=vocabulary.source)
         self._words = Memory(self._ids_of_word, MAX_WORDS)
+        self._word_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        # Arrays know a token by its text alone.
+        pays = not self._added.take_neighbours and trim_offsets
+        self._bulk = LateBulk(self._made_bulk, pays=pays)
         self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
         self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
         self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
         self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
-    def batch(self, texts: Sequence[str], *, located: bool) -> PieceLists:
+    def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
         """Return the pieces of all texts, with offsets if ``located``."""
-        if not located:
-            return PieceLists.of(self.ids(texts))
-        pieces = [self.pieces(text) for text in texts]
-        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+        pieces = self._bulk.encode(texts, located=located)
+        return self._plain(texts, located) if pieces is None else pieces
 
     def check_words(self) -> None:
         """See to it that texts can be given as words.
@@ -102,11 +114,8 @@ class ByteLevelEncoder:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        search = self._find_special.search
-        return [
-            self._ids_between(text) if search(text) is None else self._ids_around(text)
-            for text in texts
-        ]
+        pieces = self._bulk.encode(texts, located=False)
+        return self._plain_ids(texts) if pieces is None else pieces.id_lists()
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of.
@@ -115,11 +124,13 @@ class ByteLevelEncoder:
         """
         chunks: list[ChunkPieces] = []
         starts: list[int] = []
-        for start, part, special_id in self._parts(text):
-            if special_id is not None:
-                chunks.append(ChunkPieces((special_id,), (0,), (len(part),), (0,), 1, 1))
+        for one in self._added.split(text):
+            if one.token is not None:
+                start, stop, _ = bare(text, one) if self._trim else one
+                chunks.append(self._token_pieces(one.token, stop - start))
                 starts.append(start)
                 continue
+            start, part = one.start, text[one.start : one.stop]
             parts = _chunks(part)
             first = self._first_pieces[parts[0]]
             if self._is_prefixed(part):
@@ -136,28 +147,36 @@ class ByteLevelEncoder:
 
     def continues_word(self, token: str) -> bool:
         """Tell whether a token goes on with the word before it: it begins with no white space."""
-        return token not in self._special and token[:1] not in _SPACES
+        return token not in self._added.ids and token[:1] not in _SPACES
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
         """Join tokens to the text they spell, U+FFFD for bytes that belong to no character."""
         text = spelled(tokens).decode("utf-8", "replace")
         return text if mark else text.removeprefix(" ")
 
-    def _parts(self, text: str) -> Iterator[tuple[int, str, int | None]]:
-        """Cut a text at special tokens: a part's start, its text, and its id if it is one."""
-        start = 0
-        for match in self._find_special.finditer(text):
-            before, token = text[start : match.start()], match.group()
-            yield start, before.rstrip(_STRIPPED) if token in self._lstrip else before, None
-            yield match.start(), token, self._special[token]
-            start = match.end()
-        yield start, text[start:], None
+    def _token_pieces(self, token: str, size: int) -> ChunkPieces:
+        return ChunkPieces((self._added.ids[token],), (0,), (size,), (0,), 1, 1)
+
+    def _plain(self, texts: Sequence[str], located: bool) -> PieceLists:
+        """Return the pieces of all texts, encoded one by one."""
+        if not located:
+            return PieceLists.of(self._plain_ids(texts))
+        pieces = [self.pieces(text) for text in texts]
+        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+
+    def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        has_added = self._added.are_in
+        return [
+            self._ids_around(text) if has_added(text) else self._ids_between(text) for text in texts
+        ]
 
     def _ids_around(self, text: str) -> list[int]:
-        """Return the ids of a text with special tokens."""
+        """Return the ids of a text with added tokens."""
         ids: list[int] = []
-        for _, part, special_id in self._parts(text):
-            ids += self._ids_between(part) if special_id is None else [special_id]
+        for start, stop, token in self._added.split(text):
+            ids += (
+                self._ids_between(text[start:stop]) if token is None else [self._added.ids[token]]
+            )
         return ids
 
     def _ids_between(self, part: str) -> list[int]:
@@ -168,6 +187,19 @@ class ByteLevelEncoder:
         ids = list(self._first_ids[chunks[0]])
         ids.extend(chain.from_iterable(map(spaced, islice(chunks, 1, None))))
         return ids
+
+    def _made_bulk(self) -> "BulkEncoder":
+        from heedful.tokens.bulk import BulkEncoder
+        from heedful.tokens.bytelevel_bulk import ByteLevelSplitter, byte_lexicon
+
+        splitter = ByteLevelSplitter(self._added, prefix=self._prefix)
+        return BulkEncoder(
+            splitter,
+            byte_lexicon(self._added, self._pairs, trim=self._trim),
+            chunk_ids=self._words,
+            chunk_pieces=self._word_pieces,
+            plain=self._plain,
+        )
 
     def _is_prefixed(self, part: str) -> bool:
         return self._prefix and part[:1] not in ("", " ")
@@ -196,8 +228,10 @@ class ByteLevelEncoder:
             first = 0
             for token_id in self._words[word]:
                 token = self._tokens[token_id]
-                last = first + len(token.rstrip(_SPACE) or token)
-                spaces = len(token) - len(token.lstrip(_SPACE) or token)
+                last, spaces = first + len(token), 0
+                if self._trim:
+                    last = first + len(token.rstrip(_SPACE) or token)
+                    spaces = len(token) - len(token.lstrip(_SPACE) or token)
                 ids.append(token_id)
                 begins.append(start + sources[first + spaces])
                 ends.append(start + sources[last - 1] + 1)

@@ -33,13 +33,16 @@ class Ranges:
         return at >= 0 and code <= self._ends[at]
 
     def __iter__(self) -> Iterator[int]:
-        for first, last in zip(self._starts, self._ends, strict=True):
+        for first, last in self.pairs():
             yield from range(first, last + 1)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last code point of each range."""
+        return zip(self._starts, self._ends, strict=True)
 
     def ranges(self) -> str:
         """Return what stands for the set between the brackets of a regular expression."""
-        pairs = zip(self._starts, self._ends, strict=True)
-        return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in pairs)
+        return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in self.pairs())
 
 
 SPACES = Ranges("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")

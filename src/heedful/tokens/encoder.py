@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from operator import add
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from heedful.tokens.batch import Words
 from heedful.tokens.pieces import PieceBatch, Pieces
+
+if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+    from heedful.tokens.arrays import PieceArrays
+    from heedful.tokens.bulk import BulkEncoder
 
 MAX_CHUNK = 64
 """Characters of the longest chunk that is remembered."""
@@ -19,6 +23,13 @@ MAX_CHUNKS = 2**17
 """Chunks whose ids are remembered before all are forgotten; some 25 MB."""
 MAX_LOCATED_CHUNKS = 2**16
 """The same for chunks with the places of their pieces, which take more room."""
+
+BULK = 2**13
+"""Characters from which on a batch is encoded by operations on arrays."""
+BEFORE_BULK = 2**15
+"""Characters that come in such batches before the arrays are made that this needs."""
+_LOCATED = 4
+"""One character with offsets counts like so many without: the other way takes longer for them."""
 
 T = TypeVar("T")
 
@@ -71,6 +82,39 @@ class Memory(dict[str, T], Generic[T]):
                 self.clear()
             self[chunk] = value
         return value
+
+
+class LateBulk:
+    """Encodes many texts at once by operations on arrays (`bulk.py`), once that pays.
+
+    What it needs is made when enough texts have come, and does not go to other processes.
+
+    Args:
+        make: makes the encoder of many texts.
+        pays: whether this tokenizer can be encoded that way at all.
+    """
+
+    def __init__(self, make: Callable[[], "BulkEncoder"], *, pays: bool = True) -> None:
+        self._make = make
+        self._pays = pays
+        self._size = 0
+        self.encoder: BulkEncoder | None = None
+        """What has been made."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "encoder": None}  # it is large, and soon made anew
+
+    def encode(self, texts: Sequence[str], *, located: bool) -> "PieceArrays | None":
+        """Return the pieces of texts, with offsets if ``located``; None where it does not pay."""
+        size = sum(map(len, texts)) * (_LOCATED if located else 1)
+        if size < BULK or not self._pays:
+            return None
+        self._size += size
+        if self._size < BEFORE_BULK:
+            return None
+        if self.encoder is None:
+            self.encoder = self._make()
+        return self.encoder.encode(texts, located=located)
 
 
 class ChunkPieces(NamedTuple):

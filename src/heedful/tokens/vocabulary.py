@@ -27,13 +27,21 @@ class SpecialTokens:
     """Hides a token in pre-training. The only one that a vocabulary may lack."""
     additional_special_tokens: tuple[str, ...] = ()
     """Further tokens that are never split."""
+    ordinary: tuple[str, ...] = ()
+    """Tokens that are never split, but are text like others."""
     lstrip: frozenset[str] = frozenset()
-    """Those that take the white space before them with them."""
+    """Those of all these that take the white space before them with them."""
+    rstrip: frozenset[str] = frozenset()
+    """Those that take the white space behind them."""
+    single_word: frozenset[str] = frozenset()
+    """Those that are tokens only where no word touches them."""
+    normalized: frozenset[str] = frozenset()
+    """Those that are looked for when the others are found."""
 
     def __post_init__(self) -> None:
         for token in self.named().values():
             _check_special(token)
-        for token in self.additional_special_tokens:
+        for token in (*self.additional_special_tokens, *self.ordinary):
             _check_special(token)
 
     def named(self) -> dict[str, str]:
@@ -90,6 +98,9 @@ class Vocabulary:
                 raise UserError(
                     f"{self.source}: the additional special token {token!r} is not in it"
                 )
+        for token in self.special.ordinary:
+            if token not in self.ids:
+                raise UserError(f"{self.source}: the added token {token!r} is not in it")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -111,6 +122,10 @@ class Vocabulary:
         named = self.special.named().values()
         present = [*named, *self.special.additional_special_tokens]
         return {token: self.ids[token] for token in present if token in self.ids}
+
+    def added_ids(self) -> dict[str, int]:
+        """Return each token that is never split and its id: special ones and others."""
+        return self.special_ids() | {token: self.ids[token] for token in self.special.ordinary}
 
 
 def read_tokens(path: Path) -> list[str]:

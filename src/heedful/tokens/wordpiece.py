@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heedful.tokens.characters import IDEOGRAPHS
 from heedful.tokens.decode import tidy
@@ -10,6 +10,7 @@ from heedful.tokens.encoder import (
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
     ChunkPieces,
+    LateBulk,
     Memory,
     pieces_of_chunks,
     special_parts,
@@ -20,7 +21,6 @@ from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
-    from heedful.tokens.arrays import PieceArrays
     from heedful.tokens.bulk import BulkEncoder
 
 PREFIX = "##"
@@ -28,12 +28,6 @@ MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
 MAX_WORDS = 2**17
 """Words that are remembered besides those that are tokens, before they are forgotten."""
-BULK = 2**13
-"""Characters from which on a batch is encoded by operations on arrays."""
-BEFORE_BULK = 2**15
-"""Characters that come in such batches before the arrays are made that this needs."""
-_LOCATED = 4
-"""One character with offsets counts like so many without: the other way takes longer for them."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):
@@ -121,26 +115,20 @@ class WordPieceEncoder:
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
         self._vocabulary = vocabulary
         # Arrays cut texts at ideographs, and know nothing of words that are told before the cut.
-        self._may_bulk = not normalizer.never_split and not any(
+        pays = not normalizer.never_split and not any(
             ord(character) in IDEOGRAPHS for character in "".join(self._special)
         )
-        self._bulk: BulkEncoder | None = None
-        self._bulk_size = 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_bulk": None}  # it is large, and soon made anew
+        self._bulk = LateBulk(self._made_bulk, pays=pays)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        if self._is_bulk(texts, located=False):
-            return self._in_bulk(texts, located=False).id_lists()
-        return self._plain_ids(texts)
+        pieces = self._bulk.encode(texts, located=False)
+        return self._plain_ids(texts) if pieces is None else pieces.id_lists()
 
     def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
         """Return the pieces of all texts, with offsets if ``located``."""
-        if self._is_bulk(texts, located=located):
-            return self._in_bulk(texts, located=located)
-        return self._plain(texts, located)
+        pieces = self._bulk.encode(texts, located=located)
+        return self._plain(texts, located) if pieces is None else pieces
 
     def check_words(self) -> None:
         """Do nothing: texts can be given as words."""
@@ -167,26 +155,18 @@ class WordPieceEncoder:
             text.append(tidy(token))
         return "".join(text)
 
-    def _is_bulk(self, texts: Sequence[str], *, located: bool) -> bool:
-        """Tell whether operations on arrays pay."""
-        size = sum(map(len, texts)) * (_LOCATED if located else 1)
-        if size < BULK or not self._may_bulk:
-            return False
-        self._bulk_size += size
-        return self._bulk_size >= BEFORE_BULK
+    def _made_bulk(self) -> "BulkEncoder":
+        from heedful.tokens.bulk import BulkEncoder
+        from heedful.tokens.wordpiece_bulk import WordPieceSplitter
 
-    def _in_bulk(self, texts: Sequence[str], *, located: bool) -> "PieceArrays":
-        if self._bulk is None:
-            from heedful.tokens.bulk import BulkEncoder
-
-            self._bulk = BulkEncoder(
-                self._normalizer,
-                self._vocabulary,
-                chunk_ids=self._chunk_ids,
-                chunk_pieces=self._chunk_pieces,
-                plain=self._plain,
-            )
-        return self._bulk.encode(texts, located=located)
+        splitter = WordPieceSplitter(self._normalizer, self._vocabulary)
+        return BulkEncoder(
+            splitter,
+            splitter.lexicon(),
+            chunk_ids=self._chunk_ids,
+            chunk_pieces=self._chunk_pieces,
+            plain=self._plain,
+        )
 
     def _plain(self, texts: Sequence[str], located: bool) -> PieceLists:
         """Return the pieces of all texts, encoded one by one."""

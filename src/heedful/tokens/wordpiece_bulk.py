@@ -1,0 +1,102 @@
+"""The words that WordPiece sees, told apart by array operations on bytes (`symbols.py`)."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.tokens.arrays import Indices
+from heedful.tokens.bulk import BlockWords, parts_at
+from heedful.tokens.keys import MAX_LETTERS
+from heedful.tokens.lexicon import Lexicon
+from heedful.tokens.longest import longest_lexicon
+from heedful.tokens.normalize import Normalizer
+from heedful.tokens.symbols import HARD, IDEOGRAPH, SPACE, Symbols
+from heedful.tokens.vocabulary import Vocabulary
+
+_SPACES = (" ", "\n")
+
+
+class WordPieceSplitter:
+    """Tells words, punctuation marks and ideographs.
+
+    A chunk with anything unusual is hard: with a special token, with a character that becomes two
+    or none, with a word of more than 16 letters.
+
+    Args:
+        normalizer: what becomes of characters; it splits every word.
+        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+    """
+
+    separator = " "
+
+    def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
+        self._symbols = Symbols(normalizer, vocabulary.ids, unknown=len(vocabulary))
+        self._special_tokens = [*vocabulary.special_ids()]
+        self._special_starts = {token[0] for token in self._special_tokens}
+        self._vocabulary = vocabulary
+
+    def lexicon(self) -> Lexicon:
+        """Make the lexicon of these words."""
+        unknown_id = self._vocabulary.ids[self._vocabulary.special.unk_token]
+        return longest_lexicon(self._vocabulary.tokens, self._symbols.letters, unknown_id)
+
+    def are_whole(self, texts: Sequence[str]) -> bool:
+        """See `WordSplitter`."""
+        return True
+
+    def parts(self, text: str, longest: int) -> list[slice]:
+        """See `WordSplitter`."""
+        return parts_at(_last_space, text, longest)
+
+    def words(self, texts: Sequence[str], block: str, text_starts: Indices) -> BlockWords:
+        """See `WordSplitter`."""
+        symbols, codes = self._symbols.read(block)
+        starts, sizes = _words(symbols)
+        hard, chunks = self._hard(block, symbols, starts, sizes), np.zeros((2, 0), np.int64)
+        if hard.size:
+            cuts = np.flatnonzero((symbols == SPACE) | (symbols == IDEOGRAPH))
+            numbers = np.unique(np.searchsorted(cuts, hard))
+            chunks = np.stack([cuts[numbers - 1] + 1, cuts[numbers]])
+        numbers = np.full(len(starts), -1)
+        singles = np.flatnonzero(symbols.take(starts) > SPACE)
+        numbers[singles] = self._symbols.single_numbers.take(codes.take(starts[singles]))
+        return BlockWords(
+            symbols=symbols,
+            places=starts,
+            sizes=sizes,
+            starts=starts,
+            numbers=numbers,
+            hard_starts=chunks[0],
+            hard_ends=chunks[1],
+        )
+
+    def _hard(
+        self, text: str, symbols: NDArray[np.uint8], starts: Indices, sizes: Indices
+    ) -> Indices:
+        """Return places of a text of which arrays do not know how to treat the chunk."""
+        hard = symbols == HARD
+        places = [np.flatnonzero(hard)] if hard.any() else []
+        if (sizes > MAX_LETTERS).any():
+            places.append(starts[sizes > MAX_LETTERS])
+        # Looking for a character is much faster than looking for a token.
+        if any(character in text for character in self._special_starts):
+            places += [
+                np.array([match.start() for match in re.finditer(re.escape(token), text)])
+                for token in self._special_tokens
+                if token in text
+            ]
+        return np.concatenate(places) if places else np.zeros(0, np.int64)
+
+
+def _last_space(text: str, low: int, high: int) -> int:
+    return max(text.rfind(space, low, high) for space in _SPACES)
+
+
+def _words(symbols: NDArray[np.uint8]) -> tuple[Indices, Indices]:
+    """Return where each word starts, and its size. The first and the last symbol are spaces."""
+    is_letter, is_single = symbols < SPACE, symbols > SPACE
+    starts = np.flatnonzero((is_letter[1:] > is_letter[:-1]) | is_single[1:]) + 1
+    ends = np.flatnonzero((is_letter[:-1] > is_letter[1:]) | is_single[:-1]) + 1
+    return starts, ends - starts
