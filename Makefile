@@ -18,8 +18,11 @@ setup: $(READY) ## create .venv with the pinned packages and heedful itself
 demo: setup ## fine-tune a real BERT on support tickets and answer a few new ones
 	$(BIN)/heedful demo
 
+# Two at a time, each with whole files, since the tests of a file share what is slow to make.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
 test: setup ## run the whole test suite
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Another CPU adds up in another order: what computes is tested with other kernels too. Left out are
 # bfloat16, which is emulated there; runs that are only compared with themselves; and browsers, servers
@@ -32,7 +35,7 @@ SAME_ON_ANY_CPU := batches benchmarks pages reading rules serving tokens \
 	test_wrong_input.py
 
 test-other-cpu: setup ## run the tests that compute as on another CPU
-	$(OTHER_CPU) $(BIN)/python -m pytest -m 'not bf16' $(addprefix --ignore=tests/,$(SAME_ON_ANY_CPU))
+	$(OTHER_CPU) $(PYTEST) -m 'not bf16' $(addprefix --ignore=tests/,$(SAME_ON_ANY_CPU))
 
 check: setup ## check format, lint and types
 	$(BIN)/ruff format --check

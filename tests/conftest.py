@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 # Before torch and the reference libraries are imported, and for child processes as well.
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # other tests run beside these
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
