@@ -45,7 +45,7 @@ OPTIONS: dict[str, list[Any]] = {
 def _pairwise(options: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
     """Choose combinations until every pair of values of two options has met (greedy)."""
     pairs = {
-        frozenset([(one, a), (other, b)])
+        ((one, a), (other, b))
         for one, other in itertools.combinations(options, 2)
         for a, b in itertools.product(options[one], options[other])
     }
@@ -53,9 +53,7 @@ def _pairwise(options: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
     while pairs:
         start = dict(min(pairs, key=str))
         tries = [{name: dice.choice(options[name]) for name in options} | start for _ in range(50)]
-        met = [
-            {frozenset(pair) for pair in itertools.combinations(each.items(), 2)} for each in tries
-        ]
+        met = [set(itertools.combinations(each.items(), 2)) for each in tries]
         best = max(range(len(tries)), key=lambda number: len(met[number] & pairs))
         pairs -= met[best]
         yield tries[best]
