@@ -31,7 +31,7 @@ EXTRAS = {
         packages=(
             *("axe-core-python", "build", "ctranslate2", "editables", "hatchling", "hypothesis"),
             *("langchain-huggingface", "langchain-openai", "mypy", "openai", "pre-commit"),
-            *("pytest", "ruff", "schemathesis", "selenium", "tritonclient"),
+            *("pytest", "pytest-xdist", "ruff", "schemathesis", "selenium", "tritonclient"),
         ),
     ),
 }
