@@ -45,6 +45,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 TOKENIZERS = {
     "bert": "WordPiece",
     "electra": "WordPiece",
+    "ernie": "WordPiece",
     "mpnet": "WordPiece between `<s>` and `</s>`",
     "roberta": "byte-level BPE",
     "xlm-roberta": "SentencePiece unigram",

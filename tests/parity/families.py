@@ -75,12 +75,25 @@ ROWS: dict[str, Row] = {
             "summary": {"summary_type": "mean", "summary_use_proj": False},
         },
     ),
+    "ernie": Row(
+        sizes={**_BERT_SIZES, "use_task_id": True, "task_type_vocab_size": 4},
+        types=3,
+        config_options={"layer_norm_eps": [1e-12, 1e-5]},
+        extra_ids={"task_type_ids": 4},
+        folders=_BERT_FOLDERS | {"without tasks": {"use_task_id": False}},
+    ),
     "roberta": Row(
         sizes=_BERT_SIZES,
         types=3,
         positions_after=1,
         folders=_BERT_FOLDERS,
         every_pair=True,
+    ),
+    "xlm-roberta": Row(
+        sizes={**_BERT_SIZES, "type_vocab_size": 1},
+        types=1,
+        positions_after=1,
+        folders={"all": _BERT_FOLDERS["all"]},
     ),
     "mpnet": Row(
         sizes={**tiny.SIZES, **tiny.STILL},

@@ -112,6 +112,13 @@ def _labels(head: str) -> dict[str, Tensor]:
     return every.get(head, {"labels": words})
 
 
+def _for_them(class_name: str, batch: dict[str, Any]) -> dict[str, Any]:
+    """Lay out what the reference forgets to: further ids of choices, one row for each."""
+    family, head = HEADS[class_name]
+    given = [name for name in ROWS[family].extra_ids if name in batch and head == "choice"]
+    return batch | {name: batch[name].flatten(0, 1) for name in given}
+
+
 def _flat(value: Any) -> tuple[Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)
 
@@ -141,7 +148,7 @@ def test_values_and_gradients(
     ours, theirs = _models(reference, head, training, **changes)
     batch = _batch(head, given)
     plain = {"use_cache": False} if changes else {}
-    output, expected = ours(**batch, **plain), theirs(**batch, **plain)
+    output, expected = ours(**batch, **plain), theirs(**_for_them(head, batch), **plain)
     assert [key for key in output if key != "positions"] == list(expected.keys())
     for key, value in expected.items():
         for place, right in enumerate(_flat(value)):

@@ -1,4 +1,4 @@
-"""Token ids to vectors: the sum of up to three tables (Devlin et al. 2019, figure 2), normalised.
+"""Token ids to vectors: the sum of up to four tables (Devlin et al. 2019, figure 2), normalised.
 
 Shapes: B batch, S length, W width of the tables, D model width.
 """
@@ -19,6 +19,7 @@ class Embeddings(nn.Module):
     Args:
         vocab_size: number of pieces in the vocabulary.
         num_types: number of token types; 0 for a model that has none.
+        num_tasks: number of task types (Sun et al. 2020, section 4.1); 0 for a model that has none.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: W.
         model_width: D; None for W.
@@ -34,6 +35,7 @@ class Embeddings(nn.Module):
         *,
         vocab_size: int,
         num_types: int,
+        num_tasks: int = 0,
         position_embeddings: nn.Module,
         width: int,
         model_width: int | None = None,
@@ -47,6 +49,7 @@ class Embeddings(nn.Module):
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
         self.position_embeddings = position_embeddings
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
+        self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
         model_width = model_width or width
@@ -57,6 +60,7 @@ class Embeddings(nn.Module):
         tokens: Tensor,
         token_type_ids: Tensor | None,
         position_ids: Tensor | None,
+        task_type_ids: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
     ) -> Tensor:
@@ -66,6 +70,7 @@ class Embeddings(nn.Module):
             tokens: ids, shape (B, S), or vectors in their place, shape (B, S, W).
             token_type_ids: shape (B, S) or (1, S); all 0 if None. Not read without types.
             position_ids: shape (B, S) or (1, S); one after the other if None.
+            task_type_ids: as ``token_type_ids``.
             start: the first position if ``position_ids`` is None.
             packing: where the tokens stand, if the padding is to be left out.
         """
@@ -73,6 +78,8 @@ class Embeddings(nn.Module):
         summed = vectors
         if self.token_type_embeddings is not None:
             summed = summed + _types(self.token_type_embeddings, token_type_ids)
+        if self.task_type_embeddings is not None:
+            summed = summed + _types(self.task_type_embeddings, task_type_ids)
         if self.add_positions:
             if position_ids is None:
                 position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
@@ -87,9 +94,9 @@ class Embeddings(nn.Module):
         return dropped
 
 
-def _types(table: nn.Embedding, token_type_ids: Tensor | None) -> Tensor:
+def _types(table: nn.Embedding, ids: Tensor | None) -> Tensor:
     """Return the vectors of types, shape (B, S, W), or that of the first, shape (W,)."""
-    if token_type_ids is None:
+    if ids is None:
         return table.weight[0]
-    types: Tensor = table(token_type_ids)
+    types: Tensor = table(ids)
     return types

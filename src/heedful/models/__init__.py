@@ -89,6 +89,21 @@ FAMILIES: dict[str, Family] = {
         config="EncoderDecoderConfig",
         models={"seq2seq": "BertEncoderDecoder"},
     ),
+    "ernie": Family(
+        package="ernie",
+        config="ErnieConfig",
+        models={
+            "body": "ErnieModel",
+            "sequence": "ErnieForSequenceClassification",
+            "token": "ErnieForTokenClassification",
+            "span": "ErnieForQuestionAnswering",
+            "choice": "ErnieForMultipleChoice",
+            "next_sentence": "ErnieForNextSentencePrediction",
+            "masked_lm": "ErnieForMaskedLM",
+            "causal_lm": "ErnieForCausalLM",
+            "pretraining": "ErnieForPreTraining",
+        },
+    ),
     "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),
     "marian": _TRANSFORMER,
     "mpnet": Family(
@@ -153,6 +168,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.electra.model import *  # noqa: F403
     from heedful.models.encoder_decoder.config import EncoderDecoderConfig as EncoderDecoderConfig
     from heedful.models.encoder_decoder.model import BertEncoderDecoder as BertEncoderDecoder
+    from heedful.models.ernie.config import ErnieConfig as ErnieConfig
+    from heedful.models.ernie.model import *  # noqa: F403
     from heedful.models.loading import load_model as load_model
     from heedful.models.mpnet.config import MPNetConfig as MPNetConfig
     from heedful.models.mpnet.model import *  # noqa: F403

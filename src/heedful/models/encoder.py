@@ -48,6 +48,7 @@ class Encoder(Model):
         config: its sizes and options.
         add_pooling_layer: whether it has a pooler.
         bias: what all blocks know of positions, if they know it from one table.
+        num_tasks: number of task types; 0 if there are none.
     """
 
     can_recompute = True
@@ -57,12 +58,14 @@ class Encoder(Model):
         config: EncoderConfig,
         add_pooling_layer: bool = True,
         bias: BucketedPositions | None = None,
+        num_tasks: int = 0,
     ) -> None:
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
+            num_tasks=num_tasks,
             position_embeddings=nn.Embedding(
                 config.max_position_embeddings, config.embedding_width, config.padding_position
             ),
@@ -73,6 +76,7 @@ class Encoder(Model):
             dropout=config.hidden_dropout_prob,
             add_positions=config.position_embedding_type == "absolute",
         )
+        self.num_tasks = num_tasks
         self.encoder = _encoder(config, bias)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
@@ -168,6 +172,7 @@ class Encoder(Model):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         *,
+        task_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         head_mask: Tensor | None = None,
@@ -189,6 +194,7 @@ class Encoder(Model):
                 what comes after a token besides, except where there is one row a query: that is
                 all there is, as in the reference.
             token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            task_type_ids: the same, for a model that has them.
             position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
                 do not read it: they count tokens.
             inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, W).
@@ -213,6 +219,7 @@ class Encoder(Model):
         start = 0 if past_key_values is None else past_key_values.length
         tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
         inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
+        inputs.check_rows("task_type_ids", task_type_ids, tokens, self.num_tasks)
         inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
         if position_ids is None:
             position_ids = self.default_positions(tokens, start)
@@ -232,7 +239,9 @@ class Encoder(Model):
             packing = inputs.packing_of(attention_mask, tokens.shape[:2])
             context = replace(context, packing=packing)
         encoded = self.encoder(
-            self.embeddings(tokens, token_type_ids, position_ids, start, context.packing),
+            self.embeddings(
+                tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
+            ),
             context,
             head_mask=head_mask,
             cross_head_mask=head_mask,

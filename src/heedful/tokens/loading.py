@@ -44,7 +44,7 @@ KINDS = (
     TokenizerKind(
         read=BertTokenizer.from_pretrained,
         classes=(wordpiece_folder.BERT.name,),
-        model_types=("bert",),
+        model_types=("bert", "ernie"),
         is_in=lambda folder: (
             (folder / wordpiece_folder.VOCABULARY).is_file()
             or bool(compiled_part(read_files(folder), "model", "WordPiece"))

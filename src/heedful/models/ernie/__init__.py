@@ -1,0 +1,1 @@
+"""ERNIE (Sun et al. 2019; of Baidu)."""

@@ -1,0 +1,28 @@
+"""What an ERNIE is made of, under the reference's key names."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from heedful.models.bert.config import BertConfig
+from heedful.models.configs import check_sizes, check_switches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErnieConfig(BertConfig):
+    """The sizes and options of an ERNIE: those of BERT, and types of tasks.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "ernie"
+
+    task_type_vocab_size: int = 3
+    """Number of task types (Sun et al. 2020, section 4.1)."""
+    use_task_id: bool = False
+    """Whether there are any; ERNIE 1.0 has none."""
+
+    def __post_init__(self) -> None:
+        BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
+        check_sizes(self, ("task_type_vocab_size",))
+        check_switches(self, ("use_task_id",))

@@ -1,0 +1,137 @@
+"""ERNIE (Sun et al. 2019): BERT's blocks, pre-trained on whole entities and phrases.
+
+From version 2.0 on (Sun et al. 2020) each token may also have the type of a task.
+"""
+
+from heedful.models import forwards
+from heedful.models.encoder import Encoder, language_head
+from heedful.models.ernie.config import ErnieConfig
+from heedful.models.ernie.names import PREFIX
+from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.with_head import WithHead
+
+
+class ErnieModel(Encoder):
+    """ERNIE without a head.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+    """
+
+    config: ErnieConfig
+    prefix = PREFIX
+
+    def __init__(self, config: ErnieConfig, add_pooling_layer: bool = True) -> None:
+        num_tasks = config.task_type_vocab_size if config.use_task_id else 0
+        super().__init__(config, add_pooling_layer, num_tasks=num_tasks)
+
+
+class ErnieForSequenceClassification(WithHead):
+    """ERNIE with a linear classifier, or regression, of the pooled first token."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        head = SequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            problem_type=config.problem_type,
+        )
+        super().__init__(ErnieModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class ErnieForNextSentencePrediction(WithHead):
+    """ERNIE that says whether the second text of a pair follows the first.
+
+    Of its two logits the first is for a text that follows.
+    """
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        head = SequenceHead(config.hidden_size, 2, problem_type="single_label_classification")
+        super().__init__(ErnieModel(config), head, at="cls.seq_relationship")
+
+    forward = forwards.classify
+
+
+class ErnieForMultipleChoice(WithHead):
+    """ERNIE that gives each choice one score; the choices of an item share a softmax."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        head = SequenceHead(config.hidden_size, 1, dropout=config.head_dropout)
+        super().__init__(ErnieModel(config), head, at="classifier")
+
+    forward = forwards.choose
+
+
+class ErnieForTokenClassification(WithHead):
+    """ERNIE with a linear classifier of every token."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        body = ErnieModel(config, add_pooling_layer=False)
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class ErnieForQuestionAnswering(WithHead):
+    """ERNIE that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        body = ErnieModel(config, add_pooling_layer=False)
+        super().__init__(body, SpanHead(config.hidden_size, config.num_labels), at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class ErnieForMaskedLM(WithHead):
+    """ERNIE that says which words stand at masked positions."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        body = ErnieModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_masked
+
+
+class ErnieForCausalLM(WithHead):
+    """ERNIE that says which word comes next, for a configuration with ``is_decoder``."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        body = ErnieModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_next
+    generate = forwards.generate
+
+
+class ErnieForPreTraining(WithHead):
+    """ERNIE with the two heads of BERT's pre-training: masked words, next sentence."""
+
+    ernie: ErnieModel
+
+    def __init__(self, config: ErnieConfig) -> None:
+        head = PreTrainingHead(language_head(config), config.hidden_size)
+        super().__init__(ErnieModel(config), head, at="cls")
+
+    forward = forwards.pretrain

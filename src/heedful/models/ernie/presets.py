@@ -1,0 +1,3 @@
+"""The sizes of ERNIE, by name."""
+
+from heedful.models.bert.presets import PRESETS as PRESETS
