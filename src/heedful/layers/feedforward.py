@@ -58,10 +58,10 @@ class Intermediate(nn.Module):
         Many inner states are computed again in the backward pass.
         """
         drops = self.training and self.dropout.probability > 0
-        many = hidden.shape[:-1].numel() * self.dense.out_features >= _MANY
         learns = torch.is_grad_enabled() and dense.weight.requires_grad
         projected: Tensor
-        if learns and many and not drops:
+        # Sizes are looked at last: an export, which does not learn, keeps them open.
+        if learns and not drops and hidden.shape[:-1].numel() * self.dense.out_features >= _MANY:
             rest = (dense.weight, dense.bias, self.activation)
             projected = _Activated.apply(self.dense(hidden), *rest)  # type: ignore[no-untyped-call]
         else:
