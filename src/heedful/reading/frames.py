@@ -40,7 +40,8 @@ def as_files(data: Data) -> Iterator[list[Path]]:
             yield [path]
         finally:
             path.unlink(missing_ok=True)
-            if not any(folder.iterdir()):
+            # Who trains and evaluates on the same data has one file for both.
+            if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
 
