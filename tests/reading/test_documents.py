@@ -1,4 +1,5 @@
 import gzip
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,16 @@ def test_an_endless_document_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         ("Well... perhaps. No", ["Well... perhaps.", "No"]),
         ("他来了。她走了！真的？", ["他来了。", "她走了！", "真的？"]),
         ("वह आया। वह गया।", ["वह आया।", "वह गया।"]),
+        ("他说：“走。”她不走；我走……你呢？！", ["他说：“走。”", "她不走；", "我走……", "你呢？！"]),
+        ('又云："一事无成！"故曰"贾雨村"。', ['又云："一事无成！"', '故曰"贾雨村"。']),
+        ('他想。"好！"', ["他想。", '"好！"']),
+        ("真的?我不信!!太贵...算了", ["真的?", "我不信!!", "太贵...", "算了"]),
+        ("他说……，然后走了。iPhone好", ["他说……，然后走了。", "iPhone好"]),
+        ("什么……！你（真的。）好", ["什么……！", "你（真的。）", "好"]),
+        ("价３．１４元．贵", ["价３．１４元．", "贵"]),
+        ("「行った。」と言う。はい", ["「行った。」", "と言う。", "はい"]),
+        ("wait…what", ["wait…what"]),
+        ("滚滚长江，惯\n看秋月。\n一壶\nold wine", ["滚滚长江，惯看秋月。", "一壶 old wine"]),
         ("so Al. Next", ["so Al. Next"]),
         ("a b. ", ["a b."]),
         ("", []),
@@ -112,7 +123,14 @@ def test_no_text_is_lost_between_sentences(text: str) -> None:
         assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
-@given(st.text(alphabet='aB. !?\n"。」Mr'))
+@given(st.text(alphabet='aB. !?\n"。」…？好Mr'))
+def test_no_chinese_text_is_lost_between_sentences(text: str) -> None:
+    running = running_sentences(text)
+    assert [sentence.strip() for sentence in running] == split_sentences(text)
+    assert "".join("".join(running).split()) == "".join(text.split())
+
+
+@given(st.text(alphabet='aB. !?\n"Mr'))
 def test_sentences_keep_the_spaces_between_them(text: str) -> None:
     assert "".join(running_sentences(text)) == " ".join(text.split())
     lines = [line for line in map(str.strip, text.split("\n")) if line]
@@ -121,8 +139,9 @@ def test_sentences_keep_the_spaces_between_them(text: str) -> None:
 
 def test_a_long_run_of_marks_is_read_once() -> None:
     # Were each of them tried as the start of an end, this would take minutes.
-    for text in ("." * 200_000, "x" + "!" * 200_000 + "x", ".'" * 100_000):
+    for text in ("." * 200_000, "x" + "!" * 200_000 + "x", ".'" * 100_000, "好" + "…" * 200_000):
         assert split_sentences(text) == [text]
+    assert split_sentences("…" * 100_000 + "。" * 100_000 + "x")[1:] == ["x"]
 
 
 def test_each_line_can_be_a_sentence() -> None:
@@ -134,3 +153,15 @@ def test_tables_are_not_running_text(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("text,label\n")
     with pytest.raises(UserError, match="a table, by its name"):
         read_documents([tmp_path / name])
+
+
+@pytest.mark.parametrize("name", ["honglou", "sanguo", "shuihu", "xiyou"])
+def test_sentences_of_chinese_novels(data_folder: Path, name: str) -> None:
+    documents = list(islice(read_documents([data_folder / f"zh/novels/{name}.txt.gz"]), 400))
+    sentences = [sentence for one in documents for sentence in split_sentences(one.text)]
+    for document in documents:
+        split = "".join(split_sentences(document.text))
+        assert "".join(split.split()) == "".join(document.text.split())
+    assert sum(map(len, sentences)) / len(sentences) < 60
+    strays = [sentence for sentence in sentences if sentence[0] in "”」』）》。！？；"]
+    assert len(strays) < len(sentences) / 1000

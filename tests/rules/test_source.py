@@ -18,6 +18,7 @@ GROUND = {
     "extras": {"errors"},
     "spreadsheets": set[str](),
     "sources": {"errors", "files", "extras"},
+    "scripts": set(),
     "pages": set[str](),
 }
 LEGS = {

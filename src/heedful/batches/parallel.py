@@ -6,7 +6,7 @@ from itertools import chain, islice
 import numpy as np
 
 from heedful.batches.examples import Example
-from heedful.batches.sentences import split_sentences
+from heedful.batches.sentences import running_sentences
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.reading import Record
@@ -76,7 +76,8 @@ def cut_source(
         )
     if rule != "window":
         return list(fit_text(ids, limit=limit, rule=rule).pieces)
-    sentences, spaced = split_sentences(record.text), " ".join(record.text.split())
+    running = running_sentences(record.text)
+    sentences, spaced = [sentence.strip() for sentence in running], "".join(running)
     parts: list[Sequence[int]] = []
     begin, end, is_open = 0, 0, False
     for sentence, alone in zip(sentences, tokenizer.source.encode_batch(sentences), strict=True):

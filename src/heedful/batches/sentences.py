@@ -3,10 +3,12 @@ r"""Documents to sentences by a simple rule that knows no language.
 Pre-training cuts a text where one thought ends and another begins; a missed or surplus cut does no
 harm. So there is no list of abbreviations and no model, but this rule:
 
-- A blank line ends a sentence; a line break inside a paragraph is a space.
+- A blank line ends a sentence; a line break inside a paragraph is a space, or nothing between
+  Chinese or Japanese characters.
 - ``. ! ? …`` and similar marks of other scripts, with the closing quotes and brackets after them,
   end a sentence if a space follows, and then anything but a small letter.
-- ``。！？`` and similar marks, which no space follows, always end one.
+- ``。！？；`` and similar marks, which no space follows, always end one, with the closing quotes
+  and brackets after them; so do ``. ! ? …`` between two Chinese or Japanese characters.
 - One full stop after a capitalised word of up to three letters (``Mr.``, ``J.``) does not.
 
 The rule ``line`` is for texts with one sentence on each line.
@@ -15,15 +17,24 @@ The rule ``line`` is for texts with one sentence on each line.
 import re
 from typing import Literal
 
+from heedful.scripts import HAN, KANA, join, space_between
+
 SentenceRule = Literal["punctuation", "line"]
 
 _MARKS = "[.!?…‽؟۔।॥။។៕]"
 _CLOSING = r"""["'”’»›)\]}_*]"""
-_END = re.compile(
+_NARROW_END = (
     # Followed by a space. Possessive, so that a long run of marks is tried only once.
     rf"(?<!{_MARKS}){_MARKS}++{_CLOSING}*+(?=\s)"
-    r"|[。｡！？．]+[」』”’）】》〉]*"  # not followed by one
 )
+_WIDE_CLOSING = r"[」』”’）】》〉〕］｝｣〗〙〞〟)\]}]"
+_WIDE_NEXT = f"[{HAN}{KANA}「『“‘（【《〈〔［｛｢〖〝]"
+_WIDE_END = (
+    # A full stop between digits is a decimal point.
+    rf"(?:[。｡！？；]|(?<!\d)．|．(?!\d))[。｡！？；．…]*+{_WIDE_CLOSING}*+"
+    rf"|(?<=[{HAN}{KANA}])[.!?…]++{_WIDE_CLOSING}*+(?={_WIDE_NEXT})"
+)
+_END = re.compile(f"{_NARROW_END}|(?P<wide>{_WIDE_END})")
 _SHORT_WORD = re.compile(r"(?:^|[^\w])([^\W\d_]{1,3})\.$")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
@@ -46,22 +57,31 @@ def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str
     if rule == "line":
         parts = [[line] for line in map(str.strip, text.split("\n")) if line]
     else:
-        paragraphs = [" ".join(paragraph.split()) for paragraph in _PARAGRAPHS.split(text)]
+        paragraphs = [_in_one_line(paragraph) for paragraph in _PARAGRAPHS.split(text)]
         parts = [_of_paragraph(paragraph) for paragraph in paragraphs if paragraph]
-    return [
-        f" {sentence}" if part and not index else sentence
-        for part, sentences in enumerate(parts)
-        for index, sentence in enumerate(sentences)
-    ]
+    running: list[str] = []
+    for first, *others in parts:
+        seam = space_between(running[-1], first) if running else ""
+        running += [f"{seam}{first}", *others]
+    return running
+
+
+def _in_one_line(paragraph: str) -> str:
+    lines = (" ".join(line.split()) for line in paragraph.split("\n"))
+    return join(line for line in lines if line)
 
 
 def _of_paragraph(text: str) -> list[str]:
     sentences = []
-    start = 0
+    start = quotes = counted = 0
     for match in _END.finditer(text):
         end = match.end()
-        follows = text[end : end + 2].strip()
-        if follows[:1].islower() or _is_abbreviation(text, match.start(), match.group()):
+        if match["wide"]:
+            quotes, counted = quotes + text.count('"', counted, end), end
+            end += text.startswith('"', end) and quotes % 2  # it closes what was quoted
+        elif text[end : end + 2].strip()[:1].islower() or _is_abbreviation(
+            text, match.start(), match.group()
+        ):
             continue
         sentences.append(text[start:end])
         start = end

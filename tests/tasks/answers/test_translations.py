@@ -36,6 +36,18 @@ def test_links_where_sentences_stand_apart() -> None:
     assert link_words("A b b", read, "b A b A", written, attention, TOKENIZER) is None
 
 
+def test_links_where_lines_are_joined_without_a_space() -> None:
+    side = TextTokenizer(["</s>", "<unk>", *BYTES, "\u2581", "\u2581甲", "乙", "丙", "丁", "<pad>"])
+    read, text = side.encode_batch(["甲乙", "甲丁"]), " 甲\n乙\u3000甲\n丁"
+    attention = [np.ones((1, 3), np.float32)] * 2
+    written = side.encode_batch(["甲", "甲"])
+    links = link_words(text, read, "甲甲", written, attention, TranslationTokenizer(side, side))
+    assert links is not None
+    assert [text[start:end] for start, end in links.source_words] == ["甲", "乙", "甲", "丁"]
+    assert links.target_words == ((0, 1), (1, 2))
+    assert links.links == ((0, 0), (2, 1))
+
+
 def test_links_of_a_long_text_take_little_memory() -> None:
     count = 3000
     text, read = " ".join(["A b"] * count), SIDE.encode_batch(["A b"] * count)

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def link_words(
     Args:
         text: the text.
         source_ids: ids of each part of it, without the ending one.
-        translation: the translations of all parts, joined with spaces.
+        translation: the translations of all parts, joined.
         target_ids: ids of each of them.
         attention: of each part, how much each id of the translation attended to each id of the
             text, and to what follows those. Each of shape (S, E) with a larger E.
@@ -105,7 +106,7 @@ def link_words(
     """
     source_spans = _piece_spans(text, source_ids, tokenizer.source)
     if source_spans is None:  # a long text may have been cut into sentences
-        source_spans = _single_spaced_spans(text, source_ids, tokenizer.source)
+        source_spans = _spans_between_spaces(text, source_ids, tokenizer.source)
     target_spans = _piece_spans(translation, target_ids, tokenizer.target)
     if source_spans is None or target_spans is None:
         return None
@@ -150,19 +151,28 @@ def _piece_spans(
     return spans
 
 
-def _single_spaced_spans(
+def _spans_between_spaces(
     text: str, parts: Sequence[Sequence[int]], tokenizer: Side
 ) -> list[list[Span]] | None:
-    """Do the same where the parts have one space for each run of spaces in the text."""
-    blank = [character.isspace() for character in text]
-    kept = [at for at in range(len(text)) if not (blank[at] and (at == 0 or blank[at - 1]))]
-    spaced = "".join(" " if blank[at] else text[at] for at in kept)
-    spans = _piece_spans(spaced, parts, tokenizer)
+    """Do the same where the parts have other spaces than the text, or none between lines."""
+    kept = [at for at, character in enumerate(text) if not character.isspace()]
+    compact = "".join(text[at] for at in kept)
     kept.append(len(text))
-    return spans and [
-        [(kept[begin], kept[end - 1] + 1 if end > begin else kept[begin]) for begin, end in part]
-        for part in spans
-    ]
+    spans, start = [], 0
+    for ids in parts:
+        part = tokenizer.decode(ids)
+        counts = [0, *accumulate(not character.isspace() for character in part)]
+        start = compact.find("".join(part.split()), start)
+        if start < 0:
+            return None
+        edges = [
+            (start + counts[begin], start + counts[end]) for begin, end in tokenizer.offsets(ids)
+        ]
+        spans.append(
+            [(kept[begin], kept[max(begin, end - 1)] + (end > begin)) for begin, end in edges]
+        )
+        start += counts[-1]
+    return spans
 
 
 def word_numbers(

@@ -8,6 +8,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
 from heedful.reading import Record
+from heedful.scripts import join
 from heedful.tasks.writing import WriterOutput
 
 
@@ -78,7 +79,7 @@ def best_texts(
         return tuple(parts[0])
     best = [texts[0] for texts in parts]
     joined = WrittenText(
-        text=" ".join(text.text for text in best),
+        text=join(text.text for text in best),
         score=sum((text.score for text in best), 0.0),
         ended=all(text.ended for text in best),
     )
