@@ -44,6 +44,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 
 TOKENIZERS = {
     "bert": "WordPiece",
+    "distilbert": "WordPiece",
     "electra": "WordPiece",
     "ernie": "WordPiece",
     "mpnet": "WordPiece between `<s>` and `</s>`",
@@ -61,6 +62,16 @@ SIZES: dict[str, Any] = {
     "initializer_range": 0.2,
 }
 
+OTHER_KEYS: dict[str, dict[str, str]] = {
+    "distilbert": {
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+    },
+}
+"""By family: what its configuration calls some of ``SIZES``."""
+
 
 def write_folder(family: str, folder: Path, **options: Any) -> None:
     """Write a tiny random model of a family, with a tokenizer.
@@ -73,5 +84,7 @@ def write_folder(family: str, folder: Path, **options: Any) -> None:
     folder.mkdir(parents=True)
     size = WRITERS[TOKENIZERS[family]](folder)
     torch.manual_seed(0)
-    config = FAMILIES[family].config_class()(**SIZES | {"vocab_size": size} | options)
+    names = OTHER_KEYS.get(family, {})
+    sizes = {names.get(name, name): value for name, value in SIZES.items()}
+    config = FAMILIES[family].config_class()(**sizes | {"vocab_size": size} | options)
     FAMILIES[family].model_class("masked_lm").from_config(config).save_pretrained(folder)

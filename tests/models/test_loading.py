@@ -22,6 +22,7 @@ ENDS = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 
 DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
 SMALL: dict[str, dict[str, Any]] = {
     "bert": BERT,
+    "distilbert": {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "electra": {**BERT, "embedding_size": 8},
     "ernie": BERT,
     "heedful-rnn": {**PIECES, "embedding_width": 8, "hidden_width": 8},
@@ -124,7 +125,7 @@ HEADS = {
     "span": ("qa_outputs",),
     "choice": ("pooler", "classifier"),
     "next_sentence": ("pooler", "cls.seq_relationship"),
-    "masked_lm": ("cls.predictions", "lm_head", "generator_lm_head"),
+    "masked_lm": ("cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
     "causal_lm": ("cls.predictions", "lm_head", "generator_lm_head"),
     "pretraining": ("pooler", "cls"),
     "replaced": ("discriminator_predictions",),

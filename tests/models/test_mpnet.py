@@ -53,10 +53,10 @@ def test_a_configuration_that_is_none_is_refused(changes: dict[str, Any], messag
         _config(**changes)
 
 
-def test_token_types_are_refused() -> None:
-    model = MPNetModel(_config())
-    with pytest.raises(UserError, match="token_type_ids are given; this model has none"):
-        model(IDS, token_type_ids=torch.zeros_like(IDS))
+def test_token_types_are_not_read() -> None:
+    model = MPNetModel(_config()).eval()
+    with_types = model(IDS, token_type_ids=torch.ones_like(IDS)).last_hidden_state
+    assert_same_bits(with_types, model(IDS).last_hidden_state, "same code")
 
 
 def test_the_bias_does_not_read_position_ids() -> None:

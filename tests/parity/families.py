@@ -32,8 +32,8 @@ class Row:
     types: int = 0
     """Number of token types; 0 where it has none."""
     lacks: frozenset[str] = frozenset()
-    """Options of ``test_options_grid.OPTIONS`` that it has not, or that its reference has not: then
-    they are tested beside it, against the same model without them."""
+    """Options of ``test_options_grid.OPTIONS``, or single values of them (``name=value``), that it
+    or its reference has not."""
     config_options: dict[str, list[Any]] = field(default_factory=dict)
     """Further keys of its configuration and their values, of which the first is the default."""
     extra_ids: dict[str, int] = field(default_factory=dict)
@@ -62,8 +62,32 @@ _BERT_FOLDERS: dict[str, dict[str, Any]] = {
     },
 }
 
+_DISTILBERT_SIZES = {
+    "vocab_size": V,
+    "max_position_embeddings": 12,
+    "n_layers": L,
+    "n_heads": H,
+    "dim": D,
+    "hidden_dim": 40,
+    "activation": "relu",
+    **dict.fromkeys(("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout"), 0.0),
+}
+
 ROWS: dict[str, Row] = {
     "bert": Row(sizes=_BERT_SIZES, types=3, folders=_BERT_FOLDERS, every_pair=True),
+    "distilbert": Row(
+        sizes=_DISTILBERT_SIZES,
+        lacks=frozenset(
+            {"token_type_ids", "position_ids", "positions", "decoder", "encoder", "cache"}
+            | {"pooler", "mask=row a query"}
+        ),
+        config_options={"sinusoidal_pos_embds": [False, True], "activation": ["relu", "gelu"]},
+        folders={
+            "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
+            "sinusoids": {"sinusoidal_pos_embds": True},
+            "chunks and own output": {"chunk_size_feed_forward": 5, "tie_word_embeddings": False},
+        },
+    ),
     "electra": Row(
         sizes={**_BERT_SIZES, "embedding_size": 16, "summary_last_dropout": 0.0},
         types=3,
@@ -175,7 +199,7 @@ def same_random_weights(ours: Model, theirs: nn.Module) -> None:
 
 def by_file_name(ours: Model, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept by the names of our parameters under those of the reference."""
-    return {renamed(name, ours.body.in_files): value for name, value in tensors.items()}
+    return {renamed(name, ours.in_files): value for name, value in tensors.items()}
 
 
 def random_ids(family: str, shape: tuple[int, ...], *, everything: bool) -> dict[str, Tensor]:

@@ -102,7 +102,11 @@ def _cases(family: str) -> dict[str, tuple[Options, bool]]:
     Where a row does not ask for every pair, there is each value alone, and a sample of the pairs.
     """
     row = ROWS[family]
-    options = {name: values for name, values in OPTIONS.items() if name not in row.lacks}
+    options = {
+        name: [value for value in values if f"{name}={value}" not in row.lacks]
+        for name, values in OPTIONS.items()
+        if name not in row.lacks
+    }
     options |= row.config_options | {name: [False, True] for name in row.extra_ids}
     pairs = [
         dict(zip(pair, chosen, strict=True))
@@ -321,7 +325,7 @@ def _gradients(
         (outputs[name] * torch.randn(outputs[name].shape, generator=dice)).sum()
         for name in sorted(outputs)
     ]
-    inputs = dict(model.named_parameters())
+    inputs = {name: x for name, x in model.named_parameters() if x.requires_grad}
     inputs |= {name: x for name, x in batch.items() if isinstance(x, Tensor) and x.requires_grad}
     found = torch.autograd.grad(parts, list(inputs.values()), allow_unused=True)
     return dict(zip(inputs, found, strict=True))

@@ -38,6 +38,8 @@ class BlockOptions:
     """A name in ``feedforward.ACTIVATIONS``."""
     dropout: float
     """Probability with which a value that a part adds is dropped in training."""
+    attention_output_dropout: float | None = None
+    """The same of what attention adds; None takes ``dropout``."""
     attention_dropout: float
     """The same of an attention weight."""
     activation_dropout: float = 0.0
@@ -92,14 +94,17 @@ class Residual(nn.Module):
     Args:
         inner_width: width of what comes in.
         options: of the block.
+        dropout: probability with which a value that is added is dropped; None takes the block's.
     """
 
-    def __init__(self, inner_width: int, options: BlockOptions) -> None:
+    def __init__(
+        self, inner_width: int, options: BlockOptions, dropout: float | None = None
+    ) -> None:
         super().__init__()
         self.norm_before = options.norm_before
         self.dense = nn.Linear(inner_width, options.width)
         self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
-        self.dropout = Dropout(options.dropout)
+        self.dropout = Dropout(options.dropout if dropout is None else dropout)
 
     def source(self, hidden: Tensor) -> Tensor:
         """Return what the part computes from: ``hidden``, normalised if that comes before."""
@@ -136,7 +141,9 @@ class Attention(nn.Module):
         self.self = MultiHead(
             options.width, options.head_width, heads, options.attention_dropout, positions
         )
-        self.output = Residual(len(heads) * options.head_width, options)
+        self.output = Residual(
+            len(heads) * options.head_width, options, options.attention_output_dropout
+        )
 
     def forward(
         self,

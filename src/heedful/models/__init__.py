@@ -70,6 +70,18 @@ FAMILIES: dict[str, Family] = {
             "pretraining": "BertForPreTraining",
         },
     ),
+    "distilbert": Family(
+        package="distilbert",
+        config="DistilBertConfig",
+        models={
+            "body": "DistilBertModel",
+            "sequence": "DistilBertForSequenceClassification",
+            "token": "DistilBertForTokenClassification",
+            "span": "DistilBertForQuestionAnswering",
+            "choice": "DistilBertForMultipleChoice",
+            "masked_lm": "DistilBertForMaskedLM",
+        },
+    ),
     "electra": Family(
         package="electra",
         config="ElectraConfig",
@@ -164,6 +176,8 @@ _OTHERS = {
 if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.bert.config import BertConfig as BertConfig
     from heedful.models.bert.model import *  # noqa: F403
+    from heedful.models.distilbert.config import DistilBertConfig as DistilBertConfig
+    from heedful.models.distilbert.model import *  # noqa: F403
     from heedful.models.electra.config import ElectraConfig as ElectraConfig
     from heedful.models.electra.model import *  # noqa: F403
     from heedful.models.encoder_decoder.config import EncoderDecoderConfig as EncoderDecoderConfig

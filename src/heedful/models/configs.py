@@ -3,9 +3,9 @@
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import UserError, did_you_mean, listed, unknown_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -45,6 +45,8 @@ IGNORED = frozenset(
     }
 )
 """Keys of a ``config.json`` that do not change what a model computes."""
+
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
@@ -132,6 +134,76 @@ def check_switches(config: object, names: Iterable[str]) -> None:
     for name in names:
         if not isinstance(getattr(config, name), bool):
             raise UserError(f"{name} is {getattr(config, name)!r}; it must be true or false")
+
+
+class HasLabels(Protocol):
+    """What a configuration says of the outputs of a classifier."""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of outputs; 0 counts ``id2label``, or means 2 if that is empty."""
+
+    @property
+    def id2label(self) -> dict[int, str]:
+        """Name of each output."""
+
+    @property
+    def problem_type(self) -> str | None:
+        """One of ``PROBLEM_TYPES``, or None."""
+
+
+def complete_labels(config: HasLabels) -> None:
+    """Complete and check what a configuration says of outputs; the last step of its construction.
+
+    Raises:
+        UserError: the names are not different strings, or there are not ``num_labels`` of them, or
+            there is no such ``problem_type``.
+    """
+    if config.problem_type is not None and config.problem_type not in PROBLEM_TYPES:
+        raise unknown_name("problem_type", str(config.problem_type), PROBLEM_TYPES)
+    labels = config.id2label
+    if not labels:
+        labels = {number: f"LABEL_{number}" for number in range(config.num_labels or 2)}
+    if set(labels) != set(range(len(labels))):
+        ids = listed([repr(number) for number in labels])
+        raise UserError(f"id2label has the ids {ids}; they must be 0 to {len(labels) - 1}")
+    names = list(labels.values())
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        shown = listed([repr(name) for name in names])
+        raise UserError(f"id2label has the names {shown}; they must be different strings")
+    if config.num_labels not in (0, len(labels)):
+        raise UserError(f"num_labels is {config.num_labels}, but id2label has {len(labels)}")
+    # The two fields say the same from here on.
+    object.__setattr__(config, "id2label", {number: labels[number] for number in sorted(labels)})
+    object.__setattr__(config, "num_labels", len(labels))
+
+
+def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
+    """Make one map of the two that a ``config.json`` may hold, which must agree.
+
+    Args:
+        values: its keys and values.
+        where: what an error calls their source.
+
+    Raises:
+        UserError: they are no maps of numbers and names, or differ.
+    """
+    by_id, by_label = values.get("id2label"), values.get("label2id")
+    try:
+        labels = {int(number): str(label) for number, label in (by_id or {}).items()}
+        inverse = {int(number): str(label) for label, number in (by_label or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise UserError(
+            f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
+        ) from None
+    if labels and inverse and labels != inverse:
+        differing = (n for n in sorted({*labels, *inverse}) if labels.get(n) != inverse.get(n))
+        number = next(differing)
+        raise UserError(
+            f"{where}: id2label and label2id differ: {number} is {labels.get(number)!r} in the one "
+            f"and {inverse.get(number)!r} in the other"
+        )
+    return labels or inverse
 
 
 def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:

@@ -193,7 +193,8 @@ class Encoder(Model):
                 (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
                 what comes after a token besides, except where there is one row a query: that is
                 all there is, as in the reference.
-            token_type_ids: shape (B, S) or (1, S); all 0 if None.
+            token_type_ids: shape (B, S) or (1, S); all 0 if None. A family without token types
+                does not read them: tokenizers of others may give them.
             task_type_ids: the same, for a model that has them.
             position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
                 do not read it: they count tokens.
@@ -218,7 +219,8 @@ class Encoder(Model):
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
         tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
-        inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
+        if config.type_vocab_size:
+            inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
         inputs.check_rows("task_type_ids", task_type_ids, tokens, self.num_tasks)
         inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
         if position_ids is None:
@@ -272,6 +274,7 @@ def _encoder(config: EncoderConfig, bias: BucketedPositions | None) -> Stack:
         inner_width=config.intermediate_size,
         activation=config.hidden_act,
         dropout=config.hidden_dropout_prob,
+        attention_output_dropout=config.attention_output_dropout,
         attention_dropout=config.attention_probs_dropout_prob,
         eps=config.layer_norm_eps,
         chunk=config.chunk_size_feed_forward,

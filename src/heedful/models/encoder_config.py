@@ -39,6 +39,10 @@ class EncoderConfig(Protocol):
         """Dropout of the embeddings and of what each half of a block adds."""
 
     @property
+    def attention_output_dropout(self) -> float:
+        """Dropout of what the attention half of a block adds."""
+
+    @property
     def attention_probs_dropout_prob(self) -> float:
         """Dropout of the attention weights."""
 

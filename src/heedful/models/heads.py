@@ -59,6 +59,7 @@ class DenseSequenceHead(nn.Module):
         width: D.
         num_labels: C.
         dropout: probability with which a value is dropped in training.
+        input_dropout: the same before the first layer; None takes ``dropout``.
         problem_type: decides the loss; see ``classification_loss``.
         activation: a name in ``feedforward.ACTIVATIONS``.
     """
@@ -71,10 +72,12 @@ class DenseSequenceHead(nn.Module):
         num_labels: int,
         *,
         dropout: float,
+        input_dropout: float | None = None,
         problem_type: str | None,
         activation: str = "tanh",
     ) -> None:
         super().__init__()
+        self.input_dropout = Dropout(dropout if input_dropout is None else input_dropout)
         self.dense = nn.Linear(width, width)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
@@ -88,7 +91,7 @@ class DenseSequenceHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
-        inner = self.activation(self.dense(self.dropout(hidden)))
+        inner = self.activation(self.dense(self.input_dropout(hidden)))
         logits: Tensor = self.out_proj(self.dropout(inner))
         return logits
 
@@ -171,15 +174,21 @@ class SpanHead(nn.Linear):
     Args:
         width: D.
         num_labels: 2, one for each end.
+        dropout: probability with which a value is dropped in training.
 
     Raises:
         UserError: it is not 2.
     """
 
-    def __init__(self, width: int, num_labels: int) -> None:
+    def __init__(self, width: int, num_labels: int, *, dropout: float = 0.0) -> None:
         if num_labels != 2:
             raise UserError(f"num_labels is {num_labels}; answers have 2: start and end")
         super().__init__(width, 2)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, S, 2) for shape (B, S, D)."""
+        return super().forward(self.dropout(hidden))
 
     def loss(self, logits: Tensor, positions: Tensor) -> Tensor:
         """Return the mean loss of one of the ends.

@@ -117,8 +117,13 @@ def read_model(
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder, cls)
     config = family.config_class().read(folder / CONFIG)
-    options = {key: value for key, value in options.items() if value is not None}
     known = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
+    options = {
+        key: value
+        for key, value in options.items()
+        # Of a family without such a field the configuration may say what it always is.
+        if value is not None and (key in known or getattr(config, key, None) != value)
+    }
     if len(family.models) > 1:
         known.add("fresh_head")
     for option in [*options, "fresh_head"] if fresh_head else options:

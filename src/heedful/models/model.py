@@ -33,8 +33,8 @@ class Model(nn.Module, ABC):
     """Whether training computes next to nothing for padding, so that lengths may be mixed."""
     prefix: ClassVar[str] = ""
     """The attribute that it is, as the body of a model with a head."""
-    in_files: ClassVar[Mapping[str, str]] = {}
-    """Parts of it, or of its head, that have another name in a file, and that name."""
+    in_files: Mapping[str, str] = {}
+    """Parts of it that have another name in a file, and that name."""
 
     @property
     def body(self) -> "Model":
@@ -185,7 +185,7 @@ class Model(nn.Module, ABC):
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names that they have in a folder."""
-        in_files = self.body.in_files
+        in_files = self.in_files
         return {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
 
     @abstractmethod

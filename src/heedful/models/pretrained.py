@@ -127,7 +127,7 @@ def set_weights(
             that the model has not, or a shape or a type is wrong.
     """
     prefix = model.body.prefix
-    from_files = {theirs: ours for ours, theirs in model.body.in_files.items()}
+    from_files = {theirs: ours for ours, theirs in model.in_files.items()}
     weights: dict[str, Tensor] = {}
     for file_name, tensor in tensors.items():
         name = renamed(_plain_name(file_name, prefix), from_files)

@@ -112,7 +112,8 @@ def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = Non
         ready: parameters that need no memory, and the tensors that they become.
     """
     allocated: dict[Tensor, Tensor] = {
-        parameter: nn.Parameter(tensor.detach()) for parameter, tensor in (ready or {}).items()
+        parameter: nn.Parameter(tensor.detach(), parameter.requires_grad)
+        for parameter, tensor in (ready or {}).items()
     }
     for part in model.modules():
         for name, old in [
@@ -121,7 +122,9 @@ def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = Non
         ]:
             if old not in allocated:
                 new = torch.empty(old.shape, dtype=old.dtype)
-                allocated[old] = nn.Parameter(new) if isinstance(old, nn.Parameter) else new
+                if isinstance(old, nn.Parameter):
+                    new = nn.Parameter(new, old.requires_grad)
+                allocated[old] = new
             setattr(part, name, allocated[old])
 
 

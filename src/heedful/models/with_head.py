@@ -28,10 +28,13 @@ class WithHead(Model):
     """
 
     can_recompute: ClassVar[bool] = True
+    head_in_files: ClassVar[Mapping[str, str]] = {}
+    """Parts of the head that have another name in a file, and that name."""
 
     def __init__(self, body: Model, head: nn.Module, *, at: str) -> None:
         super().__init__()
         self._body_name, self._head_name = body.prefix, at
+        self.in_files = {**body.in_files, **self.head_in_files}
         self.add_module(body.prefix, body)
         parent, _, name = at.rpartition(".")
         if parent:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from heedful.errors import UserError, listed, unknown_name
+from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
@@ -14,12 +14,12 @@ from heedful.models.configs import (
     check_pruned_heads,
     check_sizes,
     check_switches,
+    complete_labels,
     from_keys,
+    read_labels,
     read_pruned_heads,
     write_pruned_heads,
 )
-
-PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 _FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
 """Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
@@ -103,7 +103,7 @@ class BertConfig:
     id2label: dict[int, str] = field(default_factory=dict, hash=False)
     """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
     problem_type: str | None = None
-    """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the type of the labels."""
+    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
         check_sizes(self, _SIZES, ("num_hidden_layers",))
@@ -124,8 +124,6 @@ class BertConfig:
             )
         if self.hidden_act not in ACTIVATIONS:
             raise unknown_name("hidden_act", str(self.hidden_act), ACTIVATIONS)
-        if self.problem_type is not None and self.problem_type not in PROBLEM_TYPES:
-            raise unknown_name("problem_type", str(self.problem_type), PROBLEM_TYPES)
         if self.position_embedding_type not in POSITIONS:
             raise unknown_name(
                 "position_embedding_type", str(self.position_embedding_type), POSITIONS
@@ -133,24 +131,7 @@ class BertConfig:
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
-        self._complete_labels()
-
-    def _complete_labels(self) -> None:
-        labels = self.id2label
-        if not labels:
-            labels = {number: f"LABEL_{number}" for number in range(self.num_labels or 2)}
-        if set(labels) != set(range(len(labels))):
-            ids = listed([repr(number) for number in labels])
-            raise UserError(f"id2label has the ids {ids}; they must be 0 to {len(labels) - 1}")
-        names = list(labels.values())
-        if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-            shown = listed([repr(name) for name in names])
-            raise UserError(f"id2label has the names {shown}; they must be different strings")
-        if self.num_labels not in (0, len(labels)):
-            raise UserError(f"num_labels is {self.num_labels}, but id2label has {len(labels)}")
-        # The last step of construction: the two fields say the same from here on.
-        object.__setattr__(self, "id2label", {number: labels[number] for number in sorted(labels)})
-        object.__setattr__(self, "num_labels", len(labels))
+        complete_labels(self)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -161,6 +142,11 @@ class BertConfig:
     def embedding_width(self) -> int:
         """Width of the tables of embeddings."""
         return self.hidden_size
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """Dropout of what the attention half of a block adds."""
+        return self.hidden_dropout_prob
 
     @property
     def padding_position(self) -> int | None:
@@ -203,7 +189,7 @@ class BertConfig:
             where: what an error calls their source.
         """
         read = {
-            "id2label": _read_labels(values.get("id2label"), values.get("label2id"), where),
+            "id2label": read_labels(values, where),
             "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
         }
         ignored = {*IGNORED, "label2id"}
@@ -217,22 +203,3 @@ class BertConfig:
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
         values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
         return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
-
-
-def _read_labels(by_id: Any, by_label: Any, where: str) -> dict[int, str]:
-    """Make one map of the two that a file may hold, which must agree."""
-    try:
-        labels = {int(number): str(label) for number, label in (by_id or {}).items()}
-        inverse = {int(number): str(label) for label, number in (by_label or {}).items()}
-    except (AttributeError, TypeError, ValueError):
-        raise UserError(
-            f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
-        ) from None
-    if labels and inverse and labels != inverse:
-        differing = (n for n in sorted({*labels, *inverse}) if labels.get(n) != inverse.get(n))
-        number = next(differing)
-        raise UserError(
-            f"{where}: id2label and label2id differ: {number} is {labels.get(number)!r} in the one "
-            f"and {inverse.get(number)!r} in the other"
-        )
-    return labels or inverse

@@ -1,0 +1,226 @@
+"""What a DistilBERT is made of, under the reference's key names."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.errors import UserError, unknown_name
+from heedful.files import read_json
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.configs import (
+    IGNORED,
+    check_numbers,
+    check_pruned_heads,
+    check_sizes,
+    check_switches,
+    complete_labels,
+    from_keys,
+    read_labels,
+    read_pruned_heads,
+    write_pruned_heads,
+)
+
+_FIXED: dict[str, Any] = {
+    "is_encoder_decoder": False,
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "cross_attention_hidden_size": None,
+}
+"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+
+_DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DistilBertConfig:
+    """The sizes and options of a DistilBERT. The defaults are those of DistilBERT base, uncased.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "distilbert"
+    """What a ``config.json`` calls the family."""
+    DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
+    """The fields that one rate of dropout sets."""
+
+    vocab_size: int = 30522
+    """Number of pieces in the vocabulary."""
+    max_position_embeddings: int = 512
+    """Longest sequence, in tokens."""
+    sinusoidal_pos_embds: bool = False
+    """Whether the vectors of positions are sines and cosines that are not trained; the first is
+    for the even numbers of a vector (Vaswani et al. 2017, section 3.5)."""
+    n_layers: int = 6
+    """Number of blocks."""
+    n_heads: int = 12
+    """Number of attention heads in a block."""
+    dim: int = 768
+    """Width of the model; a multiple of ``n_heads``."""
+    hidden_dim: int = 3072
+    """Width inside the feed-forward half of a block."""
+    dropout: float = 0.1
+    """Dropout of the embeddings and inside a block's feed-forward half, and before a classifier of
+    tokens."""
+    attention_dropout: float = 0.1
+    """Dropout of the attention weights."""
+    activation: str = "gelu"
+    """Activation of the feed-forward half."""
+    qa_dropout: float = 0.1
+    """Dropout before the head that finds answers."""
+    seq_classif_dropout: float = 0.2
+    """Dropout before the last layer of a head that decides about texts or choices."""
+    initializer_range: float = 0.02
+    """Standard deviation of fresh weights."""
+    pad_token_id: int | None = 0
+    """Id of the padding piece, whose vector is not trained; None if there is none."""
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block, by the block's number."""
+    tie_word_embeddings: bool = True
+    """Whether a language model's output uses the word embeddings."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    def __post_init__(self) -> None:
+        sizes = ("vocab_size", "max_position_embeddings", "n_heads", "dim", "hidden_dim")
+        check_sizes(self, sizes, ("n_layers",))
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_switches(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
+        check_numbers(self, ("initializer_range",), float)
+        check_numbers(self, _DROPOUTS, float, below=1)
+        if self.pad_token_id is not None:
+            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        if self.dim % self.n_heads:
+            raise UserError(f"dim {self.dim} is not a multiple of n_heads {self.n_heads}")
+        if self.sinusoidal_pos_embds and self.dim % 2:
+            raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")
+        if self.activation not in ACTIVATIONS:
+            raise unknown_name("activation", str(self.activation), ACTIVATIONS)
+        check_pruned_heads(self, "pruned_heads", self.n_layers, self.n_heads)
+        complete_labels(self)
+
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
+        return tokens
+
+    @property
+    def hidden_size(self) -> int:
+        """``dim``."""
+        return self.dim
+
+    @property
+    def embedding_width(self) -> int:
+        """``dim``, too."""
+        return self.dim
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """``n_layers``."""
+        return self.n_layers
+
+    @property
+    def num_attention_heads(self) -> int:
+        """``n_heads``."""
+        return self.n_heads
+
+    @property
+    def intermediate_size(self) -> int:
+        """``hidden_dim``."""
+        return self.hidden_dim
+
+    @property
+    def hidden_act(self) -> str:
+        """``activation``."""
+        return self.activation
+
+    @property
+    def hidden_dropout_prob(self) -> float:
+        """``dropout``."""
+        return self.dropout
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """What attention adds is not dropped (unlike in BERT)."""
+        return 0.0
+
+    @property
+    def attention_probs_dropout_prob(self) -> float:
+        """``attention_dropout``."""
+        return self.attention_dropout
+
+    @property
+    def position_embedding_type(self) -> str:
+        """Vectors of positions are added to those of words."""
+        return "absolute"
+
+    @property
+    def padding_position(self) -> int | None:
+        """Padding stands where it stands."""
+        return None
+
+    @property
+    def type_vocab_size(self) -> int:
+        """There are no token types."""
+        return 0
+
+    @property
+    def layer_norm_eps(self) -> float:
+        """It is the same in every DistilBERT."""
+        return 1e-12
+
+    @property
+    def is_decoder(self) -> bool:
+        """There is no decoder of this family."""
+        return False
+
+    @property
+    def add_cross_attention(self) -> bool:
+        """The same."""
+        return False
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
+            where: what an error calls their source.
+        """
+        read = {
+            "id2label": read_labels(values, where),
+            "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
+        }
+        # The reference ignores ``tie_weights_``, which its oldest files have, too.
+        ignored = {*IGNORED, "label2id", "tie_weights_"}
+        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
+        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["num_labels"]  # the reference counts id2label
+        values["id2label"] = {str(number): label for number, label in self.id2label.items()}
+        values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
+        return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}

@@ -1,0 +1,119 @@
+"""DistilBERT (Sanh et al. 2019): half of BERT's blocks, without token types and a pooler."""
+
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from heedful.layers.positions import sinusoids
+from heedful.models import forwards
+from heedful.models.distilbert.config import DistilBertConfig
+from heedful.models.distilbert.names import DENSE_HEAD, IN_FILES, LANGUAGE_HEAD, PREFIX
+from heedful.models.encoder import Encoder, language_head
+from heedful.models.heads import DenseSequenceHead, SpanHead, TokenHead
+from heedful.models.with_head import WithHead
+
+
+class DistilBertModel(Encoder):
+    """DistilBERT without a head. It has no token types: ``token_type_ids`` are not read.
+
+    Args:
+        config: its sizes and options.
+    """
+
+    config: DistilBertConfig
+    prefix = PREFIX
+    in_files = IN_FILES
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        super().__init__(config, add_pooling_layer=False)
+        if config.sinusoidal_pos_embds:
+            _fix(self.embeddings.position_embeddings)
+
+
+def _fix(table: nn.Module) -> None:
+    """Fill a table with sines and cosines in turn, and train it no more."""
+    assert isinstance(table, nn.Embedding)
+    table.requires_grad_(False)
+    if table.weight.is_meta:
+        return  # to be read from a file
+    vectors = sinusoids(torch.arange(table.num_embeddings), table.embedding_dim)
+    halves = vectors.view(len(vectors), 2, -1)  # sines, cosines
+    with torch.no_grad():
+        table.weight.copy_(halves.mT.flatten(1))
+
+
+def _dense_head(config: DistilBertConfig, outputs: int) -> DenseSequenceHead:
+    return DenseSequenceHead(
+        config.dim,
+        outputs,
+        input_dropout=0.0,
+        dropout=config.seq_classif_dropout,
+        problem_type=config.problem_type,
+        activation="relu",
+    )
+
+
+class DistilBertForSequenceClassification(WithHead):
+    """DistilBERT with a classifier, or regression, of two layers on the first token."""
+
+    distilbert: DistilBertModel
+    head_in_files: ClassVar = DENSE_HEAD
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        head = _dense_head(config, config.num_labels)
+        super().__init__(DistilBertModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class DistilBertForMultipleChoice(WithHead):
+    """DistilBERT that gives each choice one score; the choices of an item share a softmax."""
+
+    distilbert: DistilBertModel
+    head_in_files: ClassVar = DENSE_HEAD
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        super().__init__(DistilBertModel(config), _dense_head(config, 1), at="classifier")
+
+    forward = forwards.choose
+
+
+class DistilBertForTokenClassification(WithHead):
+    """DistilBERT with a linear classifier of every token."""
+
+    distilbert: DistilBertModel
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        head = TokenHead(config.dim, config.num_labels, dropout=config.dropout)
+        super().__init__(DistilBertModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class DistilBertForQuestionAnswering(WithHead):
+    """DistilBERT that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    distilbert: DistilBertModel
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        head = SpanHead(config.dim, config.num_labels, dropout=config.qa_dropout)
+        super().__init__(DistilBertModel(config), head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class DistilBertForMaskedLM(WithHead):
+    """DistilBERT that says which pieces stand at masked positions."""
+
+    distilbert: DistilBertModel
+    head_in_files: ClassVar = LANGUAGE_HEAD
+
+    def __init__(self, config: DistilBertConfig) -> None:
+        super().__init__(DistilBertModel(config), language_head(config), at="vocab_projector")
+
+    forward = forwards.predict_masked
