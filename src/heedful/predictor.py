@@ -114,7 +114,7 @@ class Predictor:
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
-        model = load_model(folder, mapped=True).to(device=device, dtype=dtype)
+        model = load_model(folder, head=record.head, mapped=True).to(device=device, dtype=dtype)
         return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:

@@ -18,6 +18,7 @@ from heedful.models.model import Model
 HEADS = [
     *((family, head) for family in ("bert", "roberta") for head in FAMILIES[family].models),
     *(("electra", head) for head in ("sequence", "choice", "replaced")),
+    *(("mpnet", head) for head in ("body", "sequence", "token")),
 ]
 LENGTHS = [5, 9, 2, 9, 1, 7, 5]
 
@@ -76,9 +77,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize("option", OPTIONS)
-def test_options_that_are_compiled(option: str) -> None:
-    model = _model("bert", "body", **OPTIONS[option])
+def test_options_that_are_compiled(option: str, family: str) -> None:
+    model = _model(family, "body", **OPTIONS[option])
     compiled = compile_model(model)
     assert compiled.kernel == "packed"
     inputs = _inputs(model, LENGTHS)
@@ -92,9 +94,10 @@ def test_options_that_are_compiled(option: str) -> None:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_long_sequences_and_many(dtype: torch.dtype) -> None:
-    model = _model("bert", "body", max_position_embeddings=80).to(dtype)
+def test_long_sequences_and_many(dtype: torch.dtype, family: str) -> None:
+    model = _model(family, "body", max_position_embeddings=80).to(dtype)
     compiled = compile_model(model).model
     inputs = _inputs(model, [64, 70, 33, 33, 64, 3] * 4)
     mask, tolerance = inputs["attention_mask"], 1e-5 if dtype is torch.float32 else 0.1
@@ -181,11 +184,12 @@ def _rows_are_independent(dtype: torch.dtype) -> bool:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_text_has_the_same_states_alone_and_in_a_batch(dtype: torch.dtype) -> None:
+def test_a_text_has_the_same_states_alone_and_in_a_batch(dtype: torch.dtype, family: str) -> None:
     if not _rows_are_independent(dtype):
         pytest.skip("this CPU's kernel computes a row otherwise among others")
-    model = _model("bert", "body", max_position_embeddings=80).to(dtype)
+    model = _model(family, "body", max_position_embeddings=80).to(dtype)
     compiled = compile_model(model).model
     lengths = [70, 64, 12, 1, 33, 12, 40]
     inputs = _inputs(model, lengths)

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.exact import assert_same_bits
+from tests.tiny_folders import write_folder
 
 import heedful
 from heedful import files
@@ -25,6 +26,7 @@ from heedful.interop.sentence_transformers import (
     read_record,
     write_layout,
 )
+from heedful.models.loading import load_model
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.sources import resolve
@@ -235,3 +237,21 @@ def test_other_tasks_have_no_vectors(golden: Path, tmp_path: Path) -> None:
     message = "a classify run; --format sentence-transformers is for runs of embed"
     with pytest.raises(UserError, match=message):
         export(golden / "classify", tmp_path / "out", "sentence-transformers")
+
+
+def test_an_encoder_that_was_a_language_model(tmp_path: Path) -> None:
+    """Its folder may still say so; and the first positions of an MPNet are not for tokens."""
+    folder = tmp_path / "model"
+    write_folder("mpnet", folder)
+    _write(folder)
+    assert load_model(folder).head is not None
+    sentences = heedful.load(folder, precision="fp32")
+    assert sentences.max_length == 40
+    assert sentences.kernel in ("packed", "plain")
+    answer = sentences("a cat.")
+    states = load_model(folder, head="body")(torch.tensor([sentences.tokenizer.encode("a cat.")]))
+    expected = F.normalize(states.last_hidden_state.mean(1), dim=1)[0]
+    torch.testing.assert_close(answer.vector, expected, rtol=1e-4, atol=1e-5)
+    export(folder, tmp_path / "again", "sentence-transformers")
+    again = heedful.load(tmp_path / "again", precision="fp32")
+    torch.testing.assert_close(again("a cat.").vector, answer.vector)

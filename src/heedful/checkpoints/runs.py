@@ -14,6 +14,7 @@ import torch
 
 from heedful import __version__, files
 from heedful.errors import UserError
+from heedful.models import Head
 
 RECORD = "heedful.json"
 METRICS = "metrics.jsonl"
@@ -35,6 +36,14 @@ class RunRecord:
     """File, bytes and SHA-256 of each training file."""
     versions: dict[str, str]
     """Versions of heedful, torch and Python."""
+
+    @property
+    def head(self) -> Head | None:
+        """The head that its model has; None for the one that the folder's configuration says.
+
+        Folders of sentence-transformers may say what the encoder was before it learnt vectors.
+        """
+        return "body" if self.task == "embed" else None
 
 
 def versions() -> dict[str, str]:

@@ -35,7 +35,13 @@ class Group(NamedTuple):
 
 
 def attend(
-    query: Tensor, memory: Tensor, groups: Sequence[Group], head_width: int, *, only_first: bool
+    query: Tensor,
+    memory: Tensor,
+    groups: Sequence[Group],
+    head_width: int,
+    *,
+    only_first: bool,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Mix the values of each sequence by how well their keys fit each query.
 
@@ -45,6 +51,8 @@ def attend(
         groups: the sequences in order; together they have N tokens.
         head_width: K.
         only_first: whether only the first token of each sequence asks.
+        bias: added to the scaled scores of each sequence, from its first token on; at least as long
+            as the longest. Shape (H, length, length).
 
     Returns:
         Shape (M, H * K), contiguous.
@@ -60,10 +68,12 @@ def attend(
         keys_values = memory[tokens : tokens + count * length]
         key, value = keys_values.view(count, length, 2, heads, head_width).permute(2, 0, 3, 1, 4)
         part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
+        offset = None if bias is None else bias[:, :queries, :length]  # (H, S, T)
         if half and length > _SHORT:
-            result = _plain(part, key, value)  # (B, H, S, K)
+            result = _plain(part, key, value, offset)  # (B, H, S, K)
         else:
-            result = F.scaled_dot_product_attention(part.float(), key.float(), value.float())
+            wide = None if offset is None else offset[None].float()
+            result = F.scaled_dot_product_attention(part.float(), key.float(), value.float(), wide)
         mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))
         asking, tokens = rows.stop, tokens + count * length
     return mixed
@@ -78,11 +88,13 @@ def _in_cache(groups: Sequence[Group], heads: int, *, only_first: bool) -> Itera
             yield Group(min(together, count - first), length)
 
 
-def _plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
     """Return shape (B, H, S, K) for queries of this shape, and keys and values (B, H, T, K)."""
-    batch, heads, _, width = query.shape
+    batch, heads, queries, width = query.shape
     query, key, value = (x.reshape(batch * heads, -1, width) for x in (query, key, value))
     scores = torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=1 / math.sqrt(width))
+    if bias is not None:
+        scores.view(batch, heads, queries, -1).add_(bias)
     if scores.shape[2] % _LANES:
         weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
     else:

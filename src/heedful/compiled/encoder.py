@@ -26,7 +26,11 @@ class EncoderBlock(Protocol):
     """A block of a compiled encoder: what ``CompiledStack`` asks of it."""
 
     def __call__(
-        self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
+        self,
+        hidden: Tensor,
+        groups: Sequence[Group],
+        firsts: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, or the first of each sequence alone; see ``CompiledBlock``."""
         ...
@@ -44,6 +48,7 @@ class CompiledBlock:
 
     def __init__(self, block: Block, activation: str, *, query_apart: bool) -> None:
         heads = block.attention.self
+        self.heads = list(heads.heads)
         self.head_width = heads.head_width
         self.width = heads.query.out_features
         self.query = PackedLinear(*joined([heads.query])) if query_apart else None
@@ -56,7 +61,11 @@ class CompiledBlock:
         self.narrow = CompiledResidual(block.output)
 
     def __call__(
-        self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
+        self,
+        hidden: Tensor,
+        groups: Sequence[Group],
+        firsts: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
 
@@ -64,6 +73,7 @@ class CompiledBlock:
             hidden: shape (N, D).
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
+            bias: see ``attend``; of all heads, those that were pruned, too.
         """
         source = self.mix.source(hidden)
         memory = self.project(source)
@@ -74,7 +84,9 @@ class CompiledBlock:
         else:
             query = self.query(source)
         only_first = firsts is not None
-        mixed = attend(query, memory, groups, self.head_width, only_first=only_first)
+        if bias is not None and len(bias) > len(self.heads):
+            bias = bias[self.heads]
+        mixed = attend(query, memory, groups, self.head_width, only_first=only_first, bias=bias)
         hidden = self.mix(mixed, hidden)
         return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
@@ -225,9 +237,14 @@ class CompiledStack(nn.Module):
         tokens = hidden.view(-1, width)
         if packing.tokens is not None:
             tokens = tokens[packing.tokens]  # (N, D)
+        bias = None
+        if self.plain.relative_attention_bias is not None:
+            longest = max(group.length for group in packing.groups)
+            bias = self.plain.relative_attention_bias.bias(longest, longest)[0]
         for block in self.blocks[:-1]:
-            tokens = block(tokens, packing.groups)
-        tokens = self.blocks[-1](tokens, packing.groups, packing.firsts if only_first else None)
+            tokens = block(tokens, packing.groups, None, bias)
+        firsts = packing.firsts if only_first else None
+        tokens = self.blocks[-1](tokens, packing.groups, firsts, bias)
         if self.norm is not None:
             tokens = F.layer_norm(tokens, *self.norm)
         if only_first:

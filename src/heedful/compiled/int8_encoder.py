@@ -59,6 +59,7 @@ class Int8Block:
     ) -> None:
         heads, output = block.attention.self, block.attention.output
         self.dtype = dtype
+        self.heads = list(heads.heads)
         self.head_width = heads.head_width
         self.width = heads.query.out_features
         steps = _steps(largest[0])
@@ -72,7 +73,11 @@ class Int8Block:
         self.narrow_norm = Norm.of(block.output.LayerNorm)
 
     def __call__(
-        self, hidden: Tensor, groups: Sequence[Group], firsts: Tensor | None = None
+        self,
+        hidden: Tensor,
+        groups: Sequence[Group],
+        firsts: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
 
@@ -80,6 +85,7 @@ class Int8Block:
             hidden: float32, shape (N, D).
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
+            bias: see ``CompiledBlock``.
         """
         whole = torch.empty(hidden.shape, dtype=torch.uint8)
         for rows in _parts(hidden.shape[0]):
@@ -92,7 +98,9 @@ class Int8Block:
         else:
             query = self.query(whole, self.dtype)
         only_first = firsts is not None
-        mixed = attend(query, memory, groups, self.head_width, only_first=only_first)
+        if bias is not None and len(bias) > len(self.heads):
+            bias = bias[self.heads]
+        mixed = attend(query, memory, groups, self.head_width, only_first=only_first, bias=bias)
         output = torch.empty_like(hidden)
         for rows in _parts(hidden.shape[0]):
             output[rows] = self._after_attention(mixed[rows], hidden[rows])

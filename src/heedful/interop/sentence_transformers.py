@@ -19,6 +19,7 @@ from heedful.errors import UserError
 from heedful.files import parse_json, read_json, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source
+from heedful.models.encoder_config import usable_positions
 from heedful.models.loading import read_config
 from heedful.settings import ExportSettings
 
@@ -73,7 +74,7 @@ def read_record(folder: Path) -> RunRecord | None:
     if not (folder / MODULES).is_file():
         return None
     layout = read_layout(folder)
-    positions = read_config(folder).max_position_embeddings
+    positions = usable_positions(read_config(folder))
     goal = {"pooling": layout.pooling, "normalise": layout.normalise}
     return outside_record("embed", goal, min(layout.max_length or positions, positions))
 

@@ -49,5 +49,5 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
 def open_source(run: str | os.PathLike[str]) -> Source:
     """Load a finished run, or what is like one; see `read_source`."""
     folder, record = read_source(run)
-    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    model, tokenizer = load_model(folder, head=record.head), load_tokenizer(folder)
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)

@@ -22,7 +22,7 @@ from heedful.layers.positions import POSITIONS, BucketedPositions
 from heedful.layers.stack import Stack
 from heedful.models import inputs, pruning
 from heedful.models.configs import remaining
-from heedful.models.encoder_config import EncoderConfig
+from heedful.models.encoder_config import EncoderConfig, usable_positions
 from heedful.models.heads import LanguageHead
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
@@ -84,16 +84,13 @@ class Encoder(Model):
     @property
     def max_positions(self) -> int:
         """The most tokens that it takes at once."""
-        padding = self.config.padding_position
-        most: int = self.config.max_position_embeddings
-        return most if padding is None else most - padding - 1
+        return usable_positions(self.config)
 
     def why_not_compiled(self) -> str | None:
         """Return why it has no compiled form; None if it has one."""
         if self.config.is_decoder:
             return "decoders have no compiled form"
-        relative = self.encoder.relative_attention_bias is not None
-        if relative or self.config.position_embedding_type != "absolute":
+        if self.config.position_embedding_type != "absolute":
             return "relative positions have no compiled form"
         return None
 

@@ -93,3 +93,9 @@ class EncoderConfig(Protocol):
     @property
     def tie_word_embeddings(self) -> bool:
         """Whether a language model's output uses the word embeddings."""
+
+
+def usable_positions(config: EncoderConfig) -> int:
+    """Return the most tokens that are read at once: none stands at padding's or one before."""
+    padding = config.padding_position
+    return config.max_position_embeddings - (0 if padding is None else padding + 1)
