@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 from tests.tiny import SPECIAL
-from tests.tokens.reference import assert_same_pieces, unpacked
+from tests.tokens.reference import (
+    assert_same_batch,
+    assert_same_pieces,
+    blank_tokens,
+    unpacked,
+)
 
 from heedful.tokens import BertTokenizer, RobertaTokenizer, SpecialTokens, Vocabulary
 from heedful.tokens.bytelevel import ByteLevelEncoder
@@ -84,11 +89,14 @@ def test_every_chinese_line(data_folder: Path, compiled: Callable[..., Any]) -> 
 
 
 def _assert_equal_bytes(ours: ByteLevelEncoder, theirs: Any, tokens: list[str], lines: Any) -> int:
-    count = 0
+    count, blank = 0, blank_tokens(tokens)
     while texts := list(islice(lines, 20_000)):
         count += len(texts)
         expected = theirs.encode_batch(texts, add_special_tokens=False)
-        for text, ids, one in zip(texts, ours.ids(texts), expected, strict=True):
+        assert_same_batch(texts, ours.batch(texts, located=True), expected, blank)
+        for text, ids, one in islice(
+            zip(texts, ours.ids(texts), expected, strict=True), 0, None, 8
+        ):
             assert ids == one.ids, text
             assert_same_pieces(text, ours.pieces(text), one, tokens)
     return count
