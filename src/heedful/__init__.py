@@ -15,6 +15,7 @@ _HOMES = {
     "BertTokenizer": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
+    "GPT2Tokenizer": "heedful.tokens",
     "MPNetTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.classify",
     "Predictor": "heedful.predictor",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer
+    from heedful.tokens import GPT2Tokenizer as GPT2Tokenizer
     from heedful.tokens import MPNetTokenizer as MPNetTokenizer
     from heedful.tokens import RobertaTokenizer as RobertaTokenizer
     from heedful.tokens import TextTokenizer as TextTokenizer

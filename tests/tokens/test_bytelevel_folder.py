@@ -44,6 +44,9 @@ def _same(ours: RobertaTokenizer, theirs: Any) -> None:
         assert ours.encode(text) == theirs.encode(text)
         if theirs.is_fast:  # the slow class puts spaces around added tokens
             assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text))
+            if not ours.trim_offsets:
+                offsets = theirs(text, return_offsets_mapping=True)["offset_mapping"]
+                assert ours(text, return_offsets_mapping=True).offset_mapping == offsets
     for name in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"):
         assert getattr(ours, f"{name}_token_id") == getattr(theirs, f"{name}_token_id")
     assert sorted(ours.all_special_ids) == sorted(theirs.all_special_ids)
@@ -64,6 +67,7 @@ PLAIN = {"content": "<mask>", "lstrip": False, "rstrip": False, "normalized": Fa
         {"tokenizer_class": "RobertaTokenizerFast", "name_or_path": "x"},
         {"mask_token": {"__type": "AddedToken", "single_word": False, **PLAIN}},
         {"cls_token": "a", "bos_token": "a", "unk_token": "lo"},
+        {"trim_offsets": False},
     ],
 )
 def test_a_folder_is_read_as_by_the_reference(
@@ -142,7 +146,13 @@ def _compiled(**parts: Any) -> dict[str, Any]:
         ({"tokenizer_config": {"add_prefix_space": "no"}}, "add_prefix_space 'no' is a str"),
         ({"tokenizer_config": {"model_max_length": "512"}}, "model_max_length '512' is a str"),
         ({"tokenizer_config": {"errors": "strict"}}, "errors 'strict' is not supported"),
-        ({"tokenizer_config": {"trim_offsets": False}}, "trim_offsets False is not supported"),
+        ({"tokenizer_config": {"trim_offsets": "no"}}, "trim_offsets 'no' is a str"),
+        ({"tokenizer_config": {"add_bos_token": True}}, "add_bos_token True is not supported"),
+        ({"tokenizer_config": {"added_tokens_decoder": {"x": "y"}}}, "added token 'x' is 'y'"),
+        ({"tokenizer_config": {"added_tokens_decoder": ["y"]}}, r"decoder \['y'\] is a list"),
+        ({"added_tokens": {"x": "5"}}, r"'x' \('5'\) is not a special token"),
+        ({"tokenizer_config": {"pad_token": ["<pad>"]}}, "pad_token .* is a tuple"),
+        ({"tokenizer_config": {"pad_token": "a b"}}, "'a b': must be text without a space in it"),
         ({"tokenizer_config": {"padding_side": "left"}}, "padding_side 'left' is not supported"),
         ({"tokenizer_config": {"tokenizer_class": "BertTokenizer"}}, "'BertTokenizer' is another"),
         ({"tokenizer_config": {"bos_token": "a", "cls_token": "<s>"}}, "bos_token 'a' and cls_tok"),
@@ -184,7 +194,7 @@ def _compiled(**parts: Any) -> dict[str, Any]:
         (_compiled(model={"type": "BPE", "merges": [7]}), "merge 7 is not of two tokens"),
         (
             {"tokenizer": {"added_tokens": [{"id": 5, "content": "x", "rstrip": True}]}},
-            "'x' has rstrip, special=false: not supported",
+            "added token 'x' has id 5; its vocabulary of 267 tokens has 'ā' there",
         ),
     ],
 )

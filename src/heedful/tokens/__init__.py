@@ -12,7 +12,7 @@ from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.tokens.pieces import Pieces
 from heedful.tokens.protocol import Tokenizer
-from heedful.tokens.roberta import RobertaTokenizer
+from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -23,6 +23,7 @@ __all__ = [
     "DistilBertTokenizer",
     "ElectraTokenizer",
     "Encoding",
+    "GPT2Tokenizer",
     "MPNetTokenizer",
     "PairLayout",
     "Pieces",

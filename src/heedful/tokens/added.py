@@ -6,18 +6,13 @@ marked as normalized are looked for in what the others leave.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from heedful.tokens.characters import WHITE_SPACE
+from heedful.tokens.characters import IN_WORDS, LETTERS, WHITE_SPACE
 from heedful.tokens.vocabulary import Vocabulary
 
 _STRIPPED = "".join(map(chr, WHITE_SPACE))
-_WORD_KINDS = ("Nd", "Nl", "Pc")
-_JOINERS = "\u200c\u200d"
-_ENCLOSED = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
-"""Letters in circles and squares, which are letters by another rule than their category."""
 
 
 class Part(NamedTuple):
@@ -45,6 +40,8 @@ class AddedTokens:
         self._starts = {token[0] for token in self.ids}
         self.take_neighbours = bool(special.single_word)
         """Whether what stands beside a token decides if it is one."""
+        self.take_spaces = bool(special.lstrip or special.rstrip)
+        """Whether the white space beside a token may be part of it."""
 
     def are_in(self, text: str) -> bool:
         """Tell whether there may be such tokens in a text."""
@@ -98,10 +95,4 @@ def _pattern(tokens: Collection[str]) -> re.Pattern[str]:
 
 
 def _is_word(character: str) -> bool:
-    kind = unicodedata.category(character)
-    return (
-        kind[0] in "LM"
-        or kind in _WORD_KINDS
-        or character in _JOINERS
-        or any(first <= ord(character) <= last for first, last in _ENCLOSED)
-    )
+    return ord(character) in LETTERS or ord(character) in IN_WORDS

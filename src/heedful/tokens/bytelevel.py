@@ -87,8 +87,8 @@ class ByteLevelEncoder:
         self._pairs = BytePairs(vocabulary.ids, merges, source=vocabulary.source)
         self._words = Memory(self._ids_of_word, MAX_WORDS)
         self._word_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
-        # Arrays know a token by its text alone.
-        pays = not self._added.take_neighbours and trim_offsets
+        # Arrays know an added token by its text alone.
+        pays = not (self._added.take_neighbours or (self._added.take_spaces and not trim_offsets))
         self._bulk = LateBulk(self._made_bulk, pays=pays)
         self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
         self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)

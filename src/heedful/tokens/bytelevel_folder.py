@@ -1,6 +1,6 @@
 """The folder of a byte-level tokenizer: read what others wrote, write what they read."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,6 @@ VOCABULARY, MERGES = "vocab.json", "merges.txt"
 FILES = frozenset({VOCABULARY, MERGES, CONFIG, SPECIAL})
 """What `write_folder` writes."""
 
-CLASSES = ("RobertaTokenizer",)
-"""Reference classes, each also with ``Fast`` behind it, that tokenize as RoBERTa does."""
-
 ROBERTA = SpecialTokens(
     unk_token="<unk>",
     sep_token="</s>",
@@ -45,10 +42,44 @@ ROBERTA = SpecialTokens(
     mask_token="<mask>",
     lstrip=frozenset({"<mask>"}),
 )
-"""The special tokens of a folder that does not say others."""
+"""The special tokens of a folder of RoBERTa's that does not say others."""
 
-_FIXED: dict[str, tuple[Any, ...]] = {"errors": ("replace",), "trim_offsets": (True,)}
-"""Keys of the reference that change offsets or texts, and the values that are supported."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByteLevelKind:
+    """What tells apart the reference's classes that join bytes."""
+
+    name: str
+    """The class, in folders also with ``Fast`` behind it."""
+    special: SpecialTokens
+    """The special tokens of a folder that does not say others."""
+    around: bool
+    """Whether special tokens stand around texts."""
+    trim_offsets: bool
+    """Whether spaces are left out of slices where that is not said."""
+    processor: str
+    """What ``tokenizer.json`` calls what comes last."""
+
+
+ROBERTA_KIND = ByteLevelKind(
+    name="RobertaTokenizer",
+    special=ROBERTA,
+    around=True,
+    trim_offsets=True,
+    processor="RobertaProcessing",
+)
+GPT2_KIND = ByteLevelKind(
+    name="GPT2Tokenizer",
+    special=SpecialTokens(
+        unk_token=(_END := "<|endoftext|>"), sep_token=_END, pad_token=_END, cls_token=_END
+    ),
+    around=False,
+    trim_offsets=False,
+    processor="ByteLevel",
+)
+
+_FIXED: dict[str, tuple[Any, ...]] = {"errors": ("replace",), "add_bos_token": (False,)}
+"""Keys of the reference that change ids or texts, and the values that are supported."""
 
 _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     "model": {
@@ -60,7 +91,6 @@ _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
         "ignore_merges": (None, False),
     },
     "pre_tokenizer": {"type": ("ByteLevel",), "use_regex": (None, True)},
-    "post_processor": {"type": ("RobertaProcessing",)},
 }
 """What ``tokenizer.json`` may say where it says anything; it normalizes nothing."""
 
@@ -70,28 +100,34 @@ class ByteLevelSettings:
     """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
 
     add_prefix_space: bool | None = None
+    trim_offsets: bool | None = None
     model_max_length: int | None = None
     clean_up_tokenization_spaces: bool | None = None
 
 
-def read_settings(files: TokenizerFiles, overrides: ByteLevelSettings) -> ByteLevelSettings:
+def read_settings(
+    files: TokenizerFiles, kind: ByteLevelKind, overrides: ByteLevelSettings
+) -> ByteLevelSettings:
     """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
 
     Args:
         files: what the folder's files say.
+        kind: the class that reads it.
         overrides: what the user says, which wins over what the files say.
 
     Raises:
         UserError: a value is of the wrong type or is not supported, or the files differ
             in what decides ids.
     """
-    check_config(files, CLASSES, _FIXED)
-    _check_compiled(files)
+    check_config(files, (kind.name,), _FIXED)
+    _check_compiled(files, kind)
     values = asdict(overrides)
-    if values["add_prefix_space"] is None:
-        compiled = compiled_part(files, "pre_tokenizer", "ByteLevel")
-        key = "add_prefix_space"
-        values[key] = agreed(files, key, compiled, key)
+    for key, part, name in (
+        ("add_prefix_space", "pre_tokenizer", "ByteLevel"),
+        ("trim_offsets", "post_processor", kind.processor),
+    ):
+        if values[key] is None:
+            values[key] = agreed(files, key, compiled_part(files, part, name), key)
     if values["model_max_length"] is None:
         values["model_max_length"] = read_max_length(files)
     key = "clean_up_tokenization_spaces"
@@ -100,11 +136,12 @@ def read_settings(files: TokenizerFiles, overrides: ByteLevelSettings) -> ByteLe
     return ByteLevelSettings(**values)
 
 
-def _check_compiled(files: TokenizerFiles) -> None:
+def _check_compiled(files: TokenizerFiles, kind: ByteLevelKind) -> None:
     path = files.compiled_path
     if files.compiled.get("normalizer") is not None:
         raise UserError(f"{path}: a normalizer is not supported, only null")
-    for name, keys in _FIXED_COMPILED.items():
+    fixed = {**_FIXED_COMPILED, "post_processor": {"type": (kind.processor,)}}
+    for name, keys in fixed.items():
         part = typed(path, files.compiled, name, (dict,))
         for key, allowed in keys.items() if part is not None else ():
             # The first releases did not say of what type a model is.
@@ -115,7 +152,7 @@ def _check_compiled(files: TokenizerFiles) -> None:
                 )
 
 
-def read_vocabulary(files: TokenizerFiles) -> tuple[Vocabulary, list[Pair]]:
+def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabulary, list[Pair]]:
     """Read the tokens, special ones among them, and the pairs of which they were made.
 
     They stand in ``vocab.json`` and ``merges.txt``, or in ``tokenizer.json``, which has to have the
@@ -124,20 +161,22 @@ def read_vocabulary(files: TokenizerFiles) -> tuple[Vocabulary, list[Pair]]:
     Raises:
         UserError: a file is missing or damaged, the files differ, or see there.
     """
+    defaults = kind.special
     for ours, theirs in (("bos_token", "cls_token"), ("eos_token", "sep_token")):
         for values in (files.config, files.special):
-            if (
-                ours in values
-                and theirs in values
-                and content_of(values[ours]) != content_of(values[theirs])
-            ):
+            one, other = content_of(values.get(ours)), content_of(values.get(theirs))
+            if one is not None and other is not None and one != other:
                 raise UserError(
-                    f"{files.folder}: {ours} {content_of(values[ours])!r} and {theirs} "
-                    f"{content_of(values[theirs])!r} differ: not supported"
+                    f"{files.folder}: {ours} {one!r} and {theirs} {other!r} differ: not supported"
                 )
+            if not kind.around and isinstance(one, str):
+                same: dict[str, Any] = {theirs: one}
+                if ours == "eos_token":
+                    same["pad_token"] = one
+                defaults = replace(defaults, **same)
     tokens, merges, path = _tokens_and_merges(files)
     vocabulary = read_special(
-        files, tokens, source=str(path), defaults=ROBERTA, refused=("rstrip", "single_word")
+        files, tokens, source=str(path), defaults=defaults, refused=(), ordinary=True
     )
     return vocabulary, merges
 
@@ -173,25 +212,36 @@ def _compiled_merges(path: Path, merges: list[Any]) -> list[Pair]:
 
 
 def write_folder(
-    folder: Path, vocabulary: Vocabulary, merges: list[Pair], settings: ByteLevelSettings
+    folder: Path,
+    kind: ByteLevelKind,
+    vocabulary: Vocabulary,
+    merges: list[Pair],
+    settings: ByteLevelSettings,
 ) -> None:
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    tokens = vocabulary.special
     special = special_entries(vocabulary)
     special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
+    if not kind.around:
+        # The reference has no such tokens; padding it has where a user names one.
+        del special["cls_token"], special["sep_token"]
+        if tokens.pad_token == tokens.sep_token:
+            del special["pad_token"]
     # The reference guesses the switches of special tokens that are not described.
-    off = dict.fromkeys(("normalized", "rstrip", "single_word"), False)
     described = {
         str(token_id): {
             "content": token,
-            "lstrip": token in vocabulary.special.lstrip,
-            **off,
-            "special": True,
+            "lstrip": token in tokens.lstrip,
+            "normalized": token in tokens.normalized,
+            "rstrip": token in tokens.rstrip,
+            "single_word": token in tokens.single_word,
+            "special": token not in tokens.ordinary,
         }
-        for token, token_id in vocabulary.special_ids().items()
+        for token, token_id in vocabulary.added_ids().items()
     }
     config = {**asdict(settings), **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)
     write_merges(folder / MERGES, merges)
     write_json(folder / SPECIAL, special)
-    write_json(folder / CONFIG, {"tokenizer_class": CLASSES[0], **config})
+    write_json(folder / CONFIG, {"tokenizer_class": kind.name, **config})

@@ -27,6 +27,9 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 _LARGEST_LENGTH = 10**20
 """From here on the reference's ``model_max_length`` means that it is not known."""
 
+_SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
+"""What added tokens may ask for."""
+
 MORE = "additional_special_tokens"
 """The key of special tokens without a name."""
 
@@ -154,6 +157,7 @@ def read_special(
     source: str,
     defaults: SpecialTokens,
     refused: Collection[str],
+    ordinary: bool = False,
 ) -> Vocabulary:
     """Make a vocabulary of tokens and of the special tokens that the files name.
 
@@ -166,6 +170,7 @@ def read_special(
         defaults: the special tokens where the files name none.
         refused: switches of added tokens that must be off: ``lstrip``, ``rstrip``,
             ``single_word`` and ``normalized``.
+        ordinary: whether added tokens need not be special.
 
     Raises:
         UserError: files name different special tokens, or an added token is of a kind that is
@@ -174,7 +179,7 @@ def read_special(
     folder, tokens = files.folder, list(tokens)
     special = replace(defaults, **_special_tokens(files))
     named, more = special.named(), list(special.additional_special_tokens)
-    added = _added_tokens(files, {*named.values(), *more}, refused)
+    added, plain = _added_tokens(files, {*named.values(), *more}, refused, ordinary)
     for token_id, token in sorted(added.items()):
         if token_id == len(tokens):
             tokens.append(token)
@@ -184,14 +189,23 @@ def read_special(
                 f"{folder}: added token {token!r} has id {token_id}; its vocabulary of "
                 f"{len(tokens)} tokens has {instead} there"
             )
-        if token not in named.values() and token not in more:
+        if token not in named.values() and token not in more and token not in plain:
             more.append(token)
-    flags = dict.fromkeys(more, False)
-    flags |= {named[name]: token in defaults.lstrip for name, token in defaults.named().items()}
-    if "lstrip" not in refused:
-        flags |= {token: flag for token, flag in _lstrip_flags(files).items() if token in flags}
-    lstrip = frozenset(token for token, flag in flags.items() if flag)
-    special = replace(special, additional_special_tokens=tuple(more), lstrip=lstrip)
+    rest = tuple(token for token in plain if token not in named.values() and token not in more)
+    kept = {*named.values(), *more, *rest}
+    switches: dict[str, Any] = {
+        switch: frozenset(token for token, on in _switched(files, switch).items() if on) & kept
+        for switch in _SWITCHES
+        if switch not in refused
+    }
+    described = _switched(files, "lstrip").keys()
+    before = {
+        named[name]
+        for name, token in defaults.named().items()
+        if token in defaults.lstrip and named[name] not in described
+    }
+    switches["lstrip"] = switches.get("lstrip", frozenset()) | before
+    special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
     return Vocabulary(tokens, special, source=source)
 
 
@@ -233,43 +247,47 @@ def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
 
 
 def _added_tokens(
-    files: TokenizerFiles, special: Collection[str], refused: Collection[str]
-) -> dict[int, str]:
-    """Return id -> token of the tokens that were added to a vocabulary."""
-    added = dict(_added_token(*entry, refused) for entry in _entries(files))
+    files: TokenizerFiles, special: Collection[str], refused: Collection[str], ordinary: bool
+) -> tuple[dict[int, str], list[str]]:
+    """Return id -> token of the tokens that were added to a vocabulary; those not special."""
+    entries = _entries(files)
+    added = dict(_added_token(*entry, refused, ordinary) for entry in entries)
+    plain = [entry["content"] for _, _, entry in entries if not entry.get("special", False)]
     for token, token_id in files.added.items():
-        if type(token_id) is not int or (token not in special and added.get(token_id) != token):
+        is_told = token in special or added.get(token_id) == token
+        if type(token_id) is not int or not (is_told or ordinary):
             path = files.folder / ADDED
             raise UserError(
                 f"{path}: {token!r} ({token_id!r}) is not a special token: not supported"
             )
         added[token_id] = token
-    return added
+        plain += [] if is_told else [token]
+    return added, list(dict.fromkeys(plain))
 
 
 def _added_token(
-    path: Path, token_id: Any, entry: Any, refused: Collection[str]
+    path: Path, token_id: Any, entry: Any, refused: Collection[str], ordinary: bool
 ) -> tuple[int, str]:
     """Return the id and the text of an added token; refuse one of a kind not supported."""
     token = entry.get("content") if isinstance(entry, dict) else None
     if not isinstance(token, str) or not str(token_id).isdecimal():
         raise UserError(f"{path}: added token {token_id!r} is {entry!r}")
     asks = [key for key in refused if entry.get(key)]
-    if not entry.get("special", False):
+    if not entry.get("special", False) and not ordinary:
         asks.append("special=false")
     if asks:
         raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
     return int(token_id), token
 
 
-def _lstrip_flags(files: TokenizerFiles) -> dict[str, bool]:
-    """Return token -> whether it takes the white space before it, of described tokens."""
+def _switched(files: TokenizerFiles, switch: str) -> dict[str, bool]:
+    """Return token -> whether a switch of it is on, of tokens that the files describe."""
     names = SpecialTokens().named()
     entries = [values.get(name) for values in (files.special, files.config) for name in names]
     entries += [*(files.special.get(MORE) or ()), *(files.config.get(MORE) or ())]
     entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one counts
     return {
-        entry["content"]: bool(entry.get("lstrip"))
+        entry["content"]: bool(entry.get(switch))
         for entry in entries
         if isinstance(entry, dict) and isinstance(entry.get("content"), str)
     }

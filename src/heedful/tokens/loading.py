@@ -19,7 +19,7 @@ from heedful.tokens.bert import (
 )
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
-from heedful.tokens.roberta import RobertaTokenizer
+from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 
 
@@ -67,12 +67,17 @@ KINDS = (
     ),
     TokenizerKind(
         read=RobertaTokenizer.from_pretrained,
-        classes=bytelevel_folder.CLASSES,
+        classes=(bytelevel_folder.ROBERTA_KIND.name,),
         model_types=("roberta",),
         is_in=lambda folder: (
             (folder / bytelevel_folder.MERGES).is_file()
             or bool(compiled_part(read_files(folder), "model", "BPE"))
         ),
+    ),
+    TokenizerKind(
+        read=GPT2Tokenizer.from_pretrained,
+        classes=(bytelevel_folder.GPT2_KIND.name,),
+        model_types=("gpt2",),
     ),
     TokenizerKind(
         read=AlbertTokenizer.from_pretrained,

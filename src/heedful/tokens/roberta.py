@@ -1,15 +1,17 @@
-"""RoBERTa's tokenizer: bytes joined to tokens."""
+"""The tokenizers of RoBERTa and GPT-2: bytes joined to tokens."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
 from heedful.tokens.bpe import Pair
 from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.bytelevel_folder import (
-    ROBERTA,
+    GPT2_KIND,
+    ROBERTA_KIND,
+    ByteLevelKind,
     ByteLevelSettings,
     read_settings,
     read_vocabulary,
@@ -21,8 +23,8 @@ from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
 
 
-class RobertaTokenizer(ModelTokenizer):
-    """Text to token ids with exact offsets, and back, as ``RobertaTokenizerFast`` does it.
+class ByteLevelTokenizer(ModelTokenizer):
+    """Text to token ids with exact offsets, and back, as the reference's compiled classes do it.
 
     See `ModelTokenizer` for the few differences, and one more: a piece that is nothing but spaces
     has their slice, of which the reference gives the end alone.
@@ -31,6 +33,8 @@ class RobertaTokenizer(ModelTokenizer):
         vocab_file: a ``vocab.json``, or a vocabulary.
         merges_file: a ``merges.txt``, or the pairs of tokens that become one, first learnt first.
         add_prefix_space: whether a text's first word has the tokens that it has behind a space.
+        trim_offsets: whether spaces at the ends of a piece are left out of its slice; None does as
+            the reference's class.
         model_max_length: the longest row the model takes, in tokens; None if not known.
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
 
@@ -38,12 +42,15 @@ class RobertaTokenizer(ModelTokenizer):
         UserError: a file is damaged, or the vocabulary lacks a special token or a byte.
     """
 
+    kind: ClassVar[ByteLevelKind]
+
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Vocabulary,
         merges_file: str | os.PathLike[str] | Sequence[Pair],
         *,
         add_prefix_space: bool = False,
+        trim_offsets: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
@@ -52,17 +59,25 @@ class RobertaTokenizer(ModelTokenizer):
         else:
             path = Path(vocab_file)
             tokens = tokens_in_order(read_ids(path), source=str(path))
-            vocabulary = Vocabulary(tokens, ROBERTA, source=str(path))
+            vocabulary = Vocabulary(tokens, self.kind.special, source=str(path))
         if isinstance(merges_file, str | os.PathLike):
             merges_file = read_merges(Path(merges_file))
         self.merges = tuple(merges_file)
         self.add_prefix_space = add_prefix_space
+        self.trim_offsets = self.kind.trim_offsets if trim_offsets is None else trim_offsets
         cls_id = vocabulary.ids[vocabulary.special.cls_token]
         sep_id = vocabulary.ids[vocabulary.special.sep_token]
         super().__init__(
-            ByteLevelEncoder(vocabulary, self.merges, add_prefix_space=add_prefix_space),
+            ByteLevelEncoder(
+                vocabulary,
+                self.merges,
+                add_prefix_space=add_prefix_space,
+                trim_offsets=self.trim_offsets,
+            ),
             vocabulary,
-            PairLayout(begin=(cls_id,), middle=(sep_id, sep_id), end=(sep_id,)),
+            PairLayout(begin=(cls_id,), middle=(sep_id, sep_id), end=(sep_id,))
+            if self.kind.around
+            else PairLayout(),
             token_types=False,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
@@ -77,6 +92,7 @@ class RobertaTokenizer(ModelTokenizer):
         revision: str | None = None,
         *,
         add_prefix_space: bool | None = None,
+        trim_offsets: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
@@ -86,6 +102,7 @@ class RobertaTokenizer(ModelTokenizer):
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
             add_prefix_space: see the class. This and what follows wins over what the folder says.
+            trim_offsets: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
 
@@ -95,15 +112,17 @@ class RobertaTokenizer(ModelTokenizer):
         files = read_files(resolve(name_or_folder, revision))
         overrides = ByteLevelSettings(
             add_prefix_space=add_prefix_space,
+            trim_offsets=trim_offsets,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        settings = read_settings(files, overrides)
-        vocabulary, merges = read_vocabulary(files)
+        settings = read_settings(files, cls.kind, overrides)
+        vocabulary, merges = read_vocabulary(files, cls.kind)
         return cls(
             vocabulary,
             merges,
             add_prefix_space=bool(settings.add_prefix_space),
+            trim_offsets=settings.trim_offsets,
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
@@ -112,19 +131,40 @@ class RobertaTokenizer(ModelTokenizer):
         """Write ``vocab.json``, ``merges.txt`` and what says how they are used."""
         settings = ByteLevelSettings(
             add_prefix_space=self.add_prefix_space,
+            trim_offsets=self.trim_offsets,
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.vocabulary, list(self.merges), settings)
+        write_folder(Path(folder), self.kind, self.vocabulary, list(self.merges), settings)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
+        special = self.vocabulary.special
+        # Runs that have none of these are known by what was all of it before there were any.
+        late = special.normalized & {*special.ordinary}
+        rare = (special.ordinary, special.rstrip, special.single_word, late)
         return [
             [
                 self.add_prefix_space,
                 self.all_special_tokens,
-                sorted(self.vocabulary.special.lstrip),
+                sorted(special.lstrip),
+                *([*map(sorted, rare)] if any(rare) else []),
             ],
             list(self.vocabulary.tokens),
             list(self.merges),
         ]
+
+
+class RobertaTokenizer(ByteLevelTokenizer):
+    """RoBERTa's tokenizer."""
+
+    kind = ROBERTA_KIND
+
+
+class GPT2Tokenizer(ByteLevelTokenizer):
+    """GPT-2's tokenizer: no special tokens stand around texts, and slices hold the space before.
+
+    Rows are padded with the token that ends a text, where the reference wants to be told one.
+    """
+
+    kind = GPT2_KIND

@@ -1,0 +1,84 @@
+"""Added tokens are kept whole as by the reference, whatever they ask for."""
+
+import os
+import random
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tokens.reference import assert_same_batch, blank_tokens
+
+from heedful.errors import UserError
+from heedful.tokens import RobertaTokenizer, SpecialTokens, Vocabulary, load_tokenizer
+from heedful.tokens.added import AddedTokens, _is_word
+from heedful.tokens.characters import IN_WORDS, LETTERS
+
+SWITCHES = ("lstrip", "rstrip", "single_word", "normalized", "special")
+TOKENS = ["<e1>", "<e1>x", "low", "x>", "wlo", "北", "!?"]
+PARTS = [
+    *TOKENS,
+    *" \n\u2003_a1é-\u0301\u200dⅷⓐ",
+    "<mask>",
+    "<s>",
+    "  ",
+    "lo",
+    "w",
+    "北北",
+    " low ",
+]
+
+
+def _texts(random_: random.Random) -> list[str]:
+    return ["".join(random_.choices(PARTS, k=random_.randrange(9))) for _ in range(150)]
+
+
+def test_any_switches(toy_roberta: RobertaTokenizer, tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    random_ = random.Random(0)
+    toy_roberta.save_pretrained(tmp_path / "plain")
+    every = [*product((False, True), repeat=len(SWITCHES))]
+    for number in range(24):
+        theirs = transformers.RobertaTokenizerFast.from_pretrained(tmp_path / "plain")
+        for token in random_.sample(TOKENS, 4):
+            flags = dict(zip(SWITCHES, random_.choice(every), strict=True))
+            theirs.add_tokens([tokenizers.AddedToken(token, **flags)], flags["special"])
+        theirs.save_pretrained(tmp_path / str(number))
+        ours = load_tokenizer(tmp_path / str(number))
+        assert isinstance(ours, RobertaTokenizer)
+        ours.save_pretrained(tmp_path / "ours")
+        again = load_tokenizer(tmp_path / "ours")
+        assert again.identity() == ours.identity()
+        texts = _texts(random_)
+        blank = blank_tokens(ours.vocabulary.tokens)
+        for one in (theirs, transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")):
+            expected = one.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
+            assert_same_batch(texts, ours._encoder.batch(texts, located=True), expected, blank)
+            assert len(ours) == len(one)
+        for ids in (encoding.ids for encoding in expected):
+            assert ours.decode(ids, skip_special_tokens=True) == theirs.decode(
+                ids, skip_special_tokens=True
+            )
+
+
+def test_what_touches_a_word() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    learner: Any = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learner.add_tokens([tokenizers.AddedToken("a", single_word=True)])
+    pace = 1 if "HEEDFUL_SWEEP" in os.environ else 64
+    borders = {code for ranges in (LETTERS, IN_WORDS) for pair in ranges.pairs() for code in pair}
+    for code in sorted({*range(0, 0x110000, pace), *borders, *(code + 1 for code in borders)}):
+        if not 0xD800 <= code < 0xE000 and chr(code) != "a":
+            is_token = bool(learner.encode(f"a{chr(code)}").ids)
+            assert _is_word(chr(code)) is not is_token, hex(code)
+
+
+def test_what_there_has_to_be() -> None:
+    special = SpecialTokens(ordinary=("new",))
+    with pytest.raises(UserError, match="the added token 'new' is not in it"):
+        Vocabulary(["[UNK]", "[SEP]", "[PAD]", "[CLS]"], special)
+    added = AddedTokens(Vocabulary(["[UNK]", "[SEP]", "[PAD]", "[CLS]", "new"], special))
+    assert [*added.ids] == ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "new"]
+    assert added.are_in("a new one")
+    assert not added.are_in("a ne w one")
