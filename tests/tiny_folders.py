@@ -1,6 +1,7 @@
 """A folder with a tiny random model of each family, and a tokenizer of its kind."""
 
 import json
+import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,22 +35,40 @@ def _byte_level(folder: Path) -> int:
     return len(tokens)
 
 
+def _unigram(folder: Path) -> int:
+    controls = [("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("[MASK]", 4)]
+    pieces = [*controls, ("▁", 1), *((letter, 1) for letter in LETTERS)]
+    messages = [_message(token.encode(), kind) for token, kind in pieces]
+    unigram = b"\x12\x02\x18\x01"  # the trainer's field 3: the kind of model
+    (folder / "spiece.model").write_bytes(b"".join(messages) + unigram)
+    return len(pieces)
+
+
+def _message(piece: bytes, kind: int) -> bytes:
+    """Return a piece of a SentencePiece model: its text, its score and its kind."""
+    fields = b"\x0a" + bytes([len(piece)]) + piece + b"\x15" + struct.pack("<f", -1.0)
+    fields += b"\x18" + bytes([kind])
+    return b"\x0a" + bytes([len(fields)]) + fields
+
+
 WRITERS: dict[str, Callable[[Path], int]] = {
     "WordPiece": _wordpiece,
     "WordPiece between `<s>` and `</s>`": partial(_wordpiece, special=MPNET),
     "byte-level BPE": _byte_level,
-    "SentencePiece unigram": _byte_level,  # stands in for it: the models do not know
+    "SentencePiece unigram": _unigram,
+    "SentencePiece unigram between `<s>` and `</s>`": _byte_level,  # the models do not know
 }
 """By the kind of a tokenizer: what writes one of a token for each letter, and how many it has."""
 
 TOKENIZERS = {
+    "albert": "SentencePiece unigram",
     "bert": "WordPiece",
     "distilbert": "WordPiece",
     "electra": "WordPiece",
     "ernie": "WordPiece",
     "mpnet": "WordPiece between `<s>` and `</s>`",
     "roberta": "byte-level BPE",
-    "xlm-roberta": "SentencePiece unigram",
+    "xlm-roberta": "SentencePiece unigram between `<s>` and `</s>`",
 }
 """The kind of tokenizer that each family was published with."""
 

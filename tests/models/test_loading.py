@@ -21,6 +21,7 @@ BERT = {**tiny.SIZES, "num_labels": 2, "is_decoder": False}
 ENDS = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
 DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
 SMALL: dict[str, dict[str, Any]] = {
+    "albert": {**BERT, "embedding_size": 8},
     "bert": BERT,
     "distilbert": {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "electra": {**BERT, "embedding_size": 8},
@@ -114,7 +115,7 @@ def test_what_a_family_has_not_is_named(
 
 def test_an_unknown_family_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bart"}')
-    with pytest.raises(UserError, match="model_type is 'bart'; expected one of bert, "):
+    with pytest.raises(UserError, match="model_type is 'bart'; expected one of albert, bert, "):
         load_model(tmp_path)
 
 

@@ -74,6 +74,25 @@ _DISTILBERT_SIZES = {
 }
 
 ROWS: dict[str, Row] = {
+    "albert": Row(
+        sizes={
+            **_BERT_SIZES,
+            "embedding_size": 16,
+            "num_hidden_groups": 2,
+            "classifier_dropout_prob": 0.0,
+        },
+        types=3,
+        lacks=frozenset({"mask=row a query", "decoder", "encoder", "cache"}),
+        config_options={"num_hidden_groups": [2, 1], "embedding_size": [16, D]},
+        folders={
+            "shared": {"num_hidden_groups": 1, "hidden_act": "relu", "layer_norm_eps": 1e-5},
+            "inner": {"num_hidden_groups": 1, "inner_group_num": 2, "embedding_size": D},
+            "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
+            "relative": {"position_embedding_type": "relative_key_query"},
+            "own output": {"tie_word_embeddings": False, "classifier_dropout_prob": 0.3},
+        },
+        labels={"next_sentence_label": "sentence_order_label"},
+    ),
     "bert": Row(sizes=_BERT_SIZES, types=3, folders=_BERT_FOLDERS, every_pair=True),
     "distilbert": Row(
         sizes=_DISTILBERT_SIZES,

@@ -63,7 +63,7 @@ def _models(
     reference: ModuleType, class_name: str, training: bool = False, **changes: Any
 ) -> tuple[Any, Any]:
     family, head = HEADS[class_name]
-    changes = {"num_labels": 2 if head == "span" else 4} | changes
+    changes = {"num_labels": 2 if head in ("span", "pretraining") else 4} | changes
     ours, theirs = pair_of_models(reference, family, class_name, training=training, **changes)
     if head == "causal_lm":
         theirs.loss_function = _causal_loss

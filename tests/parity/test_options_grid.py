@@ -165,8 +165,9 @@ def _models(reference: ModuleType, options: Options) -> tuple[Model, nn.Module]:
         same_random_weights(ours, theirs)
     ours.gradient_checkpointing = options.checkpointing
     if options.pruned:
-        theirs.prune_heads(PRUNED)
-        ours.prune_heads(PRUNED)
+        pruned = {block: heads for block, heads in PRUNED.items() if block < ours.config.num_blocks}
+        theirs.prune_heads(pruned)
+        ours.prune_heads(pruned)
     return ours.double(), theirs.double()
 
 
@@ -200,7 +201,8 @@ def _batch(options: Options) -> dict[str, Any]:
         batch["encoder_hidden_states"] = encoded
         batch["encoder_attention_mask"] = _mask(options.encoder, E)
     if options.head_mask != "none":
-        shape = (H,) if options.head_mask == "for a head" else (L, H)
+        blocks = options.changes.get("num_hidden_groups", L)  # those with weights of their own
+        shape = (H,) if options.head_mask == "for a head" else (blocks, H)
         batch["head_mask"] = torch.rand(shape, dtype=torch.float64).round(decimals=1)
         batch["head_mask"].requires_grad_()
     if "cache" not in ROWS[options.family].lacks:

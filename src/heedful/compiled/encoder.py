@@ -81,6 +81,7 @@ class CompiledBlock:
             hidden, source = hidden[firsts], source[firsts]
         if self.query is None:
             query, memory = memory[:, : self.width], memory[:, self.width :]
+            query = query if firsts is None else query[firsts]
         else:
             query = self.query(source)
         only_first = firsts is not None

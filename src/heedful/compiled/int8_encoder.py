@@ -95,6 +95,7 @@ class Int8Block:
             hidden, whole = hidden[firsts], whole[firsts]
         if self.query is None:
             query, memory = memory[:, : self.width], memory[:, self.width :]
+            query = query if firsts is None else query[firsts]
         else:
             query = self.query(whole, self.dtype)
         only_first = firsts is not None
@@ -162,9 +163,9 @@ def largest_numbers(body: Encoder, rows: Sequence[Tensor]) -> list[tuple[Tensor,
         Of each block what its attention reads, and what its feed-forward part reads. Each of shape
         (D,).
     """
-    largest = [torch.zeros(body.config.hidden_size) for _ in range(2 * len(body.encoder.blocks))]
+    largest = [torch.zeros(body.config.hidden_size) for _ in range(2 * len(body.encoder.distinct))]
     hooks = []
-    for number, block in enumerate(body.encoder.blocks):
+    for number, block in enumerate(body.encoder.distinct):
         for index, module in ((2 * number, block), (2 * number + 1, block.intermediate)):
 
             def keep(_: object, inputs: tuple[Tensor, ...], index: int = index) -> None:

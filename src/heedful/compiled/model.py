@@ -11,6 +11,7 @@ from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_encoder import Int8Block, largest_numbers
+from heedful.layers.block import Block
 from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
 from heedful.models.model import Model
@@ -58,30 +59,34 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
     head = None if model is body else getattr(model, "head", None)
-    apart = [False] * len(body.encoder.layer)
-    apart[-1] = head is not None and reads_first(head)
+    # The last block computes the first tokens alone; one that is shared does so another way.
+    last = body.encoder.blocks[-1]
+    alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
+    apart = last if alone else None
     stack = _int8(body, int8_rows(), apart) if int8_rows else _packed(body, apart)
     new_body = _with_part(body, "encoder", stack)
     whole = new_body if model is body else _with_part(model, body.prefix, new_body)
     return Compiled(whole, kernel, reason)
 
 
-def _packed(body: Encoder, apart: Sequence[bool]) -> CompiledStack:
-    blocks = [
-        CompiledBlock(block, body.config.hidden_act, query_apart=query_apart)
-        for block, query_apart in zip(body.encoder.blocks, apart, strict=True)
-    ]
+def _packed(body: Encoder, apart: Block | None) -> CompiledStack:
+    packed = {
+        block: CompiledBlock(block, body.config.hidden_act, query_apart=block is apart)
+        for block in body.encoder.distinct
+    }
+    blocks = [packed[block] for block in body.encoder.blocks]
     return CompiledStack(body.encoder, blocks, kernels.PACKED)
 
 
-def _int8(body: Encoder, rows: Sequence[Tensor], apart: Sequence[bool]) -> CompiledStack:
+def _int8(body: Encoder, rows: Sequence[Tensor], apart: Block | None) -> CompiledStack:
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     dtype = torch.bfloat16 if bf16 else torch.float32
     ranges = largest_numbers(body, rows)
-    blocks = [
-        Int8Block(block, body.config.hidden_act, largest, dtype, query_apart=query_apart)
-        for block, largest, query_apart in zip(body.encoder.blocks, ranges, apart, strict=True)
-    ]
+    packed = {
+        block: Int8Block(block, body.config.hidden_act, largest, dtype, query_apart=block is apart)
+        for block, largest in zip(body.encoder.distinct, ranges, strict=True)
+    }
+    blocks = [packed[block] for block in body.encoder.blocks]
     return CompiledStack(body.encoder, blocks, kernels.INT8)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.explanations.explanation import AttentionMap, Kind
 from heedful.explanations.subject import Subject
-from heedful.models import EncoderDecoderConfig
+from heedful.models import AlbertConfig, EncoderDecoderConfig
 from heedful.models.model import Model
 
 
@@ -91,6 +91,9 @@ def _pruned(name: str, config: Any) -> Mapping[int, Sequence[int]]:
         "cross_attentions": "cross_attn_pruned_heads",
     }
     field = fields.get(name, "pruned_heads")
+    if isinstance(config, AlbertConfig):
+        blocks = enumerate(config.block_numbers)
+        return {layer: config.pruned_heads.get(block, ()) for layer, block in blocks}
     if isinstance(config, EncoderDecoderConfig):  # whose parts have one kind of field each
         config = config.encoder if name == "encoder_attentions" else config.decoder
         field = "" if name == "cross_attentions" else "pruned_heads"

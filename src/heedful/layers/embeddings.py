@@ -23,6 +23,7 @@ class Embeddings(nn.Module):
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: W.
         model_width: D; None for W.
+        widen: whether that layer is there even where they are as wide.
         pad_id: the piece whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation.
         dropout: probability with which a value is dropped in training.
@@ -39,6 +40,7 @@ class Embeddings(nn.Module):
         position_embeddings: nn.Module,
         width: int,
         model_width: int | None = None,
+        widen: bool = False,
         pad_id: int | None,
         eps: float,
         dropout: float,
@@ -53,7 +55,8 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
         model_width = model_width or width
-        self.project = None if model_width == width else nn.Linear(width, model_width)
+        widen = widen or model_width != width
+        self.project = nn.Linear(width, model_width) if widen else None
 
     def forward(
         self,

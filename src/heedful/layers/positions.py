@@ -90,11 +90,15 @@ class RelativePositions(nn.Embedding):
         num_positions: P.
         head_width: K.
         with_key: whether the key meets it, too.
+        scaled: whether the bias is divided by the root of K, as the other scores are.
     """
 
-    def __init__(self, num_positions: int, head_width: int, *, with_key: bool = False) -> None:
+    def __init__(
+        self, num_positions: int, head_width: int, *, with_key: bool = False, scaled: bool = True
+    ) -> None:
         super().__init__(2 * num_positions - 1, head_width)
         self.with_key = with_key
+        self.scaled = scaled
 
     def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
         """Return the vectors as they are."""
@@ -116,7 +120,9 @@ class RelativePositions(nn.Embedding):
         middle = self.num_embeddings // 2  # the row of distance 0
         # From the last key's distance to the first query, to the first key's to the last query.
         table = self.weight[middle + start - keys + 1 : middle + start + queries]  # (S + T - 1, K)
-        table = table.to(query.dtype) / math.sqrt(query.shape[-1])
+        table = table.to(query.dtype)
+        if self.scaled:
+            table = table / math.sqrt(query.shape[-1])
         bias = _by_distance(query, table.flip(0), keys)
         if self.with_key:
             bias = bias + _by_distance(key, table, queries).mT
@@ -190,13 +196,13 @@ class BucketedPositions(nn.Embedding):
         return torch.where(distances > 0, after + bucket, bucket)
 
 
-def _none(num_positions: int, head_width: int) -> None:
+def _none(num_positions: int, head_width: int, *, scaled: bool = True) -> None:
     """Return what attention knows of positions that are added to words: nothing."""
 
 
-POSITIONS: dict[str, Callable[[int, int], Positions | None]] = {
+POSITIONS: dict[str, Callable[..., Positions | None]] = {
     "absolute": _none,
     "relative_key": RelativePositions,
     "relative_key_query": partial(RelativePositions, with_key=True),
 }
-"""The reference's names, to what makes a module for attention out of P and K."""
+"""The reference's names, to what makes a module for attention out of P, K and ``scaled``."""

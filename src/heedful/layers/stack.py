@@ -2,7 +2,8 @@
 
 The attributes are named so that a state dict has the names of the reference's BERT.
 
-Shapes: B batch, H heads, L blocks, T length with what is cached, S length of what is computed, E
+Shapes: B batch, H heads, L blocks, those that are computed again counted again, M blocks, each
+counted once, T length with what is cached, S length of what is computed, E
 length of the encoder's output, D model width.
 """
 
@@ -21,11 +22,20 @@ from heedful.layers.positions import BucketedPositions
 T = TypeVar("T")
 
 
+class Order(NamedTuple):
+    """In which order shared blocks are computed (Lan et al. 2020, section 3.1)."""
+
+    numbers: tuple[int, ...]
+    """The number of the block that is computed first, second, ...: L numbers."""
+    together: int = 1
+    """How many in a row make one layer: the states between them are not returned."""
+
+
 class StackOutput(NamedTuple):
     """What a stack returns; each but the first and ``kernels`` if it was asked for."""
 
     states: tuple[Tensor, ...]
-    """What comes out of the last block; if all are asked for, what went into the first block and
+    """What comes out of the last block; if all are asked for, what went into the first layer and
     came out of each. The last is normalised in a pre-norm stack. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None
     """Of each block that was asked for. Each of shape (B, H, S, T)."""
@@ -48,6 +58,7 @@ class Stack(nn.Module):
         blocks: from the first to the last.
         norm: normalises what comes out of the last one, as pre-norm blocks need.
         bias: what all blocks know of positions, if they know it from the stack.
+        order: in which order they are computed; None computes each once.
     """
 
     def __init__(
@@ -55,16 +66,24 @@ class Stack(nn.Module):
         blocks: Iterable[Block],
         norm: nn.LayerNorm | None = None,
         bias: BucketedPositions | None = None,
+        order: Order | None = None,
     ) -> None:
         super().__init__()
         self.layer = nn.ModuleList(blocks)
+        self.order = order or Order(tuple(range(len(self.layer))))
         self.layer_norm = norm
         self.relative_attention_bias = bias
 
     @property
-    def blocks(self) -> list[Block]:
-        """The blocks, from the first to the last."""
+    def distinct(self) -> list[Block]:
+        """The M blocks, each once."""
         return cast("list[Block]", list(self.layer))
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The L blocks as they are computed, from the first to the last."""
+        distinct = self.distinct
+        return [distinct[number] for number in self.order.numbers]
 
     def forward(
         self,
@@ -84,7 +103,7 @@ class Stack(nn.Module):
         Args:
             hidden: shape (B, S, D).
             context: what is the same for all blocks.
-            head_mask: what each head's output is multiplied by. Shape (L, H).
+            head_mask: what each head's output is multiplied by. Shape (M, H).
             cross_head_mask: the same for the cross-attention.
             past: what each block has computed before.
             weights_of: the numbers of the blocks whose attention weights are returned.
@@ -96,13 +115,15 @@ class Stack(nn.Module):
         kernels: list[str] = []
         if self.relative_attention_bias is not None:
             context = self._with_bias(hidden, context, past)
-        for number, block in enumerate(self.layer):
+        blocks = self.blocks
+        for number, block in enumerate(blocks):
+            row = self.order.numbers[number]
             options = {
-                "head_mask": None if head_mask is None else head_mask[number],
-                "cross_head_mask": None if cross_head_mask is None else cross_head_mask[number],
+                "head_mask": None if head_mask is None else head_mask[row],
+                "cross_head_mask": None if cross_head_mask is None else cross_head_mask[row],
                 "past": None if past is None else past[number],
                 "need_weights": number in weights_of,
-                "only_first": only_first and number == len(self.layer) - 1,
+                "only_first": only_first and number == len(blocks) - 1,
             }
             output: BlockOutput
             if recompute:
@@ -122,7 +143,7 @@ class Stack(nn.Module):
             states[-1] = self.layer_norm(states[-1])
         cached = _those_there(caches)
         return StackOutput(
-            states=tuple(states),
+            states=tuple(states[:: self.order.together] if need_states else states),
             attentions=_those_there(attentions),
             cross_attentions=_those_there(cross_attentions),
             cache=None if cached is None else Cache(blocks=cached),

@@ -55,6 +55,19 @@ _TRANSFORMER = Family(
 )
 
 FAMILIES: dict[str, Family] = {
+    "albert": Family(
+        package="albert",
+        config="AlbertConfig",
+        models={
+            "body": "AlbertModel",
+            "sequence": "AlbertForSequenceClassification",
+            "token": "AlbertForTokenClassification",
+            "span": "AlbertForQuestionAnswering",
+            "choice": "AlbertForMultipleChoice",
+            "masked_lm": "AlbertForMaskedLM",
+            "pretraining": "AlbertForPreTraining",
+        },
+    ),
     "bert": Family(
         package="bert",
         config="BertConfig",
@@ -174,6 +187,8 @@ _OTHERS = {
 }
 
 if TYPE_CHECKING:  # the same names, for type checkers
+    from heedful.models.albert.config import AlbertConfig as AlbertConfig
+    from heedful.models.albert.model import *  # noqa: F403
     from heedful.models.bert.config import BertConfig as BertConfig
     from heedful.models.bert.model import *  # noqa: F403
     from heedful.models.distilbert.config import DistilBertConfig as DistilBertConfig

@@ -4,7 +4,8 @@ What is different in a family its configuration says in numbers; see ``encoder_c
 attributes are named so that a state dict has the names of the reference's BERT.
 
 Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
-output, H heads, L blocks, D model width, W width of the embeddings: D, but for some families.
+output, H heads, L blocks, each counted once, D model width, W width of the embeddings: D, but for
+some families.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from heedful.layers.block import Block, BlockOptions
 from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
 from heedful.layers.positions import POSITIONS, BucketedPositions
-from heedful.layers.stack import Stack
+from heedful.layers.stack import Order, Stack
 from heedful.models import inputs, pruning
 from heedful.models.configs import remaining
 from heedful.models.encoder_config import EncoderConfig, usable_positions
@@ -49,6 +50,10 @@ class Encoder(Model):
         add_pooling_layer: whether it has a pooler.
         bias: what all blocks know of positions, if they know it from one table.
         num_tasks: number of task types; 0 if there are none.
+        order: in which order shared blocks are computed; None computes each once.
+        widen: whether a linear layer stands after the embeddings even where they are as wide as the
+            model.
+        scaled: see ``RelativePositions``.
     """
 
     can_recompute = True
@@ -59,6 +64,10 @@ class Encoder(Model):
         add_pooling_layer: bool = True,
         bias: BucketedPositions | None = None,
         num_tasks: int = 0,
+        *,
+        order: Order | None = None,
+        widen: bool = False,
+        scaled: bool = True,
     ) -> None:
         super().__init__()
         self.config = config
@@ -71,13 +80,14 @@ class Encoder(Model):
             ),
             width=config.embedding_width,
             model_width=config.hidden_size,
+            widen=widen,
             pad_id=config.pad_token_id,
             eps=config.layer_norm_eps,
             dropout=config.hidden_dropout_prob,
             add_positions=config.position_embedding_type == "absolute",
         )
         self.num_tasks = num_tasks
-        self.encoder = _encoder(config, bias)
+        self.encoder = _encoder(config, bias, order, scaled=scaled)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
@@ -96,12 +106,12 @@ class Encoder(Model):
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
-        return {"head_mask": (self.config.num_hidden_layers, self.config.num_attention_heads)}
+        return {"head_mask": (self.config.num_blocks, self.config.num_attention_heads)}
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
         fresh = [] if self.pooler is None else [*self.pooler.parameters()]
-        for block in self.encoder.blocks:
+        for block in self.encoder.distinct:
             if self.config.add_cross_attention:
                 fresh += block.crossattention.parameters()
         return fresh
@@ -140,7 +150,7 @@ class Encoder(Model):
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
-        attentions = [block.attention for block in self.encoder.blocks]
+        attentions = [block.attention for block in self.encoder.distinct]
         pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
         self.config = replace(self.config, pruned_heads=pruned)
 
@@ -245,7 +255,7 @@ class Encoder(Model):
             head_mask=head_mask,
             cross_head_mask=head_mask,
             past=None if past_key_values is None else past_key_values.blocks,
-            weights_of=range(config.num_hidden_layers) if output_attentions else (),
+            weights_of=range(len(self.encoder.blocks)) if output_attentions else (),
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
             only_first=only_first,
@@ -261,7 +271,9 @@ class Encoder(Model):
         )
 
 
-def _encoder(config: EncoderConfig, bias: BucketedPositions | None) -> Stack:
+def _encoder(
+    config: EncoderConfig, bias: BucketedPositions | None, order: Order | None, *, scaled: bool
+) -> Stack:
     """Return the blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -282,11 +294,11 @@ def _encoder(config: EncoderConfig, bias: BucketedPositions | None) -> Stack:
             options,
             heads=remaining(heads, config.pruned_heads, number),
             cross_heads=range(heads) if config.add_cross_attention else None,
-            positions=positions(config.max_position_embeddings, head_width),
+            positions=positions(config.max_position_embeddings, head_width, scaled=scaled),
         )
-        for number in range(config.num_hidden_layers)
+        for number in range(config.num_blocks)
     )
-    return Stack(blocks, bias=bias)
+    return Stack(blocks, bias=bias, order=order)
 
 
 def language_head(config: EncoderConfig, activation: str | None = None) -> LanguageHead:

@@ -23,6 +23,10 @@ class EncoderConfig(Protocol):
         """Number of blocks."""
 
     @property
+    def num_blocks(self) -> int:
+        """Number of blocks with weights of their own."""
+
+    @property
     def num_attention_heads(self) -> int:
         """Number of attention heads in a block, those that were pruned included."""
 

@@ -20,12 +20,11 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
-from heedful.models.labels import check_classes, class_loss, labelled_positions
+from heedful.models.labels import class_loss, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
     ClassifierOutput,
     LanguageModelOutput,
-    PreTrainingOutput,
     QuestionAnsweringOutput,
 )
 from heedful.models.with_head import WithHead, language_head
@@ -76,7 +75,7 @@ def classify(
         hidden = heads.summary(self.head, encoded.last_hidden_state, attention_mask)  # (B, D)
     logits = self.head(hidden)
     return ClassifierOutput(
-        loss=None if labels is None else _mean(self.head.loss(logits, labels)),
+        loss=None if labels is None else mean(self.head.loss(logits, labels)),
         logits=logits,
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
@@ -122,7 +121,7 @@ def choose(
         output_hidden_states=output_hidden_states,
     )
     logits = output.logits.view(choices.shape[:2])  # (B, C)
-    loss = None if labels is None else _mean(class_loss(logits, labels))
+    loss = None if labels is None else mean(class_loss(logits, labels))
     return replace(output, logits=logits, loss=loss)
 
 
@@ -176,53 +175,6 @@ def find_span(
     )
 
 
-def detect_replaced(
-    self: WithHead,
-    input_ids: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    token_type_ids: Tensor | None = None,
-    *,
-    task_type_ids: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    inputs_embeds: Tensor | None = None,
-    head_mask: Tensor | None = None,
-    labels: Tensor | None = None,
-    output_attentions: bool = False,
-    output_hidden_states: bool = False,
-) -> ClassifierOutput:
-    """Tell replaced tokens from original ones: logits of shape (B, S), above 0 for replaced ones.
-
-    ``labels`` are 1 for a replaced token, 0 for an original one. Shape (B, S). The loss is the mean
-    over the tokens that ``attention_mask``, then of shape (B, S), does not leave out.
-
-    Raises:
-        UserError: an argument has a wrong shape, type or value.
-    """
-    encoded: BertModelOutput = self.body(
-        input_ids,
-        attention_mask,
-        token_type_ids,
-        task_type_ids=task_type_ids,
-        position_ids=position_ids,
-        inputs_embeds=inputs_embeds,
-        head_mask=head_mask,
-        output_attentions=output_attentions,
-        output_hidden_states=output_hidden_states,
-    )
-    logits = self.head(encoded.last_hidden_state)  # (B, S)
-    loss = None
-    if labels is not None:
-        check_classes(labels, tuple(logits.shape), 2)
-        real = slice(None) if attention_mask is None else attention_mask == 1
-        loss = _mean(losses.binary_cross_entropy(logits[real], labels[real]))
-    return ClassifierOutput(
-        loss=loss,
-        logits=logits,
-        hidden_states=encoded.hidden_states,
-        attentions=encoded.attentions,
-    )
-
-
 def predict_masked(
     self: WithHead,
     input_ids: Tensor | None = None,
@@ -262,7 +214,7 @@ def predict_masked(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    return _score_pieces(self, encoded, labels, positions)
+    return score_pieces(self, encoded, labels, positions)
 
 
 def predict_next(
@@ -311,59 +263,7 @@ def predict_next(
     )
     if labels is not None:
         labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S): of the next position
-    return _score_pieces(self, encoded, labels, positions)
-
-
-def pretrain(
-    self: WithHead,
-    input_ids: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    token_type_ids: Tensor | None = None,
-    *,
-    task_type_ids: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    inputs_embeds: Tensor | None = None,
-    head_mask: Tensor | None = None,
-    labels: Tensor | None = None,
-    next_sentence_label: Tensor | None = None,
-    positions: Tensor | None = None,
-    output_attentions: bool = False,
-    output_hidden_states: bool = False,
-) -> PreTrainingOutput:
-    """Score the pieces at every position or some, and whether the second text follows the first.
-
-    ``labels`` and ``positions`` are those of ``predict_masked``. ``next_sentence_label`` is 0 where
-    the second text follows the first, 1 where it does not. Shape (B,). Each kind of label may be
-    given alone, and then decides the loss alone (the reference has no loss then).
-
-    Raises:
-        UserError: an argument has a wrong shape, type or value.
-    """
-    encoded: BertModelOutput = self.body(
-        input_ids,
-        attention_mask,
-        token_type_ids,
-        task_type_ids=task_type_ids,
-        position_ids=position_ids,
-        inputs_embeds=inputs_embeds,
-        head_mask=head_mask,
-        output_attentions=output_attentions,
-        output_hidden_states=output_hidden_states,
-    )
-    pieces = _score_pieces(self, encoded, labels, positions)
-    follows = self.head.seq_relationship(encoded.pooler_output)  # (B, 2)
-    loss = pieces.loss
-    if next_sentence_label is not None:
-        next_loss = _mean(class_loss(follows, next_sentence_label))
-        loss = next_loss if loss is None else loss + next_loss
-    return PreTrainingOutput(
-        loss=loss,
-        prediction_logits=pieces.logits,
-        seq_relationship_logits=follows,
-        hidden_states=encoded.hidden_states,
-        attentions=encoded.attentions,
-        positions=pieces.positions,
-    )
+    return score_pieces(self, encoded, labels, positions)
 
 
 def generate(
@@ -384,7 +284,7 @@ def generate(
     return generation.settle_alone(texts, writer, input_ids, attention_mask, search, numbers)
 
 
-def _score_pieces(
+def score_pieces(
     self: WithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
 ) -> LanguageModelOutput:
     """Score the pieces where there are labels, at the positions that are asked for, or at all."""
@@ -398,7 +298,7 @@ def _score_pieces(
     logits = head(chosen, self.get_input_embeddings())
     loss = None
     if labels is not None:
-        loss = _mean(losses.cross_entropy(logits, labels.flatten()[positions]))
+        loss = mean(losses.cross_entropy(logits, labels.flatten()[positions]))
     return LanguageModelOutput(
         loss=loss,
         logits=logits,
@@ -414,6 +314,7 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)
 
 
-def _mean(loss: tuple[Tensor, Tensor]) -> Tensor:
+def mean(loss: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the mean of a loss: its sum over its count."""
     total, count = loss
     return total / count

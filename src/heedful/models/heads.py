@@ -317,12 +317,13 @@ class PreTrainingHead(nn.Module):
     Args:
         predictions: says which pieces stand at masked positions.
         width: D.
+        dropout: probability with which a value is dropped in training that the second one reads.
     """
 
-    def __init__(self, predictions: LanguageHead, width: int) -> None:
+    def __init__(self, predictions: LanguageHead, width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.predictions = predictions
-        self.seq_relationship = nn.Linear(width, 2)
+        self.seq_relationship = SequenceHead(width, 2, dropout=dropout)
 
 
 def reads_first(head: nn.Module) -> bool:

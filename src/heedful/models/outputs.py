@@ -137,6 +137,36 @@ class PreTrainingOutput(Output):
     """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
     (N,), int64."""
 
+    @property
+    def pair_logits(self) -> Tensor:
+        """Whether the two texts belong as they stand (0) or not (1). Shape (B, 2)."""
+        return self.seq_relationship_logits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOrderOutput(Output):
+    """What ``AlbertForPreTraining`` returns; V and N as in ``LanguageModelOutput``."""
+
+    loss: Tensor | None = None
+    """The sum of the means over the labels of each kind. Shape ()."""
+    prediction_logits: Tensor
+    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
+    alone, shape (N, V)."""
+    sop_logits: Tensor
+    """Whether the two texts stand in order (0) or are swapped (1). Shape (B, 2)."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each layer, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each layer, if asked for. Each of shape (B, H, S, S)."""
+    positions: Tensor | None = None
+    """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
+    (N,), int64."""
+
+    @property
+    def pair_logits(self) -> Tensor:
+        """Whether the two texts belong as they stand (0) or not (1). Shape (B, 2)."""
+        return self.sop_logits
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderOutput(Output):

@@ -27,6 +27,7 @@ from heedful.models.outputs import (
     Output,
     PreTrainingOutput,
     QuestionAnsweringOutput,
+    SentenceOrderOutput,
 )
 from heedful.models.translation import options_of, to_write
 
@@ -159,6 +160,12 @@ def _as_output(outputs: Outputs, positions: Tensor | None) -> Output:
     if "start_logits" in outputs:
         return QuestionAnsweringOutput(
             start_logits=outputs["start_logits"], end_logits=outputs["end_logits"]
+        )
+    if "sop_logits" in outputs:
+        return SentenceOrderOutput(
+            prediction_logits=_at(outputs["prediction_logits"], positions),
+            sop_logits=outputs["sop_logits"],
+            positions=positions,
         )
     if "prediction_logits" in outputs:
         return PreTrainingOutput(

@@ -52,6 +52,8 @@ class BertConfig:
     """The fields that one rate of dropout sets."""
     LEAST_TYPES: ClassVar[int] = 1
     """How many token types there must be."""
+    OLD_KEYS: ClassVar[tuple[str, ...]] = ()
+    """Keys of published files of the family that change nothing."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""
@@ -130,13 +132,18 @@ class BertConfig:
             )
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
-        check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
+        check_pruned_heads(self, "pruned_heads", self.num_blocks, self.num_attention_heads)
         complete_labels(self)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
         """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
         return tokens
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks with weights of their own."""
+        return self.num_hidden_layers
 
     @property
     def embedding_width(self) -> int:
@@ -192,7 +199,7 @@ class BertConfig:
             "id2label": read_labels(values, where),
             "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
         }
-        ignored = {*IGNORED, "label2id"}
+        ignored = {*IGNORED, *cls.OLD_KEYS, "label2id"}
         fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
         return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
 

@@ -1,6 +1,6 @@
 """BERT (Devlin et al. 2019) and its public names with a head."""
 
-from heedful.models import forwards
+from heedful.models import forwards, pretraining
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.names import PREFIX
 from heedful.models.encoder import Encoder, language_head
@@ -135,4 +135,4 @@ class BertForPreTraining(WithHead):
         head = PreTrainingHead(language_head(config), config.hidden_size)
         super().__init__(body, head, at="cls")
 
-    forward = forwards.pretrain
+    forward = pretraining.pretrain

@@ -127,6 +127,11 @@ class DistilBertConfig:
         return self.n_layers
 
     @property
+    def num_blocks(self) -> int:
+        """``n_layers``."""
+        return self.n_layers
+
+    @property
     def num_attention_heads(self) -> int:
         """``n_heads``."""
         return self.n_heads

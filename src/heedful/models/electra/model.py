@@ -4,7 +4,7 @@ Two models learn together: a generator, ``ElectraForMaskedLM``, fills masks, and
 ``ElectraForPreTraining``, says which tokens it replaced. What is fine-tuned is the discriminator.
 """
 
-from heedful.models import forwards
+from heedful.models import forwards, pretraining
 from heedful.models.electra.config import ElectraConfig
 from heedful.models.electra.names import IN_FILES, PREFIX
 from heedful.models.encoder import Encoder, language_head
@@ -36,7 +36,7 @@ class ElectraForPreTraining(WithHead):
         head = ReplacedHead(config.hidden_size, config.hidden_act)
         super().__init__(ElectraModel(config), head, at="discriminator_predictions")
 
-    forward = forwards.detect_replaced
+    forward = pretraining.detect_replaced
 
 
 class ElectraForMaskedLM(WithHead):

@@ -3,7 +3,7 @@
 From version 2.0 on (Sun et al. 2020) each token may also have the type of a task.
 """
 
-from heedful.models import forwards
+from heedful.models import forwards, pretraining
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.ernie.config import ErnieConfig
 from heedful.models.ernie.names import PREFIX
@@ -134,4 +134,4 @@ class ErnieForPreTraining(WithHead):
         head = PreTrainingHead(language_head(config), config.hidden_size)
         super().__init__(ErnieModel(config), head, at="cls")
 
-    forward = forwards.pretrain
+    forward = pretraining.pretrain

@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.aim import Aim, Computed, side_of, window_notes
 from heedful.batches import Batch
 from heedful.errors import UserError
-from heedful.models.outputs import PreTrainingOutput
+from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.reading import Record
 from heedful.tasks.answers.blanks import Filled
 from heedful.tokens import Tokenizer
@@ -53,9 +53,8 @@ def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: T
         firsts = torch.arange(len(positions), device=positions.device) * length
         output = forward(**batch.inputs | {"positions": firsts + positions[:, 0]})
         logits: Tensor
-        logits = (
-            output.prediction_logits if isinstance(output, PreTrainingOutput) else output.logits
-        )
+        both = isinstance(output, PreTrainingOutput | SentenceOrderOutput)
+        logits = output.prediction_logits if both else output.logits
         return logits  # (N, V)
 
     word = tokenizer.vocabulary.token(token_id)
@@ -109,7 +108,7 @@ def _follows(
         )
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
-        logits: Tensor = forward(**batch.inputs).seq_relationship_logits  # (N, 2)
+        logits: Tensor = forward(**batch.inputs).pair_logits  # (N, 2)
         return logits
 
     index = int(computed.answer.next_sentence < 0.5)

@@ -20,7 +20,7 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
 from heedful.models.model import Model
-from heedful.models.outputs import PreTrainingOutput
+from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
 from heedful.task import Ability, Fit, Forward, Input
@@ -98,10 +98,10 @@ class MaskedPairs:
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses of hidden tokens, and that of pairs. Shape (2,)."""
-        output: PreTrainingOutput = forward(**batch.inputs)
+        output: PreTrainingOutput | SentenceOrderOutput = forward(**batch.inputs)
         targets = batch.targets
         words = losses.cross_entropy(output.prediction_logits, targets["tokens"])[0]
-        pairs = losses.cross_entropy(output.seq_relationship_logits, targets["pairs"])[0]
+        pairs = losses.cross_entropy(output.pair_logits, targets["pairs"])[0]
         return torch.stack([words, pairs])
 
     def count(self, batch: Batch) -> Tensor:
@@ -116,11 +116,11 @@ class MaskedPairs:
             The sum of the losses, the tokens told right, the tokens hidden, and whether the pair
             was told right: 0 where nobody knows. Shape (B, 4).
         """
-        output: PreTrainingOutput = model(**batch.inputs)
+        output: PreTrainingOutput | SentenceOrderOutput = model(**batch.inputs)
         rows = hidden.told(output.prediction_logits, batch)
         right = rows.new_zeros(len(rows), 1)
         if "pairs" in batch.targets:
-            best = output.seq_relationship_logits.argmax(-1)  # (B,)
+            best = output.pair_logits.argmax(-1)  # (B,)
             right = (best == batch.targets["pairs"]).float()[:, None]
         return torch.cat([rows, right], dim=1)
 
@@ -158,8 +158,8 @@ class MaskedPairs:
 
         See `blanks.candidates` for the shape.
         """
-        output: PreTrainingOutput = model(**batch.inputs)
-        logits, pairs = output.prediction_logits, output.seq_relationship_logits
+        output: PreTrainingOutput | SentenceOrderOutput = model(**batch.inputs)
+        logits, pairs = output.prediction_logits, output.pair_logits
         return hidden.candidates(logits, pairs, batch, settings)
 
     def decode(

@@ -1,0 +1,108 @@
+"""What an ALBERT is made of, under the reference's key names."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from heedful.errors import UserError
+from heedful.models.bert.config import BertConfig
+from heedful.models.configs import check_numbers, check_sizes
+
+_ONLY: dict[str, Any] = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "use_cache": True,
+    "classifier_dropout": None,
+}
+"""Fields of BERT that the reference's ALBERT does not have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AlbertConfig(BertConfig):
+    """The sizes and options of an ALBERT. The defaults are those of ALBERT xxlarge.
+
+    The layers are divided into groups. Those of a group share the weights of its blocks.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "albert"
+    DROPOUTS: ClassVar[tuple[str, ...]] = (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout_prob",
+    )
+    OLD_KEYS: ClassVar[tuple[str, ...]] = (
+        *("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type"),
+        "num_memory_blocks",
+    )
+
+    vocab_size: int = 30000
+    """Number of pieces in the vocabulary."""
+    embedding_size: int = 128
+    """Width of the embeddings, which a linear layer widens."""
+    hidden_size: int = 4096
+    """Width of the model; a multiple of ``num_attention_heads``."""
+    num_hidden_layers: int = 12
+    """Number of layers, each computed by the ``inner_group_num`` blocks of its group."""
+    num_hidden_groups: int = 1
+    """Number of groups of layers, at most one for each layer."""
+    inner_group_num: int = 1
+    """Number of blocks in a group, one after the other."""
+    num_attention_heads: int = 64
+    """Number of attention heads in a block."""
+    intermediate_size: int = 16384
+    """Width inside the feed-forward half of a block."""
+    hidden_act: str = "gelu_new"
+    """Activation of the feed-forward half."""
+    hidden_dropout_prob: float = 0.0
+    """Dropout of the embeddings and of what each half of a block adds."""
+    attention_probs_dropout_prob: float = 0.0
+    """Dropout of the attention weights."""
+    classifier_dropout_prob: float = 0.1
+    """Dropout before a classifier."""
+    bos_token_id: int | None = 2
+    """Id of the piece that begins a text."""
+    eos_token_id: int | None = 3
+    """Id of the piece that ends one."""
+
+    def __post_init__(self) -> None:
+        for name, value in _ONLY.items():
+            if getattr(self, name) != value:
+                raise UserError(f"{name} is {getattr(self, name)!r}; an ALBERT has {value!r} alone")
+        check_sizes(self, ("embedding_size", "num_hidden_groups", "inner_group_num"))
+        check_numbers(self, ("classifier_dropout_prob",), float, below=1)
+        BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
+        if self.num_hidden_groups > max(self.num_hidden_layers, 1):
+            raise UserError(
+                f"num_hidden_groups is {self.num_hidden_groups}; there are "
+                f"{self.num_hidden_layers} layers (num_hidden_layers)"
+            )
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks with weights of their own."""
+        return self.num_hidden_groups * self.inner_group_num
+
+    @property
+    def block_numbers(self) -> tuple[int, ...]:
+        """The number of the block that is computed first, second, and so on."""
+        size = self.num_hidden_layers / self.num_hidden_groups  # as the reference, not whole
+        groups = [int(layer / size) for layer in range(self.num_hidden_layers)]
+        inner = range(self.inner_group_num)
+        return tuple(group * self.inner_group_num + block for group in groups for block in inner)
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the tables of embeddings."""
+        return self.embedding_size
+
+    @property
+    def head_dropout(self) -> float:
+        """Dropout before a classifier."""
+        return self.classifier_dropout_prob
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = BertConfig.to_dict(self)
+        return {name: value for name, value in values.items() if name not in _ONLY}

@@ -1,0 +1,122 @@
+"""ALBERT (Lan et al. 2020): BERT's blocks, shared by the layers, over narrow embeddings.
+
+Shapes: M blocks, each counted once.
+"""
+
+from heedful.layers.stack import Order
+from heedful.models import forwards, pretraining
+from heedful.models.albert.config import AlbertConfig
+from heedful.models.albert.names import PREFIX, in_files
+from heedful.models.encoder import Encoder, language_head
+from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.with_head import WithHead
+
+
+class AlbertModel(Encoder):
+    """ALBERT without a head.
+
+    Head masks have a row, and pruned heads a number, for each of the M blocks: layers that share a
+    block share its heads. The reference, too, prunes them so; of a mask with a row for each layer
+    it reads no more rows than these.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+    """
+
+    config: AlbertConfig
+    prefix = PREFIX
+
+    def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
+        order = Order(config.block_numbers, together=config.inner_group_num)
+        # The reference adds biases of distances after the other scores were scaled.
+        super().__init__(config, add_pooling_layer, order=order, widen=True, scaled=False)
+        self.in_files = in_files(config)
+
+
+class AlbertForSequenceClassification(WithHead):
+    """ALBERT with a linear classifier, or regression, of the pooled first token."""
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config)
+        head = SequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            problem_type=config.problem_type,
+        )
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class AlbertForMultipleChoice(WithHead):
+    """ALBERT that gives each choice one score; the choices of an item share a softmax."""
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config)
+        head = SequenceHead(config.hidden_size, 1, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.choose
+
+
+class AlbertForTokenClassification(WithHead):
+    """ALBERT with a linear classifier of every token."""
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config, add_pooling_layer=False)
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
+        super().__init__(body, head, at="classifier")
+
+    forward = forwards.classify
+
+
+class AlbertForQuestionAnswering(WithHead):
+    """ALBERT that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config, add_pooling_layer=False)
+        head = SpanHead(config.hidden_size, config.num_labels)
+        super().__init__(body, head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class AlbertForMaskedLM(WithHead):
+    """ALBERT that says which pieces stand at masked positions."""
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config, add_pooling_layer=False)
+        super().__init__(body, language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_masked
+
+
+class AlbertForPreTraining(WithHead):
+    """ALBERT with the two heads that it was pre-trained with: masked pieces, sentence order."""
+
+    albert: AlbertModel
+
+    def __init__(self, config: AlbertConfig) -> None:
+        body = AlbertModel(config)
+        head = PreTrainingHead(
+            language_head(config), config.hidden_size, dropout=config.head_dropout
+        )
+        super().__init__(body, head, at="cls")
+
+    forward = pretraining.pretrain_order

@@ -1,0 +1,35 @@
+"""What ALBERT's weights are called in folders."""
+
+from heedful.models.albert.config import AlbertConfig
+
+PREFIX = "albert"
+"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+
+_IN_FILES = {
+    "embeddings.project": "encoder.embedding_hidden_mapping_in",
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.self.distance_embedding": "attention.distance_embedding",
+    "attention.output.dense": "attention.dense",
+    "attention.output.LayerNorm": "attention.LayerNorm",
+    "intermediate.dense": "ffn",
+    "output.dense": "ffn_output",
+    "output.LayerNorm": "full_layer_layer_norm",
+    "pooler.dense": "pooler",
+    "cls.predictions": "predictions",
+    "cls.predictions.transform.dense": "predictions.dense",
+    "cls.predictions.transform.LayerNorm": "predictions.LayerNorm",
+    "cls.seq_relationship": "sop_classifier.classifier",
+}
+"""Parts of a model that have another name in a file."""
+
+
+def in_files(config: AlbertConfig) -> dict[str, str]:
+    """Return the parts that have another name in a file, and that name."""
+    blocks = {}
+    for number in range(config.num_blocks):
+        group, inner = divmod(number, config.inner_group_num)
+        theirs = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+        blocks[f"encoder.layer.{number}"] = theirs
+    return _IN_FILES | blocks
