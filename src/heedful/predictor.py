@@ -26,7 +26,6 @@ from heedful.compiled.int8_encoder import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import foreign_record
-from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.reading.ahead import one_ahead
@@ -114,7 +113,7 @@ class Predictor:
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
-        model = load_model(folder, head=record.head, mapped=True).to(device=device, dtype=dtype)
+        model = read_task(record).load(folder, record.head).to(device=device, dtype=dtype)
         return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:

@@ -20,6 +20,8 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.models import Head
+from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.settings import (
@@ -142,8 +144,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     __dataclass_fields__: ClassVar[dict[str, Any]]  # it is a dataclass
     name: ClassVar[str]
     """What stands after ``heedful train``."""
-    example: ClassVar[str] = '"a text"'
-    """What a user may put after ``heedful predict RUN`` to try it."""
     whole_batch: ClassVar[bool] = False
     """Whether an item's loss depends on the others of its batch, which is then never split."""
     two_sided: ClassVar[bool] = False
@@ -155,6 +155,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
     """Constants of AdamW."""
+
+    @property
+    def example(self) -> str:
+        """What a user may put after ``heedful predict RUN`` to try it."""
+        return '"a text"'
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -285,6 +290,16 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Delete what the run folder held only in case training was stopped."""
 
     # Answers.
+
+    def load(self, folder: Path, head: Head | None) -> Model:
+        """Load the model of a finished run, its weights mapped into memory.
+
+        Args:
+            folder: of the run.
+            head: what the model decides; None for what the folder says.
+        """
+        model: Model = load_model(folder, head=head, mapped=True)
+        return model
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings

@@ -32,7 +32,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         from heedful.task import Recipe
 
         recipe = Recipe(data=data, options=options, columns=columns, training=training, run=run)
-        report(name, recipe, verb.train(name, recipe, say=say))
+        report(recipe, verb.train(name, recipe, say=say))
 
     groups = {
         "data": (entry.data, "Data and model"),
@@ -63,9 +63,10 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
     return train
 
 
-def report(name: str, recipe: "Recipe", outcome: "Outcome | None") -> None:
+def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
     """Tell how a training ended, and what to do with it."""
-    from heedful.tasks import task_named
+    from heedful.checkpoints.runs import read_record
+    from heedful.predictor import read_task
 
     if outcome is None:
         return
@@ -81,7 +82,7 @@ def report(name: str, recipe: "Recipe", outcome: "Outcome | None") -> None:
         from heedful.metrics import scores_table
 
         print_table(scores_table(outcome.scores))
-    example = task_named(name).example
+    example = read_task(read_record(out)).example
     say(f"try: heedful predict {out} {example}   or: heedful evaluate {out} --data FILE")
 
 

@@ -21,6 +21,10 @@ def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likeliho
     """
     if not isinstance(predictor.task, Pretrain):
         raise UserError(f"this is a {predictor.task.name} run; only a pretrain run scores texts")
+    if "fill" not in predictor.task.abilities:
+        raise UserError(
+            "this run learnt replaced tokens; only one that fills in masks scores texts"
+        )
     if predictor.precision.int8:
         raise UserError("texts are not scored in int8; give --precision auto, bf16 or fp32")
     return likelihoods(

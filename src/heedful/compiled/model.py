@@ -1,6 +1,5 @@
 """The one joint where a model becomes what computes answers."""
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -64,9 +63,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     apart = last if alone else None
     stack = _int8(body, int8_rows(), apart) if int8_rows else _packed(body, apart)
-    new_body = _with_part(body, "encoder", stack)
-    whole = new_body if model is body else _with_part(model, body.prefix, new_body)
-    return Compiled(whole, kernel, reason)
+    return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
 
 
 def _packed(body: Encoder, apart: Block | None) -> CompiledStack:
@@ -98,14 +95,6 @@ def _compiled_translator(model: Transformer) -> Compiled:
     activation = model.config.activation_function
     blocks = [CompiledBlock(block, activation, query_apart=False) for block in model.encoder.blocks]
     encoder = CompiledStack(model.encoder, blocks, kernel)
-    twin = _with_part(model, "encoder", encoder)
-    assert isinstance(twin, Transformer)
+    twin = model.with_part("encoder", encoder)
     twin.compiled_steps = CompiledDecoder(model)
     return Compiled(twin, kernel, reason)
-
-
-def _with_part(model: Model, name: str, part: object) -> Model:
-    """Return a model that shares all parts but one."""
-    twin = copy.copy(model)
-    twin._modules = {**model._modules, name: part}  # type: ignore[dict-item]
-    return twin

@@ -10,6 +10,7 @@ _HOMES = {
     "AnswerScores": "answers",
     "ChoiceScores": "choices",
     "ClassificationScores": "classification",
+    "DetectionScores": "detection",
     "EntityScores": "entities",
     "LanguageScores": "language",
     "NeighbourScores": "neighbours",
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from heedful.metrics.answers import AnswerScores as AnswerScores
     from heedful.metrics.choices import ChoiceScores as ChoiceScores
     from heedful.metrics.classification import ClassificationScores as ClassificationScores
+    from heedful.metrics.detection import DetectionScores as DetectionScores
     from heedful.metrics.entities import EntityScores as EntityScores
     from heedful.metrics.language import LanguageScores as LanguageScores
     from heedful.metrics.neighbours import NeighbourScores as NeighbourScores

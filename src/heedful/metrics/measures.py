@@ -176,6 +176,21 @@ def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
+def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    """Measure replaced tokens among original ones.
+
+    An item's numbers: its tokens, those told right, replaced, that looked replaced, and both.
+    """
+    tokens, right, replaced, flagged, caught = (weights @ columns).T
+    return {
+        "rtd_accuracy": ratio(right, tokens),
+        "always_original": ratio(tokens - replaced, tokens),
+        "rtd_precision": ratio(caught, flagged),
+        "rtd_recall": ratio(caught, replaced),
+        "rtd_f1": f1(caught, flagged, replaced),
+    }
+
+
 def likelihood(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     """Measure how likely texts are. An item's numbers: log-likelihood and tokens."""
     total, tokens = (weights @ columns).T

@@ -1,5 +1,6 @@
 """What every model says of itself, whatever its family."""
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,16 @@ class Model(nn.Module, ABC):
     def body(self) -> "Model":
         """What gives the hidden states that a head decides from; without a head all of it."""
         return self
+
+    def with_part(self, name: str, part: object) -> Self:
+        """Return a model that shares all parts but one."""
+        twin = copy.copy(self)
+        twin._modules = {**self._modules, name: part}  # type: ignore[dict-item]
+        return twin
+
+    def with_body(self, body: "Model") -> "Model":
+        """Return the same model with another body."""
+        return body
 
     @property
     def max_positions(self) -> int:

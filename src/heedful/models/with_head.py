@@ -8,7 +8,7 @@ Shapes: D model width, V vocabulary.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from torch import Tensor, nn
 
@@ -47,6 +47,10 @@ class WithHead(Model):
     def body(self) -> Model:
         """What gives the hidden states."""
         return cast(Model, self.get_submodule(self._body_name))
+
+    def with_body(self, body: Model) -> Self:
+        """Return the same model with another body."""
+        return self.with_part(self._body_name, body)
 
     @property
     def head(self) -> Any:

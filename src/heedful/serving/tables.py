@@ -121,6 +121,17 @@ def _words(answers: Sequence[Any]) -> list[Tensor]:
     ]
 
 
+def _suspects(answers: Sequence[Any]) -> list[Tensor]:
+    rows = [(number, word) for number, answer in enumerate(answers) for word in answer.replaced]
+    return [
+        _column("row", "INT64", [number for number, _ in rows]),
+        _column("start", "INT64", [word.start for _, word in rows]),
+        _column("end", "INT64", [word.end for _, word in rows]),
+        _column("text", "BYTES", [word.text for _, word in rows]),
+        _column("score", "FP32", [word.score for _, word in rows]),
+    ]
+
+
 def _written(answers: Sequence[Any]) -> list[Tensor]:
     return [
         _column("text", "BYTES", [answer.text for answer in answers]),
@@ -201,9 +212,25 @@ USED: tuple[tuple[str, Datatype, int], ...] = (
 """What every task has."""
 
 
+_REPLACED = Columns(
+    inputs=("text",),
+    outputs=(
+        ("row", "INT64", 1),
+        ("start", "INT64", 1),
+        ("end", "INT64", 1),
+        ("text", "BYTES", 1),
+        ("score", "FP32", 1),
+    ),
+    tensors=_suspects,
+)
+"""Of a run of pretrain that tells replaced words from original ones."""
+
+
 def columns_of(task: AnyTask) -> Columns:
     """Return the tensors of a run's task."""
     columns = _COLUMNS[task.name]
+    if task.name == "pretrain" and "fill" not in task.abilities:
+        columns = _REPLACED
     inputs, outputs, tensors = columns.inputs, columns.outputs, columns.tensors
     if isinstance(task, Classify) and task.multi_label:
         outputs, tensors = (("chosen", "BOOL", 2), *_SCORES), _several_labels

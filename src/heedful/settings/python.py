@@ -75,10 +75,12 @@ class TrainOptions(TypedDict, total=False):
     vocabulary: str | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
-    objective: Literal["mlm+nsp", "mlm", "sop"]
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd"]
     mask_share: float
     masking: Literal["token", "word", "n-gram"]
     max_predictions: int | None
+    generator_size: float | None
+    discriminator_weight: float
     documents: Literal["blank-line", "gap", "file", "line"]
     sentences: Literal["punctuation", "line"]
     corpus: str | PathLike[str] | None

@@ -140,6 +140,9 @@ class EmbedSettings:
         in_range("scale", self.scale, math.ulp(0.0), 1e6, what="a number above 0")
 
 
+_WEIGHT = 50.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
     """Learn from plain text alone: which words are masked, and which sentences follow others.
@@ -166,14 +169,19 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: Literal["mlm+nsp", "mlm", "sop"] = "mlm+nsp"
-    """Masked words: with next-sentence prediction, alone, or with the order of sentences."""
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd"] = "mlm+nsp"
+    """Masked words: with next-sentence prediction, alone, or with the order of sentences; or
+    replaced tokens (--arch electra)."""
     mask_share: float = 0.15
     """Share of the tokens to predict."""
     masking: Literal["token", "word", "n-gram"] = "token"
     """What is masked together: nothing, the pieces of a word, or up to three words in a row."""
     max_predictions: int | None = None
     """Most tokens of a sequence to predict; default: no limit."""
+    generator_size: float | None = None
+    """Width of the model that replaces tokens, as a share of the other's; default: as published."""
+    discriminator_weight: float = _WEIGHT
+    """What the loss of replaced tokens is multiplied by, beside that of masked words."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
     """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
     sentences: Literal["punctuation", "line"] = "punctuation"
@@ -199,6 +207,15 @@ class PretrainSettings:
             )
         if self.preset is None and self.arch != "bert":
             raise UserError(f"--arch {self.arch} is for a model from scratch: give --preset too")
+        in_range("generator_size", self.generator_size, 0.01, 1, what="from 0.01 to 1")
+        in_range("discriminator_weight", self.discriminator_weight, 0, 10**6, what="at least 0")
+        if self.objective != "rtd":
+            for name in ("generator_size", "discriminator_weight"):
+                if getattr(self, name) not in (None, _WEIGHT):
+                    option = name.replace("_", "-")
+                    raise UserError(f"--{option} is for --objective rtd; leave it out")
+        if self.preset is None and self.generator_size is not None:
+            raise UserError("--generator-size is for a model from scratch: give --preset too")
         if self.preset is None and self.positions is not None:
             raise UserError("--positions is for a model from scratch: give --preset too")
         if self.preset is None and self.position_type != "absolute":

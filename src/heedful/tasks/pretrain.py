@@ -8,7 +8,7 @@ Shapes: B sequences of a batch.
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import ClassVar, Self
@@ -24,7 +24,9 @@ from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
+from heedful.models import Head
 from heedful.models.fresh import fresh_config
+from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.documents import DocumentLayout
 from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings, in_range
@@ -45,6 +47,7 @@ from heedful.task import (
 from heedful.tasks.corpus import check_documents, open_corpus, unknown_share
 from heedful.tasks.objectives import OBJECTIVES
 from heedful.tasks.objectives.objective import Objective
+from heedful.tasks.objectives.rtd import ReplacedTokens, generator_size
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -64,7 +67,6 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     """What a run learns, and from what."""
 
     name: ClassVar[str] = "pretrain"
-    example: ClassVar[str] = '"The cat sat on the [MASK]."'
     head_rate: ClassVar[float] = 1.0
 
     preset: str | None
@@ -81,11 +83,24 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     max_predictions: int | None
     documents: DocumentLayout
     sentences: SentenceRule
+    generator_size: float | None = None
+    """The share of the discriminator's width that a generator from scratch has."""
+    discriminator_weight: float = 50.0
+    """What the discriminator's loss is multiplied by."""
 
     @property
     def learnt(self) -> Objective:
         """What is learnt."""
-        return OBJECTIVES[self.objective]
+        objective = OBJECTIVES[self.objective]
+        if isinstance(objective, ReplacedTokens):
+            size = generator_size(self.preset, self.generator_size)
+            return replace(objective, generator_size=size, weight=self.discriminator_weight)
+        return objective
+
+    @property
+    def example(self) -> str:
+        """What a user may ask a run."""
+        return self.learnt.example
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -154,6 +169,8 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             max_predictions=options.max_predictions,
             documents=options.documents,
             sentences=options.sentences,
+            generator_size=options.generator_size,
+            discriminator_weight=options.discriminator_weight,
         )
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
@@ -295,7 +312,15 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """Return what each of them is divided by."""
         return self.learnt.count(batch)
 
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write what the objective wants beside the model."""
+        self.learnt.write_beside(start, folder)
+
     # Answers and scores.
+
+    def load(self, folder: Path, head: Head | None) -> Model:
+        """Load the model of a finished run."""
+        return self.learnt.reload(folder)
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Score sequences, or answer. Shape (B, ...)."""

@@ -90,15 +90,17 @@ def load_optimizer_tensors(
         UserError: the tensors are not those of this model's parameters.
     """
     names = _ordered_names(model, optimizer)
-    wanted = {f"{name}/{key}" for name in names for key in STATE_NAMES}
-    # Before the first step there is no state at all.
-    if tensors and wanted != set(tensors):
+    # Before the first step there is no state at all, and never one of what gets no gradient, such
+    # as the table of positions of a model that counts distances.
+    learnt = {name.rpartition("/")[0] for name in tensors} & {*names}
+    wanted = {f"{name}/{key}" for name in learnt for key in STATE_NAMES}
+    if wanted != set(tensors):
         odd = sorted(wanted ^ set(tensors))[0]
         raise UserError(f"optimizer state does not fit the model: {odd!r} is on one side only")
     whole = optimizer.state_dict()
     whole["state"] = {
         index: {key: tensors[f"{name}/{key}"] for key in STATE_NAMES}
         for index, name in enumerate(names)
-        if tensors
+        if name in learnt
     }
     optimizer.load_state_dict(whole)

@@ -12,3 +12,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "large": {**sizes(24, 1024), "embedding_size": 1024},
 }
 """Small, base and large are those of Clark et al. 2020, table 6; tiny and mini are ours."""
+
+GENERATOR_SIZES = {"tiny": 1 / 2, "mini": 1 / 2, "small": 1 / 4, "base": 1 / 3, "large": 1 / 4}
+"""What share of the discriminator's width its generator has, from the same sources."""

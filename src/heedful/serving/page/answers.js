@@ -152,6 +152,21 @@ const answers = (() => {
     return [headline(answer.next_sentence >= 0.5 ? "The text follows" : "The text does not follow"), barTable("Whether the text follows", ["", "probability"], rows)];
   }
 
+  // Words that look replaced.
+
+  function suspects(answer, asked) {
+    const text = withSpans(asked.texts[0], answer.replaced, (slice, word) => element("mark", { class: "answer", title: percent(word.score) }, slice));
+    const rows = (list) => list.map((word) => [word.text, percent(word.score)]);
+    const head = ["word", "probability"];
+    return [
+      element("p", { class: "running" }, ...text),
+      answer.replaced.length
+        ? table("Words that look replaced", head, rows(answer.replaced))
+        : element("p", { class: "muted" }, "No word looks replaced."),
+      answer.words ? folded("Every word", scrolling("Words", table("Words", head, rows(answer.words)))) : null,
+    ];
+  }
+
   // Choices in their order.
 
   function choice(answer, asked) {
@@ -249,6 +264,13 @@ const answers = (() => {
       draw: blanks,
       say: (answer) => answer.text,
       targets: (answer) => (answer.masks.length === 1 ? answer.masks[0].candidates.map((one) => same(one.token)) : []),
+    },
+    {
+      fits: (answer) => "replaced" in answer,
+      keys: ["replaced", "words"],
+      draw: suspects,
+      say: (answer) => answer.replaced.map((word) => word.text).join(", ") || "no word looks replaced",
+      targets: (answer) => (answer.words ?? answer.replaced).map((word) => same(word.text)),
     },
     {
       fits: (answer) => "next_sentence" in answer,

@@ -94,8 +94,9 @@ PIPELINES = (
         task="pretrain",
         body=pipelines.FillMask,
         reply=list[pipelines.FilledMask] | list[list[pipelines.FilledMask]],
-        need="a run of pretrain",
+        need="a run of pretrain that fills in masks",
         answer=pipelines.fill,
+        fits=lambda served, body: "fill" in served.task.abilities,
     ),
     Pipeline(
         name="translation",

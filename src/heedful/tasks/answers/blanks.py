@@ -125,7 +125,13 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
             "give a pair of texts to be told whether the second follows the first"
         )
-    offsets = np.array(pieces.offsets, dtype=np.int32)  # (T, 2)
+    return encode_text(text, tokenizer, fit)
+
+
+def encode_text(text: str, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    """Encode a text to ask about its tokens, a long one in windows that overlap by half."""
+    pieces = tokenizer.pieces(text)
+    offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (T, 2)
     layout = tokenizer.layout
     room = fit.max_length - layout.size(pair=False)
     fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)

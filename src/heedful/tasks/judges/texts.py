@@ -7,6 +7,7 @@ from heedful.judging import Judge, Judgement, each
 from heedful.metrics import measures
 from heedful.metrics.writing import score_of_statistics, text_metrics, text_statistics
 from heedful.reading import Record
+from heedful.tasks.answers.replaced import ScoredReplaced
 from heedful.tasks.answers.sequences import Scored
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import Generation
@@ -65,6 +66,30 @@ def continued() -> Judge[Generation, Record]:
         )
 
     return Judge(judged=each(judge), measure=measures.likelihood, worth="log_likelihood")
+
+
+def replaced_tokens() -> Judge[ScoredReplaced, object]:
+    """Judge how well replaced tokens of sequences were told from original ones."""
+
+    def judge(answer: ScoredReplaced, record: object) -> Judgement:
+        filled = answer.filled
+        return Judgement(
+            where="",
+            texts={"text": filled.text},
+            truth=f"{answer.replaced} of {answer.tokens} replaced",
+            answer=f"{answer.flagged} look replaced, {answer.caught} of them are",
+            right=None,
+            worth=answer.right / max(answer.tokens, 1),
+            confidence=None,
+            counts=(
+                *(filled.loss, float(filled.right), float(filled.hidden)),
+                *(float(answer.tokens), float(answer.right), float(answer.replaced)),
+                *(float(answer.flagged), float(answer.caught)),
+            ),
+        )
+
+    measure = measures.both(measures.masked_tokens, measures.detections, at=3)
+    return Judge(judged=each(judge), measure=measure, worth="rtd_accuracy")
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:

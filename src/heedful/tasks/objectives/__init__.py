@@ -3,11 +3,13 @@
 from heedful.tasks.objectives.mlm import MaskedWords
 from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
 from heedful.tasks.objectives.objective import Objective
+from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tasks.objectives.sop import SENTENCE_ORDER
 
 OBJECTIVES: dict[str, Objective] = {
     "mlm+nsp": NEXT_SENTENCES,
     "mlm": MaskedWords(),
     "sop": SENTENCE_ORDER,
+    "rtd": ReplacedTokens(),
 }
 """All objectives, by the name that users give."""

@@ -5,6 +5,7 @@ Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,6 +21,15 @@ from heedful.models.model import Model
 from heedful.settings import DataSettings, PredictSettings
 from heedful.tasks.answers import blanks
 from heedful.tokens import Tokenizer
+
+EXAMPLE = '"The cat sat on the [MASK]."'
+"""What a user may put after ``heedful predict RUN`` to try a run that fills in masks."""
+
+
+def reload(folder: Path) -> Model:
+    """Load the model of a finished run."""
+    model: Model = load_model(folder, mapped=True)
+    return model
 
 
 def load_with(head: Head, data: DataSettings) -> Model:
@@ -72,9 +82,14 @@ def hide(examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw
     )
 
 
+def pad(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    """Pad examples."""
+    return collate(examples, pad_id=tokenizer.pad_token_id)
+
+
 def ask_masks(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
     """Pad examples, and find their masks: ``positions`` as in `hide`."""
-    batch = collate(examples, pad_id=tokenizer.pad_token_id)
+    batch = pad(examples, tokenizer)
     assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
     masks = batch.inputs["input_ids"].flatten().eq(tokenizer.mask_token_id)
     return with_inputs(batch, {"positions": masks.nonzero().squeeze(1)})

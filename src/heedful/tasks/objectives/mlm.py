@@ -5,6 +5,7 @@ Shapes: B sequences of a batch, N hidden tokens.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +22,7 @@ from heedful.judging import AnyJudge
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Input
+from heedful.task import Ability, Fit, Forward, Input, Start
 from heedful.tasks.aims import blanks as aims
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
@@ -36,6 +37,7 @@ class MaskedWords:
     """Which words stand behind masks; see ``Objective``."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
@@ -48,6 +50,13 @@ class MaskedWords:
     def make(self, arch: str, config: Any) -> Model:
         """Make one from scratch."""
         return hidden.make_with("masked_lm", arch, config)
+
+    def reload(self, folder: Path) -> Model:
+        """Load the model of a finished run."""
+        return hidden.reload(folder)
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write nothing."""
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int

@@ -7,6 +7,7 @@ Shapes: B sequences of a batch, K numbers of a sequence.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -20,7 +21,7 @@ from heedful.judging import AnyJudge
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Answer, Fit, Forward, Input, Scores
+from heedful.task import Ability, Answer, Fit, Forward, Input, Scores, Start
 from heedful.tokens import Tokenizer
 
 
@@ -47,6 +48,10 @@ class Objective(Protocol):
     def mixes_documents(self) -> bool:
         """Whether it makes pairs of two documents, and so needs as many."""
 
+    @property
+    def example(self) -> str:
+        """What a user may put after ``heedful predict RUN`` to try it."""
+
     # The model.
 
     def load(self, data: DataSettings) -> Model:
@@ -66,6 +71,12 @@ class Objective(Protocol):
         Raises:
             UserError: the family has no such model.
         """
+
+    def reload(self, folder: Path) -> Model:
+        """Load the model of a finished run, its weights mapped into memory."""
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write into the folder of a finished run what stands beside its model."""
 
     # Learning.
 

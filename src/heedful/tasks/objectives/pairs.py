@@ -5,6 +5,7 @@ Shapes: B pairs of a batch, N hidden tokens, V vocabulary.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from heedful.models.model import Model
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Input
+from heedful.task import Ability, Fit, Forward, Input, Start
 from heedful.tasks.aims import blanks as aims
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
@@ -52,6 +53,7 @@ class MaskedPairs:
     """What to say where many pairs do not belong together; None where that says nothing."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     inputs: ClassVar[tuple[Input, ...]] = (
         Input(name="text"),
@@ -70,6 +72,13 @@ class MaskedPairs:
     def make(self, arch: str, config: Any) -> Model:
         """Make one from scratch."""
         return hidden.make_with("pretraining", arch, config)
+
+    def reload(self, folder: Path) -> Model:
+        """Load the model of a finished run."""
+        return hidden.reload(folder)
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write nothing."""
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int

@@ -1,0 +1,78 @@
+"""Words that look replaced.
+
+Shapes: N times that the example is in a batch, T tokens.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.batches import Batch
+from heedful.errors import UserError, did_you_mean, listed
+from heedful.reading import Record
+from heedful.tasks.answers.replaced import Detected, Word, most_context
+from heedful.tokens import Tokenizer
+
+
+def word(
+    computed: Computed[Any, Tensor, Detected], target: str | None, tokenizer: Tokenizer
+) -> Aim:
+    """Explain the logit of a word: whether it looks replaced.
+
+    Of several tokens it is the one that looks most so, where it has the most text around it.
+
+    Args:
+        computed: the answer.
+        target: the word; by default the one that looks most as if it was replaced.
+        tokenizer: the model's tokenizer.
+
+    Raises:
+        UserError: there is no such word.
+    """
+    record = computed.record
+    assert isinstance(record, Record)
+    chosen = _word(computed.answer, target)
+    offsets = tokenizer.pieces(record.text).offsets
+    window, position = max(
+        (
+            place
+            for number, place in most_context(computed.fitted, tokenizer).items()
+            if chosen.start <= offsets[number][0] < chosen.end
+        ),
+        key=lambda place: float(computed.outputs[place[0]][place[1]]),
+    )
+
+    def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        logits = forward(**batch.inputs).logits  # (N, T)
+        rows = torch.arange(len(positions), device=logits.device)
+        chosen: Tensor = logits[rows, positions[:, 0]][:, None]  # (N, 1)
+        return chosen
+
+    return Aim(
+        target=f"{chosen.text!r} looks replaced",
+        examples=(computed.fitted.pieces[window],),
+        sides=(side_of("text", [record.text], computed.fitted.kept[window], tokenizer),),
+        outputs=outputs,
+        link="sigmoid",
+        positions=(position,),
+        notes=window_notes(
+            window, len(computed.outputs), "where the word has the most text around it"
+        ),
+    )
+
+
+def _word(answer: Detected, target: str | None) -> Word:
+    if not answer.words:
+        raise UserError("the text has no word to explain")
+    if target is None:
+        return max(answer.words, key=lambda one: one.score)
+    for one in answer.words:
+        if one.text == target:
+            return one
+    texts = [one.text for one in answer.words]
+    raise UserError(
+        f"--target {target!r}: not a word of the text{did_you_mean(target, texts)}: {listed(texts)}"
+    )
