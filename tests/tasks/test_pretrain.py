@@ -164,6 +164,36 @@ def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: O
     assert "tells whether two texts stand in order" in (out / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.parametrize("marked", [True, False], ids=["marks", "list"])
+def test_entities_are_masked_whole(
+    marked: bool, tiny_model: Path, tmp_path: Path, capsys: Out
+) -> None:
+    text, names, out = (tmp_path / name for name in ("text.txt", "names.txt", "run"))
+    sentence = "the [[red apple]] is very blue." if marked else "the red apple is very blue."
+    text.write_text("\n\n".join([sentence] * 20))
+    names.write_text("red apple\n日本\n", encoding="utf-8")
+    more = ["--model", tiny_model, "--objective", "mlm", "--steps", "2", "--mask-share", "0.3"]
+    more += ["--masking", "entity", *([] if marked else ["--phrases", names])]
+    assert train(text, out, *more) == 0, capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "20 documents of 140 tokens" in said  # as many as without marks
+    left_out = "" if marked else "; 1 with unknown tokens are left out"
+    assert f"1 phrases are masked whole{left_out}" in said
+    task = heedful.load(out).task
+    assert task.phrases[0] == "red apple"
+    assert task.marked == marked
+    assert run(["evaluate", str(out), "--data", str(text)]) == 0
+    assert json.loads(capsys.readouterr().out)["masked_tokens"] > 0
+    assert "masked entities and phrases" in (out / "MODEL_CARD.md").read_text()
+
+
+def test_entities_that_are_not_told(books: Path, tmp_path: Path, capsys: Out) -> None:
+    assert train(books, tmp_path / "run", "--masking", "entity") == 2
+    assert "no phrase is marked; write [[a phrase]]" in capsys.readouterr().err
+    assert train(books, tmp_path / "run", "--phrases", books) == 2
+    assert "--phrases is for --masking entity" in capsys.readouterr().err
+
+
 def test_unfinished_runs_of_before_go_on(tiny_model: Path, books: Path, tmp_path: Path) -> None:
     more = ["--model", tiny_model, "--steps", "2", "--checkpoint-every", "1"]
     more += ["--masking", "word"]

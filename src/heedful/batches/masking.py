@@ -7,12 +7,13 @@ tokens, and the number of workers does not change them.
 Shapes: T length of a sequence, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.batches.phrases import Phrases
 from heedful.errors import UserError
 from heedful.tokens import Tokenizer
 
@@ -44,6 +45,8 @@ class MaskRule:
     """Chooses which are predicted."""
     continues: NDArray[np.bool_]
     """(V,) True = a token that continues a word."""
+    phrases: Phrases | None
+    """What is a word, too, although it has spaces; None for nothing."""
     share: float
     """Share of the ordinary tokens to predict; at least one is."""
     most: int | None
@@ -51,7 +54,12 @@ class MaskRule:
 
 
 def mask_rule(
-    tokenizer: Tokenizer, *, share: float = 0.15, masking: str = "token", most: int | None
+    tokenizer: Tokenizer,
+    *,
+    share: float = 0.15,
+    masking: str = "token",
+    phrases: Sequence[str] = (),
+    most: int | None,
 ) -> MaskRule:
     """Build the rule for a vocabulary.
 
@@ -59,6 +67,7 @@ def mask_rule(
         tokenizer: has the vocabulary.
         share: see `MaskRule`.
         masking: what is hidden together, one of `MASKINGS`.
+        phrases: what is a word, too, although it has spaces.
         most: see `MaskRule`.
 
     Raises:
@@ -81,6 +90,7 @@ def mask_rule(
         replacements=np.flatnonzero(~special),
         choose=MASKINGS[masking],
         continues=np.array(continues),
+        phrases=Phrases(phrases, tokenizer) if phrases else None,
         share=share,
         most=most,
     )
@@ -204,6 +214,13 @@ def _words(
     """Divide the positions of ordinary tokens into words."""
     # The token after a special token begins a word, even if the word's first piece was cut off.
     begins = ~rule.continues[ids[ordinary]] | (np.diff(ordinary, prepend=-2) > 1)
+    if rule.phrases is not None:
+        in_sequence = np.zeros(len(ids) + 1, np.bool_)
+        in_sequence[ordinary] = begins
+        for start, end in rule.phrases.spans(ids):
+            in_sequence[start:end] = False
+            in_sequence[[start, end]] = True
+        begins = in_sequence[ordinary]
     return np.split(ordinary, np.flatnonzero(begins)[1:])
 
 
@@ -211,5 +228,6 @@ MASKINGS: dict[str, Choose] = {
     "token": single_tokens,
     "word": whole_words,
     "n-gram": n_grams,
+    "entity": whole_words,  # of a rule with phrases
 }
 """What is hidden together, by the name that users give."""

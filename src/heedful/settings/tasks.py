@@ -174,8 +174,12 @@ class PretrainSettings:
     replaced tokens (--arch electra)."""
     mask_share: float = 0.15
     """Share of the tokens to predict."""
-    masking: Literal["token", "word", "n-gram"] = "token"
-    """What is masked together: nothing, the pieces of a word, or up to three words in a row."""
+    masking: Literal["token", "word", "n-gram", "entity"] = "token"
+    """What is masked together: nothing, the pieces of a word, up to three words in a row, or the
+    words of an entity or phrase."""
+    phrases: Path | None = None
+    """File of the phrases of --masking entity, one a line; default: what [[is marked]] in the
+    text."""
     max_predictions: int | None = None
     """Most tokens of a sequence to predict; default: no limit."""
     generator_size: float | None = None
@@ -200,6 +204,8 @@ class PretrainSettings:
         in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
         for name in ("positions", "max_predictions", "workers"):
             in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
+        if self.phrases is not None and self.masking != "entity":
+            raise UserError("--phrases is for --masking entity; give that too, or leave it out")
         if (self.preset is None) != (self.vocabulary is None):
             raise UserError(
                 "--preset starts a model from scratch with the words of --vocabulary: give both, "

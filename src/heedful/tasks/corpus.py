@@ -14,6 +14,7 @@ from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
+from heedful.reading.phrases import marked_phrases, read_phrases, unmark
 from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
 
@@ -39,6 +40,30 @@ def check_documents(paths: Sequence[Path], layout: DocumentLayout, *, pairs: boo
         )
 
 
+def phrases_of(
+    paths: Sequence[Path], layout: DocumentLayout, listed_in: Path | None
+) -> tuple[str, ...]:
+    """Return the phrases of a list, or those that are marked in running text.
+
+    Args:
+        paths: plain text.
+        layout: what ends a document.
+        listed_in: the list; None for the marks.
+
+    Raises:
+        UserError: a file is damaged, or there is no phrase.
+    """
+    if listed_in is not None:
+        return tuple(read_phrases(listed_in))
+    phrases = marked_phrases(read_documents(paths, layout))
+    if not phrases:
+        raise UserError(
+            f"{listed(paths)}: no phrase is marked; write [[a phrase]], or name a list of phrases "
+            "with --phrases"
+        )
+    return tuple(phrases)
+
+
 def open_corpus(
     paths: Sequence[Path],
     layout: DocumentLayout,
@@ -46,6 +71,7 @@ def open_corpus(
     tokenizer: Tokenizer,
     folder: Path,
     *,
+    marked: bool = False,
     workers: int | None = None,
 ) -> Corpus:
     """Tokenize files into a folder, unless that has been done there before.
@@ -56,18 +82,21 @@ def open_corpus(
         sentences: what ends a sentence.
         tokenizer: the model's tokenizer.
         folder: where the corpus is kept, under a name that says what it was made of.
+        marked: whether marks of phrases are left out; see ``reading/phrases.py``.
         workers: processes; None takes one a core, and a single one for little text.
 
     Raises:
-        UserError: a file is damaged, or the vocabulary knows nothing of its text.
+        UserError: a file is damaged, or the vocabulary knows nothing of its text, or half of a mark
+            is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_name(paths, layout, sentences, tokenizer)}.arrow"
+    path = folder / f"{_name(paths, layout, sentences, tokenizer, marked)}.arrow"
     if not path.is_file():
         if workers is None:
             small = sum(path.stat().st_size for path in paths) < _SMALL
             workers = 1 if small else os.cpu_count() or 1
         documents = counted(read_documents(paths, layout), "documents read")
+        documents = unmark(documents) if marked else documents
         write_corpus(path, tokenize_documents(documents, tokenizer, sentences, workers=workers))
     corpus = Corpus(path)
     if unknown_share(corpus, tokenizer) == 1:
@@ -78,13 +107,18 @@ def open_corpus(
 
 
 def _name(
-    paths: Sequence[Path], layout: DocumentLayout, sentences: SentenceRule, tokenizer: Tokenizer
+    paths: Sequence[Path],
+    layout: DocumentLayout,
+    sentences: SentenceRule,
+    tokenizer: Tokenizer,
+    marked: bool,
 ) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
     parts = [
         [print_.sha256 for print_ in fingerprint(paths)],
         [layout, sentences],
         *tokenizer.identity(),
+        *(["marked"] if marked else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

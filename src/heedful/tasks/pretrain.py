@@ -44,7 +44,7 @@ from heedful.task import (
     Task,
     check_max_length,
 )
-from heedful.tasks.corpus import check_documents, open_corpus, unknown_share
+from heedful.tasks.corpus import check_documents, open_corpus, phrases_of, unknown_share
 from heedful.tasks.objectives import OBJECTIVES
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.rtd import ReplacedTokens, generator_size
@@ -87,6 +87,10 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     """The share of the discriminator's width that a generator from scratch has."""
     discriminator_weight: float = 50.0
     """What the discriminator's loss is multiplied by."""
+    phrases: tuple[str, ...] = ()
+    """What is masked as a word is, although it has spaces."""
+    marked: bool = False
+    """Whether these are marked in the text, which is read without the marks."""
 
     @property
     def learnt(self) -> Objective:
@@ -134,10 +138,10 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Take all from the settings: there is nothing to be seen in the data.
+        """Take all from the settings, and phrases from a list or from marks in the text.
 
         Raises:
-            UserError: a setting means nothing here.
+            UserError: a setting means nothing here, or there are no phrases.
         """
         data, options = recipe.data, recipe.options
         assert isinstance(options, PretrainSettings)
@@ -159,6 +163,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             max_length = data.max_length or MAX_LENGTH
             in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
             positions = positions or max_length
+        entity = options.masking == "entity"
         return cls(
             preset=options.preset,
             positions=positions,
@@ -171,6 +176,8 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             sentences=options.sentences,
             generator_size=options.generator_size,
             discriminator_weight=options.discriminator_weight,
+            phrases=phrases_of(data.train, options.documents, options.phrases) if entity else (),
+            marked=entity and options.phrases is None,
         )
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
@@ -216,7 +223,13 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         workers: int | None = None,
     ) -> Corpus:
         return open_corpus(
-            paths, self.documents, self.sentences, tokenizer, folder, workers=workers
+            paths,
+            self.documents,
+            self.sentences,
+            tokenizer,
+            folder,
+            marked=self.marked,
+            workers=workers,
         )
 
     # Training.
@@ -265,6 +278,10 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
         )
         say(f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}")
+        if (phrases := self._rule(tokenizer).phrases) is not None:
+            unknown_too = len(self.phrases) - phrases.size
+            left_out = f"; {unknown_too:,} with unknown tokens are left out" if unknown_too else ""
+            say(f"{phrases.size:,} phrases are masked whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)
@@ -301,8 +318,10 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """Pad examples; with a draw hide some of their tokens."""
         if draw is None:
             return self.learnt.ask(examples, tokenizer)
-        rule = _rule(tokenizer, self.mask_share, self.masking, self.max_predictions)
-        return self.learnt.learn(examples, tokenizer, rule, draw)
+        return self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
+
+    def _rule(self, tokenizer: Tokenizer) -> MaskRule:
+        return _rule(tokenizer, self.mask_share, self.masking, self.phrases, self.max_predictions)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of each loss of the objective."""
@@ -364,13 +383,20 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         return self.learnt.card(_MASKED[self.masking])
 
 
-_MASKED = {"token": "tokens", "word": "whole words", "n-gram": "words in a row"}
+_MASKED = {
+    "token": "tokens",
+    "word": "whole words",
+    "n-gram": "words in a row",
+    "entity": "entities and phrases",
+}
 """What is masked together, for the model card."""
 
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary
-def _rule(tokenizer: Tokenizer, share: float, masking: str, most: int | None) -> MaskRule:
-    return mask_rule(tokenizer, share=share, masking=masking, most=most)
+def _rule(
+    tokenizer: Tokenizer, share: float, masking: str, phrases: tuple[str, ...], most: int | None
+) -> MaskRule:
+    return mask_rule(tokenizer, share=share, masking=masking, phrases=phrases, most=most)
 
 
 def _tokens(tokenizer: Tokenizer) -> dict[str, int]:
