@@ -235,14 +235,14 @@ def vocabulary(
     out: Path,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Learn a WordPiece vocabulary from plain text, for a model of your own.
+    """Learn a vocabulary from plain text, for a model of your own.
 
     Parameters
     ----------
     files
         Plain text files, also with .gz.
     out
-        Folder to make: vocab.txt and what says how texts are split.
+        Folder to make: the tokens and what says how texts are split.
     overwrite
         Replace what stands in --out.
     """
@@ -251,7 +251,8 @@ def vocabulary(
     tokenizer = command.learn(files, settings, out, overwrite=overwrite)
     say(
         f"{len(tokenizer):,} tokens in {out}; "
-        f"try: heedful train pretrain --train FILES --vocabulary {out} --out RUN"
+        f"try: heedful train pretrain --train FILES {command.ARCHES[settings.kind]}"
+        f"--preset mini --vocabulary {out} --out RUN"
     )
 
 

@@ -1,27 +1,38 @@
-"""``heedful vocabulary``: plain text in, a folder with a WordPiece vocabulary out."""
+"""``heedful vocabulary``: plain text in, a folder with a vocabulary out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from heedful.errors import UserError, listed
 from heedful.files import new_folder
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
-from heedful.tokens import BertTokenizer, Vocabulary
-from heedful.tokens.learning import count_words, learn_vocabulary
+from heedful.tokens import (
+    BertTokenizer,
+    RobertaTokenizer,
+    Tokenizer,
+    Vocabulary,
+    bytelevel_folder,
+    wordpiece_folder,
+)
+from heedful.tokens.learning import count_words, learn_bytes, learn_vocabulary
 from heedful.tokens.normalize import Normalizer
-from heedful.tokens.wordpiece_folder import FILES
 from heedful.training.progress import counted
+
+ALPHABET = 1000
+"""Most characters of a vocabulary of WordPiece."""
+ARCHES = {"wordpiece": "", "bpe": "--arch roberta --objective mlm "}
+"""What tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
 
 
 def learn(
     files: Sequence[Path], settings: VocabularySettings, out: Path, *, overwrite: bool = False
-) -> BertTokenizer:
-    """Learn a vocabulary and write it into a folder that ``BertTokenizer.from_pretrained`` reads.
+) -> Tokenizer:
+    """Learn a vocabulary and write it into a folder that `load_tokenizer` reads.
 
     Args:
         files: plain text, also ``.gz``, streamed.
-        settings: size of the vocabulary, and what is done to a text before it is split.
+        settings: kind and size of the vocabulary, and what is done to a text before it is split.
         out: the folder.
         overwrite: whether to replace what stands there.
 
@@ -31,29 +42,53 @@ def learn(
     """
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
-    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - FILES):
+    ours = wordpiece_folder.FILES | bytelevel_folder.FILES
+    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - ours):
         raise UserError(f"--out {out} holds other files than a vocabulary; choose another folder")
     if not files:
         raise UserError("no text file given")
     for path in files:
         check_file(path)
-    lower_case = not settings.cased
-    strip_accents = lower_case if settings.strip_accents is None else settings.strip_accents
-    normalizer = Normalizer(
-        lower_case=lower_case, strip_accents=strip_accents, split_ideographs=True, never_split=()
-    )
-    words = count_words(counted(_lines(files), "lines read"), normalizer)
-    if not words:
-        raise UserError(f"{listed([source_name(path) for path in files])}: no words in there")
-    tokens = learn_vocabulary(words, size=settings.size, alphabet=settings.alphabet)
-    tokenizer = BertTokenizer(
-        Vocabulary(tokens), do_lower_case=lower_case, strip_accents=settings.strip_accents
-    )
+    tokenizer = _KINDS[settings.kind](counted(_lines(files), "lines read"), settings)
     with new_folder(out, overwrite=overwrite) as folder:
         tokenizer.save_pretrained(folder)
     return tokenizer
 
 
+def _wordpiece(texts: Iterable[str], settings: VocabularySettings) -> BertTokenizer:
+    lower_case = not settings.cased
+    strip_accents = lower_case if settings.strip_accents is None else settings.strip_accents
+    normalizer = Normalizer(
+        lower_case=lower_case, strip_accents=strip_accents, split_ideographs=True, never_split=()
+    )
+    words = count_words(texts, normalizer)
+    tokens = learn_vocabulary(words, size=settings.size, alphabet=settings.alphabet or ALPHABET)
+    return BertTokenizer(
+        Vocabulary(tokens), do_lower_case=lower_case, strip_accents=settings.strip_accents
+    )
+
+
+def _bytes(texts: Iterable[str], settings: VocabularySettings) -> RobertaTokenizer:
+    tokens, merges = learn_bytes(texts, size=settings.size)
+    return RobertaTokenizer(Vocabulary(tokens, bytelevel_folder.ROBERTA), merges)
+
+
+_KINDS: dict[str, Callable[[Iterable[str], VocabularySettings], Tokenizer]] = {
+    "wordpiece": _wordpiece,
+    "bpe": _bytes,
+}
+
+
 def _lines(files: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines of all files, without their ends.
+
+    Raises:
+        UserError: there is nothing in any of them.
+    """
+    is_blank = True
     for path in files:
-        yield from read_lines(path)
+        for line in read_lines(path):
+            is_blank = is_blank and not line.strip()
+            yield line.rstrip("\r\n")
+    if is_blank:
+        raise UserError(f"{listed([source_name(path) for path in files])}: no words in there")

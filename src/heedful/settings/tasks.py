@@ -291,14 +291,17 @@ class TranslateSettings:
 class VocabularySettings:
     """What kind of vocabulary to learn."""
 
+    kind: Literal["wordpiece", "bpe"] = "wordpiece"
+    """WordPiece as BERT has it, or pairs of bytes as RoBERTa has them."""
     size: int = 30_000
     """Size of the vocabulary."""
     cased: bool = False
-    """Keep capital letters; keeps accents too unless --strip-accents."""
+    """Keep capital letters; keeps accents too unless --strip-accents. bpe always keeps both."""
     strip_accents: bool | None = None
     """Remove accents; default: unless --cased."""
-    alphabet: int = 1000
-    """Most characters of the alphabet: the most frequent ones are kept."""
+    alphabet: int | None = None
+    """Most characters of the alphabet: the most frequent ones are kept; default: 1000. bpe has all,
+    as bytes."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -307,7 +310,14 @@ class VocabularySettings:
             UserError: naming the option, the value and what is allowed.
         """
         in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
-        in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
+        if self.alphabet is not None:
+            in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
+        if self.kind == "wordpiece":
+            return
+        for name in ("cased", "strip_accents", "alphabet"):
+            if getattr(self, name):
+                option = name.replace("_", "-")
+                raise UserError(f"--{option} is for --kind wordpiece, not {self.kind}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Learning a vocabulary from counted words: WordPiece for BERT, pieces of text for translation.
+"""Learning a vocabulary: WordPiece for BERT, pairs of bytes for RoBERTa, pieces for translation.
 
 The ``tokenizers`` library's trainer joins the most frequent pair of pieces again and again. Left to
 itself it numbers the letters inside words in the order of a hash table, and so breaks ties in
@@ -6,6 +6,7 @@ another way each time (huggingface/tokenizers#1794). Here every letter gets its 
 so equal counts give an equal vocabulary.
 """
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -13,6 +14,8 @@ from itertools import groupby
 
 from heedful.errors import UserError
 from heedful.extras import missing
+from heedful.tokens.bpe import ALPHABET, Pair
+from heedful.tokens.bytelevel_folder import ROBERTA
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
@@ -74,6 +77,47 @@ def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 100
             "that many, or a smaller --alphabet"
         )
     return _trained(counts, first, letters, size, PREFIX)
+
+
+def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pair]]:
+    """Learn the tokens of a `RobertaTokenizer`, in the order of their ids, and the pairs they join.
+
+    Special tokens come first, with RoBERTa's ids, then the 256 bytes and the learnt tokens, the
+    earliest joined first. The mask is the last.
+
+    Args:
+        texts: the texts.
+        size: tokens of the vocabulary; fewer where no pair is left to be joined.
+
+    Raises:
+        UserError: ``size`` has no room for the bytes, or the ``tokenizers`` library is not
+            installed.
+    """
+    special = [ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBERTA.unk_token]
+    least = len(special) + len(ALPHABET) + 1
+    if size < least:
+        raise UserError(
+            f"--size {size}: the special tokens and the 256 bytes alone make {least} tokens; give "
+            "at least that many"
+        )
+    try:
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    except ImportError:
+        raise missing("vocabulary") from None
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - 1,
+        min_frequency=LEAST,
+        special_tokens=special,
+        initial_alphabet=sorted(ALPHABET),
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+    model = json.loads(learner.to_str())["model"]
+    ids: dict[str, int] = model["vocab"]
+    tokens = [*sorted(ids, key=ids.__getitem__), ROBERTA.mask_token]
+    return tokens, [(left, right) for left, right in model["merges"]]
 
 
 def count_spaced(texts: Iterable[str]) -> Counter[str]:
