@@ -164,6 +164,8 @@ def test_first_inside() -> None:
     inner = [(0, 1), (1, 2), (2, 3), (6, 9)]
     assert first_inside([(0, 3), (4, 6), (6, 9)], inner) == {(0, 3): (0, 1), (6, 9): (6, 9)}
     assert first_inside([(0, 3)], []) == {}
+    shared = [(0, 1), (1, 2), (2, 3), (4, 5)]  # the second word of them goes on into the third
+    assert first_inside(shared, [(0, 1), (1, 3)]) == {(0, 1): (0, 1), (1, 3): (1, 3)}
 
 
 ENDS = np.full((1, 2), -1, dtype=np.int32)

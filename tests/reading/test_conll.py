@@ -205,3 +205,55 @@ def test_conll_2003(data_folder: Path, name: str, sentences: int, entities: int)
         assert [(e.start, e.end) for e in record.entities or ()] == [
             (record.words[a][0], record.words[b - 1][1]) for a, b, _ in spans
         ]
+
+
+CHARACTERS = "\u738b B-PER\n\u4e09 E-PER\n\u5728 O\nI B-ORG\nB M-ORG\nM E-ORG\n\u3002 O\n\n"
+
+
+@pytest.mark.parametrize("others", [("I", "E"), ("M", "E"), ("M", "L")])
+def test_a_column_of_characters_is_a_text_without_spaces(
+    read: Callable[..., list[TaggedText]], others: tuple[str, str]
+) -> None:
+    content = CHARACTERS.replace("M-", f"{others[0]}-").replace("E-", f"{others[1]}-")
+    one, two, *_ = read(f"{content}\u674e S-PER\nOS O\n2 O\nup O\n" + "\n\u4f60 O\n\u597d O\n" * 9)
+    assert one.text == "\u738b\u4e09\u5728IBM\u3002"
+    assert one.entities == (Entity(0, 2, "PER"), Entity(3, 6, "ORG"))
+    assert one.words == tuple((at, at + 1) for at in range(7))
+    assert two.text == "\u674eOS 2 up"
+    assert two.entities == (Entity(0, 1, "PER"),)
+    assert two.words == ((0, 1), (1, 3), (4, 5), (6, 8))
+
+
+def test_words_of_several_characters_keep_their_spaces(
+    read: Callable[..., list[TaggedText]],
+) -> None:
+    (one,) = read("\u4e2d\u56fd B-LOC\n\u653f\u5e9c O\n")
+    assert one.text == "\u4e2d\u56fd \u653f\u5e9c"
+    (one,) = read("a O\nb O\n")
+    assert one.text == "a b"
+
+
+def test_a_blank_line_may_cut_an_entity_in_two(read: Callable[..., list[TaggedText]]) -> None:
+    one, two = read(
+        "\u5728 S-X\n\u4fc4 B-ORG\n\u7f57 M-ORG\n\n\u65af M-ORG\n\u9662 E-ORG\n\u58eb O\n"
+    )
+    assert one.entities == (Entity(0, 1, "X"), Entity(1, 3, "ORG"))
+    assert two.entities == (Entity(0, 2, "ORG"),)
+    for wrong in ("B M-PER\nB E-PER\n", "B O\n", "B S-ORG\n", ""):
+        with pytest.raises(UserError, match="line 3: tag 'M-ORG' cannot end a sentence in IOBES"):
+            read(f"A S-X\nA B-ORG\nA M-ORG\n\n{wrong}")
+    with pytest.raises(UserError, match="line 5: tag 'M-ORG' cannot follow 'E-ORG'"):
+        read("A S-X\nA B-ORG\n\nA E-ORG\nA M-ORG\n")
+
+
+@pytest.mark.parametrize(("part", "sentences"), [("train", 3821), ("dev", 463), ("test", 477)])
+def test_resumes(data_folder: Path, part: str, sentences: int) -> None:
+    path = data_folder / f"zh/resumener/{part}.char.bmes.gz"
+    records = list(read_conll(path))
+    assert len(records) == sentences
+    lines = gzip.decompress(path.read_bytes()).decode().split("\n")
+    characters = [line[0] for line in lines if line.strip()]
+    assert "".join(record.text for record in records) == "".join(characters)
+    entities = [entity for record in records for entity in record.entities or ()]
+    cut = 2 if part == "train" else 0  # by a blank line
+    assert len(entities) == sum(" B-" in line or " S-" in line for line in lines) + cut

@@ -114,3 +114,77 @@ def test_lines_that_cannot_be_read(tmp_path: Path, content: str, message: str) -
 def test_a_missing_file_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         read_spans(tmp_path / "f.jsonl")
+
+
+CLUENER = {"text": "\U00020000 Ann \u5728\u5317\u4eac\uff0c\u7231\u5317\u4eac"}
+PLACES = {"name": {"Ann": [[2, 4]]}, "address": {"\u5317\u4eac": [[7, 8], [11, 12]]}}
+EXPECTED = (Entity(2, 5, "name"), Entity(7, 9, "address"), Entity(11, 13, "address"))
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_entities_by_their_first_and_last_characters(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "f.json"
+    rows = [CLUENER | {"label": PLACES}, CLUENER | {"label": {}}]
+    path.write_text("\n".join(json.dumps(row, indent=indent) for row in rows))
+    one, two = read_spans(path)
+    assert (one.text, one.entities, one.line) == (CLUENER["text"], EXPECTED, 1)
+    assert (two.entities, two.line) == ((), 2 if indent is None else 26)
+    (alone,) = list(read_spans(path, labelled=False))[:1]
+    assert alone.entities is None
+
+
+def test_entities_by_their_first_and_last_characters_on_one_line(tmp_path: Path) -> None:
+    [one] = read_spans(write(tmp_path / "f.jsonl", CLUENER | {"label": PLACES}))
+    assert one.entities == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ({"x": 3}, r"line 2, column 'label', 'x': expected an object .*, found the number 3"),
+        ({"x": {"Ann": [2, 4]}}, r"'x', 'Ann': expected \[\[first, last\]\]"),
+        ({"x": {"Ann": [[2, True]]}}, r"'x', 'Ann': expected \[\[first, last\]\]"),
+        ({"x": {"Ann": [[2, 5]]}}, r"2\u20136 'Ann ' begins or ends with a space"),
+        ({"x": {"Ann": [[2, 3]]}}, r"2\u20134 'An' is .*not 'Ann'|is 'An', not 'Ann'"),
+        (
+            {"x": {"Ann": [[2, 4]]}, "y": {"nn": [[3, 4]]}},
+            r"f\.json, line 2, column 'label': x 2\u20135 'Ann' overlaps y 3\u20135 'nn'",
+        ),
+    ],
+)
+def test_wrong_positions(tmp_path: Path, label: object, message: str) -> None:
+    path = tmp_path / "f.json"
+    path.write_text("\n" + json.dumps(CLUENER | {"label": label}, indent=1, ensure_ascii=False))
+    with pytest.raises(UserError, match=message):
+        list(read_spans(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "a",\n"label": {}}\n{"text":\n', "line 3: the object that begins here does not"),
+        (
+            '{"text": "a",\n "label": {},\n}\n',
+            r"f\.json, line 2, column 13: not JSON|line 3, column 1",
+        ),
+        ("\n[\n{}\n]\n", "line 2: expected a JSON object, found a list"),
+        ('{"text": "}{",\n "label": {}}\n}', "line 3, column 1: not JSON"),
+    ],
+)
+def test_objects_over_several_lines_are_placed(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "f.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        list(read_spans(path))
+
+
+def test_cluener(data_folder: Path) -> None:
+    records = list(read_spans(data_folder / "zh/cluener/dev.json.gz"))
+    assert len(records) == 1343
+    entities = [entity for record in records for entity in record.entities or ()]
+    assert len(entities) == 3072
+    with pytest.raises(
+        UserError, match=r"line 33055, .*book 15\u201335 .* overlaps company 16\u201320"
+    ):
+        for _ in read_spans(data_folder / "zh/cluener/train.json.gz"):
+            pass

@@ -1,6 +1,7 @@
 """Tagging from the command line on small files, its parts, and its wrong input."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +96,65 @@ def test_train_evaluate_predict(
         config["id2label"][number] for number in ("0", str(len(config["id2label"]) - 1))
     ] == ends
     assert "Finds entities of 2 types" in (out / "MODEL_CARD.md").read_text()
+
+
+ROWS = [
+    (f"𠀀{name}在{place}。", {"name": {name: [[1, 2]]}, "address": {place: [[4, 5]]}})
+    for name in ("王三", "李四", "张五")
+    for place in ("北京", "上海")
+]
+
+
+@pytest.mark.parametrize("kind", ["bmes", "json"])
+def test_chinese(tiny_model: Path, tmp_path: Path, capsys: Out, kind: str) -> None:
+    model, data, out = tmp_path / "model", tmp_path / f"data.{kind}", tmp_path / "run"
+    shutil.copytree(tiny_model, model)
+    characters = sorted({one for text, _ in ROWS for one in text})
+    vocabulary = (model / "vocab.txt").read_text().splitlines()
+    vocabulary[-len(characters) :] = characters
+    (model / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    if kind == "json":
+        rows = [{"text": text, "label": label} for text, label in ROWS]
+        data.write_text("\n".join(json.dumps(row, ensure_ascii=False, indent=2) for row in rows))
+    else:
+        tags = ["O", "B-name", "E-name", "O", "B-address", "E-address", "O"]
+        lines = [
+            f"{one} {tag}"
+            for text, _ in ROWS
+            for one, tag in zip(f"{text}\n", [*tags, ""], strict=True)
+        ]
+        data.write_text("\n".join(line.strip() for line in lines))
+    assert train(model, data, out, "--scheme", "IOBES") == 0, capsys.readouterr().err
+    assert run(["evaluate", str(out), "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["f1"] == 1
+    text = " 𠀀 李四 在上海 。"
+    answer = heedful.load(out)(text)
+    assert found(answer) == [("name", "李四"), ("address", "上海")]
+    assert [text[one.start : one.end] for one in answer.entities] == ["李四", "上海"]
+
+
+def test_two_entities_in_one_word_are_told_apart_by_pieces(
+    tiny_model: Path, tmp_path: Path, capsys: Out
+) -> None:
+    rows = ["the 5kg", "so 7kg", "is 5kg red"]
+    data = tmp_path / "a.jsonl"
+    with data.open("w") as file:
+        for text in rows:
+            at = text.index("kg")
+            spans = [(at - 1, at, "number"), (at, at + 2, "unit")]
+            entities = [dict(zip(("start", "end", "label"), span, strict=True)) for span in spans]
+            file.write(json.dumps({"text": text, "entities": entities}) + "\n")
+    assert train(tiny_model, data, tmp_path / "run") == 0, capsys.readouterr().err
+    answer = heedful.load(tmp_path / "run")("so 7kg red")
+    assert found(answer) == [("number", "7"), ("unit", "kg")]
+
+
+def test_characters_of_a_latin_word_are_one_word(finished: Path) -> None:
+    text = "the sky is red"
+    words = tuple((at, at + 1) for at, character in enumerate(text) if character != " ")
+    record = TaggedText(text=text, words=words, entities=None, source="f", line=1)
+    (answer,) = heedful.load(finished).answers([record])
+    assert found(answer) == [("thing", "sky"), ("colour", "red")]
 
 
 @pytest.fixture(scope="module")
@@ -417,9 +477,9 @@ GOOD = "Ann B-PER\nis O\n\n"
         ),
         (
             "a.jsonl",
-            '{"text": "5kg", "entities": [{"start": 0, "end": 1, "label": "N"}, '
+            '{"text": "sky", "entities": [{"start": 0, "end": 1, "label": "N"}, '
             '{"start": 1, "end": 3, "label": "U"}]}',
-            "line 1: two entities, the second 'kg', share the word '5kg'; a word has one tag",
+            "line 1: two entities, the second 'ky', share the word 'sky'; a word has one tag",
         ),
     ],
 )

@@ -16,9 +16,10 @@ from heedful.reading.tagging import Entity, TaggedText, Word
 from heedful.tokens import Tokenizer
 from heedful.tokens.characters import IDEOGRAPHS, MARKS, PUNCTUATION
 
-WordRule = Literal["tokenizer", "spaces"]
+WordRule = Literal["tokenizer", "spaces", "pieces"]
 """How to split a text into words. ``tokenizer``: as the tokenizer does, at spaces, punctuation and
-ideographs. ``spaces``: at spaces, and at the marks where `word_breaks` splits."""
+ideographs. ``spaces``: at spaces, and at the marks where `word_breaks` splits. ``pieces``: each
+piece of the tokenizer is a word."""
 
 Aggregation = Literal["first", "average", "max"]
 """How a word gets its probabilities: from its first piece, as the mean of its pieces, or from the
@@ -34,6 +35,8 @@ _APART = re.compile(
     rf"|((?![-#$%&+.@_])[{PUNCTUATION.ranges()}])\1*|\.\.+|--+"
     rf"|[{IDEOGRAPHS.ranges()}]|\s+"
 )
+
+_SPLIT = re.compile(rf"[{PUNCTUATION.ranges()}{IDEOGRAPHS.ranges()}\s]")
 
 
 def word_breaks(text: str) -> list[int]:
@@ -52,18 +55,26 @@ def _last_stop(text: str, start: int, end: int) -> list[int]:
     return [end - 1] if text.endswith(".", start, end) else []
 
 
-def piece_words(text: str, tokenizer: Tokenizer) -> tuple[list[int], Spans]:
+def in_one_word(text: str, end: int, start: int) -> bool:
+    """Tell whether a tokenizer takes what ends at one offset and what starts at another as one."""
+    return _SPLIT.search(text, end - 1, start + 1) is None
+
+
+def piece_words(
+    text: str, tokenizer: Tokenizer, rule: WordRule = "tokenizer"
+) -> tuple[list[int], Spans]:
     """Return the ids of a text's pieces, and for each piece the span of its word in the text.
 
-    Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs.
-    White space and characters that the tokenizer drops are not words.
+    Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs;
+    by the rule ``pieces`` its pieces, of which those of one character are one. White space and
+    characters that the tokenizer drops are not words.
 
     Shape:
         N ids, and (N, 2) start and end.
     """
     pieces = tokenizer.pieces(text)
     spans = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
-    number = np.array(pieces.words)
+    number = spans[:, 0] if rule == "pieces" else np.array(pieces.words)
     of_words = np.array([bool(text[start:end].strip()) for start, end in pieces.offsets])
     if not of_words.any():
         return [], np.empty((0, 2), dtype=np.int32)
@@ -149,12 +160,19 @@ def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
 
 
 def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Word]:
-    """Map each word of ``outer`` to the first word of ``inner`` in it; both are in order."""
+    """Map each word of ``outer`` to the first word of ``inner`` in it; both are in order.
+
+    Words of ``outer`` that share one of ``inner``, as the characters of a Latin word in a column of
+    characters do, become one.
+    """
     firsts: dict[Word, Word] = {}
     for start, end in outer:
         index = bisect_left(inner, (start,))
         if index < len(inner) and inner[index][0] < end:
             firsts[start, end] = inner[index]
+        elif firsts and index and inner[index - 1][1] > start:
+            (first, _), word = firsts.popitem()
+            firsts[first, end] = word
     return firsts
 
 

@@ -1,8 +1,13 @@
-"""CoNLL columns to tagged texts: one word on each line, a blank line between sentences."""
+"""CoNLL columns to tagged texts: one word on each line, a blank line between sentences.
 
+Chinese and Japanese are often tagged character by character. Such a column is a text without
+spaces.
+"""
+
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from heedful.errors import UserError
@@ -21,18 +26,28 @@ from heedful.reading.tagging import (
     parse_tag,
     scheme_of,
 )
+from heedful.scripts import UNSPACED
 
 DOCUMENT = "-DOCSTART-"
 MAX_WORDS = 100_000
 """The most words of a sentence: a longer one shows that the file lacks its blank lines."""
 
 _Rows = list[list[str]]
+_SHOWN = 32
+"""How many sentences show whether a column holds words or characters."""
+_MOST = 0.9
+"""Share of a column's words that are one character; Latin words and numbers may be longer."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_LATIN = re.compile(rf"[^\W{UNSPACED}]")
 
 
 def read_conll(
     path: Path, *, word: str | None = None, tag: str | None = None, labelled: bool = True
 ) -> Iterator[TaggedText]:
     """Yield the sentences of a file; each text is its words with one space between them.
+
+    In a file whose first sentences are Chinese or Japanese with one character on each line, there
+    is no space, except between two Latin words.
 
     Tabs separate columns; in a line without tabs, spaces do. The file's first entity shows the
     scheme of the tags, which holds for the whole file.
@@ -53,15 +68,16 @@ def read_conll(
 def _read(path: Path, word: str | None, tag: str | None, labelled: bool) -> Iterator[TaggedText]:
     source = source_name(path)
     tags = _Tags(source)
-    for first, rows in _sentences(read_lines(path), source):
+    sentences = _sentences(read_lines(path), source)
+    # Of a stream one cannot see more; few sentences are enough.
+    heads = list(islice(sentences, _SHOWN))
+    shown = [name for first, rows in heads for name in _words(rows, word, source, first)]
+    join = join_characters if _are_characters(shown) else join_words
+    for first, rows in chain(heads, sentences):
         width = len(rows[0])
         if labelled and width < 2:
             raise UserError(f"{source}, line {first}: 1 column, expected a word and its tag")
-        column = find_field(word or "1", source, None, width).index
-        words = [row[column] for row in rows]
-        if "" in words:
-            raise UserError(f"{source}, line {first + words.index('')}: empty word")
-        text, spans = join_words(words)
+        text, spans = join(_words(rows, word, source, first))
         entities = None
         if labelled:
             column = find_field(tag or str(width), source, None, width).index
@@ -70,6 +86,38 @@ def _read(path: Path, word: str | None, tag: str | None, labelled: bool) -> Iter
                 for start, end, label in tags.entities([row[column] for row in rows], first)
             )
         yield TaggedText(text=text, words=spans, entities=entities, source=source, line=first)
+    tags.finish()
+
+
+def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
+    """Return the words of a sentence, whose first line is ``first``."""
+    column = find_field(word or "1", source, None, len(rows[0])).index
+    words = [row[column] for row in rows]
+    if "" in words:
+        raise UserError(f"{source}, line {first + words.index('')}: empty word")
+    return words
+
+
+def _are_characters(words: Sequence[str]) -> bool:
+    """Tell whether words are single characters, at least half of them Chinese or Japanese."""
+    single = [word for word in words if len(word) == 1]
+    unspaced = sum(_UNSPACED.fullmatch(word) is not None for word in single)
+    return len(single) >= _MOST * len(words) and unspaced >= len(words) / 2
+
+
+def join_characters(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
+    """Join characters without spaces, and return the span of each; see `read_conll`."""
+    parts, spans = [], []
+    end, before = 0, ""
+    for word in words:
+        two = max(len(before), len(word)) > 1
+        if two and _LATIN.search(before[-1:]) and _LATIN.match(word):
+            parts.append(" ")
+            end += 1
+        parts.append(word)
+        spans.append((end, end + len(word)))
+        end, before = end + len(word), word
+    return "".join(parts), tuple(spans)
 
 
 def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
@@ -116,12 +164,19 @@ def _columns(line: str) -> list[str]:
 
 
 class _Tags:
-    """Reads the tags of a file, all in the scheme that its first entity shows."""
+    """Reads the tags of a file, all in the scheme that its first entity shows.
+
+    In IOBES an entity may go on in the next sentence, for a blank line may stand at a wrong place;
+    each part of it is an entity.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._scheme: Scheme | None = None
         self._shown_by = 0
+        self._open: tuple[Tag, UserError] | None = None
+        """The tag that a sentence ended with inside an entity, and what is wrong about that unless
+        the next sentence goes on with it."""
 
     def entities(self, texts: Sequence[str], first: int) -> list[Entity]:
         """Return the entities of a sentence, in words, from its tags; ``first`` is its line."""
@@ -131,10 +186,23 @@ class _Tags:
             if self._scheme is None:
                 return []
             self._shown_by = next(i for i, tag in enumerate(tags, start=first) if tag != OUTSIDE)
-        fault = first_fault(tags, self._scheme)
-        if fault is not None:
-            raise self._error(texts, fault, first)
+        before = []
+        if self._open is not None:
+            if tags[0].prefix not in "IE" or tags[0].type != self._open[0].type:
+                raise self._open[1]
+            before = [Tag("B", tags[0].type)]
+            self._open = None
+        fault = first_fault([*before, *tags], self._scheme)
+        if fault == len(before) + len(tags) and self._scheme == "IOBES":
+            self._open = tags[-1], self._error(texts, len(tags), first)
+        elif fault is not None:
+            raise self._error(texts, fault - len(before), first)
         return entities_of(tags)
+
+    def finish(self) -> None:
+        """Refuse an entity that is open at the end of the file."""
+        if self._open is not None:
+            raise self._open[1]
 
     def _parsed(self, tag: str, line: int) -> Tag:
         try:

@@ -1,5 +1,6 @@
 """JSON objects of a user's file, their values checked as they are taken out."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -8,7 +9,7 @@ from heedful.errors import UserError, did_you_mean, listed
 from heedful.files import parse_json
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import check_characters, kind_of
-from heedful.reading.lines import read_lines, source_name
+from heedful.reading.lines import MAX_LINE_BYTES, read_lines, source_name
 
 
 def parse_user_json(text: str, where: str) -> object:
@@ -40,6 +41,55 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         if not isinstance(value, dict):
             raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
         yield number, value
+
+
+def read_spread_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield the first line number and the object of each object of a file.
+
+    An object may go over several lines; one begins on a new line.
+
+    Raises:
+        UserError: what stands there is not a JSON object, or does not end; or see
+            `heedful.reading.lines.read_lines`.
+    """
+    source = source_name(path)
+    lines: list[str] = []
+    start = depth = size = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        if not lines:
+            if line.isspace():
+                continue
+            start = number
+        lines.append(line)
+        size += len(line)
+        depth += sum(_DEPTHS.get(token, 0) for token in _TOKEN.findall(line))
+        if size > MAX_LINE_BYTES:
+            break
+        if depth <= 0:
+            yield start, _spread_object(lines, source, start)
+            lines, depth, size = [], 0, 0
+    if lines:
+        raise UserError(
+            f"{source}, line {start}: the object that begins here does not end"
+            + (f" within {MAX_LINE_BYTES:,} characters" if size > MAX_LINE_BYTES else "")
+        )
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]')
+_DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+def _spread_object(lines: list[str], source: str, start: int) -> dict[str, object]:
+    where = f"{source}, line {start}"
+    try:
+        value = parse_user_json("".join(lines), where)
+    except UserError:
+        if len(lines) > 1:  # so that the line is that of the file
+            parse_user_json("\n" * (start - 1) + "".join(lines), source)
+        raise
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
+    return value
 
 
 # Each of these takes where the object is, for messages, and raises a UserError if its value is

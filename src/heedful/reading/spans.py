@@ -1,4 +1,8 @@
-"""JSON lines with entities as spans of the text: ``{"text": ..., "entities": [...]}``."""
+"""JSON objects with entities as spans of the text, in two layouts.
+
+``{"text": ..., "entities": [{"start", "end", "label"}]}``, and that of CLUENER (Xu et al. 2020),
+``{"text": ..., "label": {type: {text: [[first, last]]}}}``, whose last character is in the entity.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -7,42 +11,61 @@ from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.reading.fields import find_field, kind_of, read_text
-from heedful.reading.json_objects import number_of, read_objects, value_of
-from heedful.reading.lines import read_files, source_name
+from heedful.reading.json_objects import (
+    number_of,
+    read_objects,
+    read_spread_objects,
+    value_of,
+)
+from heedful.reading.lines import ending_of, read_files, source_name
 from heedful.reading.tagging import Entity, TaggedText
 
 
 def read_spans(
-    path: Path, *, text: str = "text", entities: str = "entities"
+    path: Path, *, text: str = "text", entities: str | None = None, labelled: bool = True
 ) -> Iterator[TaggedText]:
     """Yield the texts of a file with their entities.
 
     Each entity is an object with ``start`` and ``end``, counted in characters (code points), and
     ``label``. If it has a ``text`` too, that must be the text between them: this shows offsets that
-    were counted in bytes or UTF-16 units. Other keys are ignored.
+    were counted in bytes or UTF-16 units. Other keys are ignored. Where the entities are an object
+    instead of a list, they are in CLUENER's layout.
 
     Args:
-        path: the file; ``-`` is stdin.
+        path: the file; ``-`` is stdin. One object stands on each line; in a file whose name ends in
+            ``.json`` it may go over several.
         text: key of the text.
-        entities: key of the entities.
+        entities: key of the entities; by default ``entities``, or ``label`` where that is missing.
+        labelled: whether to read entities.
 
     Raises:
         UserError: at once for a missing file; during iteration for a blank text, and for an entity
             that is outside its text, begins or ends with a space, or overlaps another.
     """
-    return read_files([path], partial(_read, text=text, entities=entities), "texts")
+    read = partial(_read, text=text, entities=entities, labelled=labelled)
+    return read_files([path], read, "texts")
 
 
-def _read(path: Path, text: str, entities: str) -> Iterator[TaggedText]:
+def _read(path: Path, text: str, entities: str | None, labelled: bool) -> Iterator[TaggedText]:
     source = source_name(path)
-    for number, item in read_objects(path):
+    read = read_spread_objects if ending_of(path) == ".json" else read_objects
+    for number, item in read(path):
         where = f"{source}, line {number}"
-        fields = [find_field(name, where, list(item), 0) for name in (text, entities)]
+        names = list(item)
+        field = find_field(text, where, names, 0)
         try:
-            content = read_text(list(item.values()), fields[:1], allow_empty=False)
+            content = read_text(list(item.values()), [field], allow_empty=False)
         except UserError as error:
             raise UserError(f"{where}, {error}") from None
-        spans = _entities(item[entities], f"{where}, column {entities!r}", content)
+        spans = None
+        if labelled:
+            key = entities or ("entities" if "entities" in item or "label" not in item else "label")
+            find_field(key, where, names, 0)
+            entities_where = f"{where}, column {key!r}"
+            items = item[key]
+            if key != "entities" and isinstance(items, Mapping):
+                items = list(_from_types(items, entities_where))
+            spans = _entities(items, entities_where, content)
         yield TaggedText(text=content, words=None, entities=spans, source=source, line=number)
 
 
@@ -61,6 +84,26 @@ def _entities(items: object, where: str, text: str) -> tuple[Entity, ...]:
             )
             raise UserError(f"{where}: {first} overlaps {second}; entities may not overlap")
     return tuple(entities)
+
+
+def _from_types(types: Mapping[str, object], where: str) -> Iterator[dict[str, object]]:
+    """Turn CLUENER's entities into those of our own layout, with the text that each must be."""
+    for label, texts in types.items():
+        if not isinstance(texts, Mapping):
+            raise UserError(
+                f"{where}, {label!r}: expected an object {{text: [[first, last]]}}, "
+                f"found {kind_of(texts)}"
+            )
+        for text, places in texts.items():
+            for place in places if isinstance(places, list) else [places]:
+                match place:
+                    case [int(first), int(last)] if not {type(first), type(last)} - {int}:
+                        yield {"start": first, "end": last + 1, "label": label, "text": text}
+                    case _:
+                        raise UserError(
+                            f"{where}, {label!r}, {text!r}: expected [[first, last]], the numbers "
+                            "of its first and last characters"
+                        )
 
 
 def _entity(item: object, where: str, text: str) -> Entity:

@@ -6,6 +6,7 @@ entities are.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -25,6 +26,7 @@ from heedful.batches.words import (
     entities_in_words,
     first_inside,
     first_pieces,
+    in_one_word,
     piece_words,
     spaced_words,
     word_breaks,
@@ -47,8 +49,10 @@ from heedful.tasks.texts import start_encoder, store_records
 from heedful.tokens import Tokenizer
 
 _FORMATS = {
-    **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes"), "conll"),
-    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys(
+        (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bmes", ".bmeso"), "conll"
+    ),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **{".csv": "csv", ".parquet": "parquet"},
 }
 """What an ending says. Without one of these a file with entities is CoNLL columns, and one without
@@ -127,8 +131,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             entities = record.entities or ()
             types |= {entity.label for entity in entities}
             edges = {edge for entity in entities for edge in (entity.start, entity.end)}
-            if not edges.issubset(word_breaks(record.text)):
+            if words == "spaces" and not edges.issubset(word_breaks(record.text)):
                 words = "tokenizer"  # for entities that are part of such a word: Paris-based
+            if any(in_one_word(record.text, a.end, b.start) for a, b in pairwise(entities)):
+                words = "pieces"  # for two that touch in one: 5kg
         if not types:
             raise UserError("the training data has no entities: every word is tagged O")
         return cls(
@@ -184,7 +190,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         layout = tokenizer.layout
         room = fit.max_length - layout.size(pair=False)
         for record in records:
-            ids, split = piece_words(record.text, tokenizer)
+            ids, split = piece_words(record.text, tokenizer, self.words)
             spans = self._joined(record.text, split)  # (N, 2)
             targets = self._targets(record, split, spans) if labelled else None  # (N,)
             parts = fit_text(
@@ -268,7 +274,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
         words = list(probabilities)
         if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
-            spans = self._joined(record.text, piece_words(record.text, tokenizer)[1])
+            spans = self._joined(record.text, piece_words(record.text, tokenizer, self.words)[1])
             words = [(start, end) for start, end in spans[first_pieces(spans)].tolist()]
         if record.words is not None:  # each has the tag of its first part
             firsts = first_inside(record.words, words)
@@ -334,10 +340,9 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
             label if label != default.label else None,
         )
         return read_conll(path, word=word, tag=tag, labelled=labelled)
-    if labelled and kind == "jsonl":
-        return read_spans(
-            path, text=text, entities="entities" if label in (None, default.label) else label
-        )
+    if kind == "jsonl" and (labelled or ending == ".json"):
+        entities = None if label == default.label else label
+        return read_spans(path, text=text, entities=entities, labelled=labelled)
     if labelled:
         raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
     records = read_records([path], replace(columns, label=None), allow_empty=True)
