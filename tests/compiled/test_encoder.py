@@ -17,6 +17,7 @@ from heedful.models.model import Model
 
 HEADS = [
     *((family, head) for family in ("bert", "roberta") for head in FAMILIES[family].models),
+    *(("albert", head) for head in ("sequence", "masked_lm", "pretraining")),
     *(("electra", head) for head in ("sequence", "choice", "replaced")),
     *(("mpnet", head) for head in ("body", "sequence", "token")),
 ]

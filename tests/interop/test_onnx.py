@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests import tiny
 from tests.interop.readme import printed
+from tests.tiny_folders import write_folder
 
 import heedful
 from heedful import cli, files
@@ -129,6 +130,37 @@ def test_a_tiny_roberta_is_one_graph(onnxruntime: ModuleType, tmp_path: Path) ->
     assert export(folder, tmp_path / "onnx", "onnx").difference < 1e-5
     session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
     assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask"]
+
+
+def test_a_tiny_albert_keeps_shared_weights_once(
+    onnxruntime: ModuleType, golden: Path, tmp_path: Path
+) -> None:
+    write_folder("albert", tmp_path / "model", num_hidden_layers=3)
+    heedful.train(
+        "pretrain",
+        train=golden / "data" / "pretrain.txt",
+        out=tmp_path / "run",
+        model=str(tmp_path / "model"),
+        objective="sop",
+        max_length=24,
+        steps=1,
+    )
+    assert export(tmp_path / "run", tmp_path / "hf", "hf").difference < 1e-5
+    assert export(tmp_path / "run", tmp_path / "onnx", "onnx").difference < 1e-5
+    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
+    outputs = [one.name for one in session.get_outputs()]
+    assert outputs == ["prediction_logits", "sop_logits"]
+    import onnx
+
+    graph = onnx.load(tmp_path / "onnx" / "model.onnx").graph
+    shapes = [tuple(tensor.dims) for tensor in graph.initializer]
+    wide = [shape for shape in shapes if shape in ((16, 32), (32, 16))]
+    assert len(wide) == 2  # of the feed-forward part, for all three layers
+    run = heedful.load(tmp_path / "run", precision="fp32")
+    pair = ("the sky is blue.", "the cat is red.")
+    before = run(pair).next_sentence
+    run.model = open_exported(tmp_path / "run", tmp_path / "onnx", "onnx")
+    assert run(pair).next_sentence == pytest.approx(before, abs=1e-4)
 
 
 def test_graphs_of_8_bits_print_what_they_change(

@@ -14,6 +14,7 @@ from tests import tiny
 from tests.alike import assert_same_scores
 from tests.exact import assert_same_bits
 from tests.tiny import SPECIAL
+from tests.tiny_folders import write_folder
 
 import heedful
 from heedful import BertConfig, BertForMaskedLM, BertForPreTraining, BertTokenizer
@@ -192,6 +193,30 @@ def test_entities_that_are_not_told(books: Path, tmp_path: Path, capsys: Out) ->
     assert "no phrase is marked; write [[a phrase]]" in capsys.readouterr().err
     assert train(books, tmp_path / "run", "--phrases", books) == 2
     assert "--phrases is for --masking entity" in capsys.readouterr().err
+
+
+def test_an_albert_from_scratch_and_on(books: Path, tmp_path: Path, capsys: Out) -> None:
+    write_folder("albert", tmp_path / "words")  # for its tokenizer
+    out, on, tagger = (tmp_path / name for name in ("run", "on", "tagger"))
+    more = ["--objective", "sop", "--masking", "n-gram", "--steps", "2"]
+    fresh = ["--arch", "albert", "--preset", "tiny", "--vocabulary", tmp_path / "words"]
+    assert train(books, out, *fresh, *more) == 0, capsys.readouterr().err
+    run_ = heedful.load(out)
+    assert isinstance(run_.model, heedful.AlbertForPreTraining)
+    config = run_.model.config
+    assert (config.num_blocks, config.num_hidden_layers, config.embedding_size) == (1, 2, 128)
+    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 2, 3)
+    assert len(run_("the [MASK]y is blue.").blanks) == 1
+    assert 0 < run_(("the sky", "is blue.")).next_sentence < 1
+    explained = heedful.explain(run_, ("the sky", "is blue."), method="gradient-x-input")
+    assert explained.attributions[0].target.startswith("the second text")
+    capsys.readouterr()
+    assert train(books, on, "--model", out, *more) == 0
+    assert "fresh weights" not in capsys.readouterr().err
+    rows = [{"text": word, "label": word} for word in ("red", "blue")]
+    heedful.train("classify", train=rows, out=tagger, model=str(out), steps=1, batch_size=2)
+    assert isinstance(heedful.load(tagger).model, heedful.AlbertForSequenceClassification)
+    assert "pooler" not in capsys.readouterr().err  # it has learnt
 
 
 def test_unfinished_runs_of_before_go_on(tiny_model: Path, books: Path, tmp_path: Path) -> None:
