@@ -25,6 +25,7 @@ UNSPACED = KANA + HAN + WIDE_MARKS
 _BEFORE = re.compile(rf"[{UNSPACED}][^\w\s]*\Z")
 _AFTER = re.compile(rf"[^\w\s]*[{UNSPACED}]")
 _WIDE = re.compile(f"[{WIDE_MARKS}]")
+_WORDS = re.compile(rf"(?P<unspaced>[{HAN}{KANA}])|[^\W\d_{HAN}{KANA}]+")
 _SEAM = 16
 """Characters on each side of a seam that can decide: the last letter and the marks behind it."""
 
@@ -46,3 +47,9 @@ def join(parts: Iterable[str]) -> str:
     parts = list(parts)
     seams = (f"{space_between(before, after)}{after}" for before, after in pairwise(parts))
     return "".join([*parts[:1], *seams])
+
+
+def is_unspaced(text: str) -> bool:
+    """Tell whether a text is Chinese or Japanese: no less of such characters than other words."""
+    unspaced = [match["unspaced"] is not None for match in _WORDS.finditer(text)]
+    return bool(unspaced) and 2 * sum(unspaced) >= len(unspaced)

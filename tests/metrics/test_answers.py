@@ -116,3 +116,47 @@ def test_no_threshold_is_better_than_the_best(questions: list[tuple[int, list[st
 def test_nothing_to_score() -> None:
     with pytest.raises(UserError, match="no questions to score"):
         AnswerScores().compute()
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "exact_match", "f1"),
+    [
+        ("光荣和ω-force", ["光荣和ω-force"], 1, 1),
+        ("《战国无双３》", ["战国无双３"], 1, 1),  # marks do not count
+        ("北京 市", ["北京市"], 0, 1),  # for F1, spaces do not, either
+        ("在北京", ["北京"], 0, 0.8),  # 2 of 3 characters given, 2 of 2 right
+        ("北大京", ["北京"], 0, 0.4),  # only those in a row count
+        ("京北", ["北京"], 0, 0.5),
+        ("1998年IBM", ["1998年 ibm公司"], 0, 0.75),  # words and numbers are one unit each
+        ("3.5万", ["3.5"], 0, 0.666667),
+        ("上海", ["北京", "上海市"], 0, 0.8),  # the nearest counts
+        ("南京", ["上海"], 0, 0),
+        ("ひらがな", ["ひらがなの"], 0, 0.888889),
+        ("", ["北京"], 0, 0),
+        ("，", ["。"], 1, 1),
+        ("", [], 1, 1),
+        ("北京", [], 0, 0),
+    ],
+)
+def test_the_comparison_of_characters(
+    answer: str, right: list[str], exact_match: float, f1: float
+) -> None:
+    scores = AnswerScores()
+    scores.update(answer, right, answered=True, margin=0.0, unspaced=True)
+    result = scores.compute()
+    assert (result["exact_match"], result["f1"]) == (exact_match, f1)
+    assert result["compared_by"] == "characters (CMRC 2018)"
+    assert result["squad"]["items"] == 1
+
+
+def test_both_comparisons_are_named() -> None:
+    scores = AnswerScores()
+    scores.update("在北京", ["北京"], answered=True, margin=0.0, unspaced=True)
+    scores.update("the sky", ["sky"], answered=True, margin=0.0)
+    assert scores.compute() == {
+        "items": 2,
+        "exact_match": 0.5,
+        "f1": 0.9,
+        "compared_by": "characters (CMRC 2018); words (SQuAD) in 1 of 2",
+        "squad": {"items": 2, "exact_match": 0.5, "f1": 0.5},
+    }

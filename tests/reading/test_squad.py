@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import UserError
+from heedful.reading.places import Places, placed_answers
 from heedful.reading.squad import GoldAnswer, Question, read_questions
+from heedful.scripts import is_unspaced
 
 SKY = "The sky is blue. Grass is green."
 
@@ -121,6 +123,56 @@ def test_offsets_count_characters(write: Write) -> None:
     assert question.answers == (GoldAnswer(text="🌍", start=5),)
 
 
+@pytest.mark.parametrize(
+    ("text", "start", "fault"),
+    [
+        ("blue", 12, "the answer 'blue' is not at 12 of the context; it is at 11"),
+        ("Blue", 11, "the answer 'Blue' is not at 11 of the context; it is nowhere in it"),
+        ("green.", -6, "the answer 'green.' is not at -6 of the context; it is at 26"),
+        ("blue", -1, "the answer 'blue' is not at -1 of the context; it is at 11"),
+    ],
+)
+def test_answers_that_are_not_where_the_file_says(
+    write: Write, text: str, start: int, fault: str
+) -> None:
+    answers = [{"text": text, "answer_start": start}, {"text": "sky", "answer_start": 4}]
+    (question,) = read_questions([write("a.json", document(asked(answers=answers)))])
+    assert question.misplaced == (fault,)
+    assert question.answers == (GoldAnswer(text=text, start=None), GoldAnswer(text="sky", start=4))
+    assert placed_answers(question) == [(4, "sky")]
+    places = Places()
+    assert list(places.counted([question] * 2)) == [question] * 2
+    message = "2 of 4 answers are not where the file says, and are left; the first: "
+    assert places.report("left") == f"{message}{question.where}: {fault}"
+    with pytest.raises(
+        UserError, match=r"\(2 of 4 answers are misplaced; starts count characters\)$"
+    ):
+        places.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "questions", "misplaced", "alone"),
+    [
+        ("cmrc2018/dev", 3219, 200, 3),
+        ("drcd/dev", 3524, 0, 0),
+    ],
+)
+def test_chinese_data(
+    data_folder: Path, name: str, questions: int, misplaced: int, alone: int
+) -> None:
+    places = Places()
+    records = list(places.counted(read_questions([data_folder / f"zh/{name}.json.gz"])))
+    assert (len(records), places.misplaced) == (questions, misplaced)
+    assert sum(not placed_answers(record) for record in records) == alone
+    assert all(
+        record.context.startswith(text, start)
+        for record in records
+        for start, text in placed_answers(record)
+    )
+    assert all(is_unspaced(record.context) for record in records)
+    places.check()
+
+
 PARAGRAPH = ", article 1, paragraph 1"
 PLACE = f"{PARAGRAPH}, question 'q1': "
 
@@ -128,18 +180,6 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
-        (
-            asked(answers=[{"text": "blue", "answer_start": 12}]),
-            PLACE + "the answer 'blue' is not at 12 of the context; it is at 11",
-        ),
-        (
-            asked(answers=[{"text": "Blue", "answer_start": 11}]),
-            PLACE + "the answer 'Blue' is not at 11 of the context; it is nowhere in it",
-        ),
-        (
-            asked(answers=[{"text": "green.", "answer_start": -6}]),
-            PLACE + "the answer 'green.' is not at -6 of the context; it is at 26",
-        ),
         (
             asked(answers=[{"text": "blue", "answer_start": "11"}]),
             PLACE + "'answer_start': expected a whole number, found a string",
@@ -226,10 +266,6 @@ def test_an_id_may_stand_twice_where_nothing_is_scored(write: Write) -> None:
         ("[1]", ", line 1: expected a JSON object, found a list"),
         ('{"question": "What?"}', ", line 1: no 'context'; its keys: 'question'"),
         ("\n", ": holds no questions"),
-        (
-            '{"id": 1, "question": "?", "context": "a b", "answers": [{"text": "b", "start": 1}]}',
-            ", line 1, question '1': the answer 'b' is not at 1 of the context; it is at 2",
-        ),
     ],
 )
 def test_a_line_that_is_wrong(write: Write, content: str, expected: str) -> None:

@@ -467,6 +467,30 @@ def fails(capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 WRONG = {"question": "?", "context": "the sky", "answers": [{"text": "sky", "start": 3}]}
 
 
+def test_misplaced_answers_are_told_and_not_learnt(
+    tiny_model: Path, tmp_path: Path, capsys: Out, fails: Callable[..., str]
+) -> None:
+    right = [row | {"answers": row["answers"] * 3} for row in colour_questions()]
+    wrong = {"question": "?", "context": "the sky", "answers": [{"text": "grass", "start": -1}]}
+    Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*right, wrong]))
+    words = ["train", "answer", "--model", tiny_model, "--train", "a.jsonl", "--out", "run"]
+    options = ["--steps", "2", "--precision", "fp32", "--dev", "a.jsonl"]
+    assert run([str(word) for word in [*words, *options]]) == 0
+    printed = capsys.readouterr().err
+    count = sum(len(row["answers"]) for row in right) + 1
+    share = f"1 of {count} answers are not where the file says, and are"
+    place = (
+        f"; questions without another: 1; the first: a.jsonl, line {len(right) + 1}: "
+        "the answer 'grass' is not at -1 of the context; it is nowhere in it"
+    )
+    assert f"{share} not learnt{place}" in printed
+    assert f"--dev: {share} scored as texts{place}" in printed
+    assert f"\n{len(right)} examples, " in printed
+    assert run(["evaluate", "run", "--data", "a.jsonl"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["misplaced_answers"] == 1
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [

@@ -1,16 +1,22 @@
-"""Scores of answers to questions: torchmetrics compares texts, this file counts.
+"""Scores of answers to questions: torchmetrics compares words, this file characters, and counts.
+
+Where there are no spaces between words, answers are compared as CMRC 2018 does (Cui et al. 2019, "A
+Span-Extraction Dataset for Chinese Machine Reading Comprehension", and the program that scores it).
 
 A question may have no answer (SQuAD 2.0, Rajpurkar et al. 2018). A model gives no answer if its
 margin, by which "no answer" outscores its best answer, is above a threshold.
 """
 
+import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError
+from heedful.scripts import HAN, KANA
 
 KEYS = ("exact_match", "f1")
 
@@ -31,8 +37,18 @@ class AnswerScores:
         self._margins: list[float] = []
         self._with_answer: list[tuple[float, ...]] = []
         self._without_answer: list[tuple[float, ...]] = []
+        self._by_words: list[tuple[float, ...]] = []
+        self._unspaced = 0
 
-    def update(self, best: str, right: Sequence[str], *, answered: bool, margin: float) -> None:
+    def update(
+        self,
+        best: str,
+        right: Sequence[str],
+        *,
+        answered: bool,
+        margin: float,
+        unspaced: bool = False,
+    ) -> None:
         """Count one question.
 
         Args:
@@ -40,12 +56,15 @@ class AnswerScores:
             right: all right answers; none if the question has no answer.
             answered: whether the model gave its best answer.
             margin: by how much "no answer" outscored it.
+            unspaced: whether the text has no spaces between words, so that characters count.
         """
         self._answerable.append(bool(right))
         self._answered.append(answered)
         self._margins.append(margin)
-        self._with_answer.append(compare(best, right))
-        self._without_answer.append(compare("", right))
+        self._with_answer.append(compare(best, right, unspaced=unspaced))
+        self._without_answer.append(compare("", right, unspaced=unspaced))
+        self._unspaced += unspaced
+        self._by_words.append(compare(best if answered else "", right))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
@@ -67,6 +86,9 @@ class AnswerScores:
         with_answer, without = np.array(self._with_answer), np.array(self._without_answer)  # (N, 2)
         scores = np.where(answered[:, None], with_answer, without)
         result: dict[str, Any] = _means(scores)
+        if self._unspaced:
+            result["compared_by"] = self._compared_by()
+            result["squad"] = _means(np.array(self._by_words))
         if not answerable.all():
             result["answerable"] = _means(scores[answerable])
             result["unanswerable"] = _means(scores[~answerable])
@@ -76,9 +98,23 @@ class AnswerScores:
             )
         return result
 
+    def _compared_by(self) -> str:
+        words = len(self._answered) - self._unspaced
+        others = f"; words (SQuAD) in {words:,} of {len(self._answered):,}" if words else ""
+        return f"characters (CMRC 2018){others}"
 
-def compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
-    """Return the exact match and the F1 of one answer; an empty one is right if there is none."""
+
+def compare(answer: str, right: Sequence[str], *, unspaced: bool = False) -> tuple[float, ...]:
+    """Return the exact match and the F1 of one answer; an empty one is right if there is none.
+
+    Args:
+        answer: the answer.
+        right: the right ones; the nearest counts, for each score.
+        unspaced: whether characters count rather than words.
+    """
+    if unspaced:
+        scores_of = [_by_characters(answer, one) for one in right or [""]]
+        return tuple(map(max, zip(*scores_of, strict=True)))
     from torchmetrics.functional.text import squad
 
     scores = squad(
@@ -86,6 +122,37 @@ def compare(answer: str, right: Sequence[str]) -> tuple[float, ...]:
         [{"id": "", "answers": {"text": list(right) or [""]}}],
     )
     return tuple(float(scores[key]) / 100 for key in KEYS)
+
+
+_MARKS = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+"""The punctuation that CMRC's program leaves out."""
+_UNITS = re.compile(rf"[{HAN}{KANA}]")
+
+
+def _by_characters(answer: str, right: str) -> tuple[float, float]:
+    """Compare two answers without their marks and capitals.
+
+    F1 is that of the longest run of units that both have.
+    """
+    first, second = (
+        "".join(one for one in text.lower().strip() if one not in _MARKS)
+        for text in (answer, right)
+    )
+    units = [_mixed_units(text) for text in (first, second)]
+    if not all(units):
+        return float(first == second), float(first == second)
+    blocks = SequenceMatcher(None, units[0], units[1], autojunk=False)
+    same = blocks.find_longest_match().size
+    return float(first == second), 2 * same / sum(map(len, units))
+
+
+def _mixed_units(text: str) -> list[str]:
+    """Split a text into ideographs and kana, and words and marks between them."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    tokenizer: Any = Tokenizer13a
+    apart: str = tokenizer()(_UNITS.sub(r" \g<0> ", text))
+    return apart.split()
 
 
 def _means(scores: NDArray[np.float64]) -> dict[str, float]:

@@ -32,11 +32,12 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoldAnswer:
-    """A right answer: ``context[start : start + len(text)]`` is ``text``."""
+    """A right answer."""
 
     text: str
-    start: int
-    """In characters."""
+    start: int | None
+    """In characters: ``context[start : start + len(text)]`` is ``text``. None if it is not where
+    the file says."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,8 @@ class Question:
     """Empty for a question that the context does not answer; None if answers were not read."""
     where: str
     """File and line or paragraph, for messages."""
+    misplaced: tuple[str, ...] = ()
+    """What is wrong with each answer that is not where the file says."""
 
 
 def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[Question]:
@@ -103,8 +106,15 @@ def _questions(path: Path, seen: dict[str, str], labelled: bool) -> Iterator[Que
             seen[name] = where
         question = text_of(item, "question", named)
         check_texts(question, context, named)
-        answers = _answers(context, item, named) if labelled else None
-        yield Question(question=question, context=context, answers=answers, where=named)
+        misplaced: list[str] = []
+        answers = _answers(context, item, named, misplaced) if labelled else None
+        yield Question(
+            question=question,
+            context=context,
+            answers=answers,
+            where=named,
+            misplaced=tuple(misplaced),
+        )
 
 
 def _items(path: Path) -> Iterator[_Item]:
@@ -142,14 +152,16 @@ def _table_items(path: Path) -> Iterator[_Item]:
         yield where, record.text_pair, {"question": record.text}
 
 
-def _answers(context: str, item: Mapping[str, object], where: str) -> tuple[GoldAnswer, ...]:
+def _answers(
+    context: str, item: Mapping[str, object], where: str, misplaced: list[str]
+) -> tuple[GoldAnswer, ...]:
     columns = value_of(item, "answers", where)
     objects = (
         _rows_of(columns, where)
         if isinstance(columns, dict)
         else objects_of(item, "answers", where)
     )
-    answers = tuple(_answer(context, answer, where) for answer in objects)
+    answers = tuple(_answer(context, answer, where, misplaced) for answer in objects)
     if item.get("is_impossible", not answers) != (not answers):
         raise UserError(
             f"{where}: 'is_impossible' is {item['is_impossible']}, with {len(answers)} answers"
@@ -165,7 +177,9 @@ def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
     return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
 
 
-def _answer(context: str, answer: Mapping[str, object], where: str) -> GoldAnswer:
+def _answer(
+    context: str, answer: Mapping[str, object], where: str, misplaced: list[str]
+) -> GoldAnswer:
     text = text_of(answer, "text", where)
     start = number_of(answer, "answer_start" if "answer_start" in answer else "start", where)
     if not text.strip():
@@ -173,7 +187,8 @@ def _answer(context: str, answer: Mapping[str, object], where: str) -> GoldAnswe
     if start < 0 or not context.startswith(text, start):
         first = context.find(text)
         hint = "it is nowhere in it" if first < 0 else f"it is at {first}"
-        raise UserError(f"{where}: the answer {text!r} is not at {start} of the context; {hint}")
+        misplaced.append(f"the answer {text!r} is not at {start} of the context; {hint}")
+        return GoldAnswer(text=text, start=None)
     return GoldAnswer(text=text, start=start)
 
 

@@ -28,7 +28,9 @@ from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.reading import Text
+from heedful.reading.places import Places, placed_answers
 from heedful.reading.squad import Question, check_texts, read_questions
+from heedful.scripts import is_unspaced
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import spans as aims
@@ -101,12 +103,14 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """See whether some questions have no answer.
 
         Raises:
-            UserError: none has one.
+            UserError: none has one, or many are not where the files say.
         """
         options = recipe.options
         assert isinstance(options, AnswerSettings)
-        records = cls.read(recipe.data.train, recipe.columns, labelled=True)
+        places = Places()
+        records = places.counted(cls.read(recipe.data.train, recipe.columns, labelled=True))
         kinds = Counter(bool(record.answers) for record in records)
+        places.check()
         if not kinds[True]:
             raise UserError("no question of the training data has an answer: nothing to learn")
         return cls(
@@ -135,7 +139,20 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records, a long context in windows unless told otherwise."""
-        return self, start, store_records(self, recipe, start, folder, say, rule="window")
+        places = Places()
+        records = places.counted(self.read(recipe.data.train, recipe.columns, labelled=True))
+        learnt = (record for record in records if not record.answers or placed_answers(record))
+        store = store_records(self, recipe, start, folder, say, rule="window", records=learnt)
+        if places.misplaced:
+            say(places.report("not learnt"))
+        return self, start, store
+
+    def doubt(self, records: Sequence[Question]) -> str | None:
+        """Say which answers are not where their file says."""
+        places = Places()
+        for _ in places.counted(records):
+            pass
+        return places.report("scored as texts") if places.misplaced else None
 
     def encode(
         self, records: Iterable[Question], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
@@ -317,13 +334,13 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     Raises:
         UserError: the answer has no token.
     """
-    if not record.answers:
+    answers = placed_answers(record)
+    if not answers:
         return None
-    ((answer, _),) = Counter(record.answers).most_common(1)
-    end = answer.start + len(answer.text)
-    (inside,) = np.nonzero((offsets[:, 0] < end) & (offsets[:, 1] > answer.start))
+    (((start, text), _),) = Counter(answers).most_common(1)
+    (inside,) = np.nonzero((offsets[:, 0] < start + len(text)) & (offsets[:, 1] > start))
     if not len(inside):
-        raise UserError(f"{record.where}: the answer {answer.text!r} holds nothing to read")
+        raise UserError(f"{record.where}: the answer {text!r} holds nothing to read")
     return int(inside[0]), int(inside[-1])
 
 
@@ -349,6 +366,7 @@ class SpanAnswerScores:
         from heedful.metrics import AnswerScores
 
         self._scores = AnswerScores(no_answer=task.no_answer)
+        self._misplaced = 0
 
     def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:
         """Count answers to questions whose right answers are known."""
@@ -358,8 +376,11 @@ class SpanAnswerScores:
                 [right.text for right in record.answers or ()],
                 answered=answer.answer is not None,
                 margin=answer.margin or 0.0,
+                unspaced=is_unspaced(record.context),
             )
+            self._misplaced += len(record.misplaced)
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+        """Return the scores, and how many answers are not where the file says, if any."""
+        misplaced = {"misplaced_answers": self._misplaced} if self._misplaced else {}
+        return self._scores.compute() | misplaced

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -224,7 +225,14 @@ def renew_pooler(model: Model) -> None:
 
 
 def store_records(
-    task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say, *, rule: LongText
+    task: AnyTask,
+    recipe: Recipe,
+    start: Start,
+    folder: Path,
+    say: Say,
+    *,
+    rule: LongText,
+    records: Iterable[Any] | None = None,
 ) -> StoreOf:
     """Encode the training records into one file, and say what is left out of long texts.
 
@@ -235,9 +243,11 @@ def store_records(
         folder: where the file goes.
         say: takes a line for the user.
         rule: what is learnt from a text that is too long, unless the recipe says.
+        records: what to learn from; by default all that the recipe names.
     """
     fit = Fit(max_length=start.max_length, rule=recipe.data.long_text or rule)
-    records = task.read(recipe.data.train, recipe.columns, labelled=True)
+    if records is None:
+        records = task.read(recipe.data.train, recipe.columns, labelled=True)
     texts = tokens = 0
 
     def examples() -> Iterator[Example]:

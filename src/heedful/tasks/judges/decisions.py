@@ -8,6 +8,7 @@ from heedful.metrics.answers import compare
 from heedful.reading import Record
 from heedful.reading.choices import Choices
 from heedful.reading.squad import Question
+from heedful.scripts import is_unspaced
 from heedful.tasks.answers.candidates import SpanAnswer
 
 if TYPE_CHECKING:
@@ -108,11 +109,11 @@ def choices(size: int) -> "Judge[Choice, Choices]":
 
 
 def spans() -> Judge[SpanAnswer, Question]:
-    """Judge answers to questions by the scores of SQuAD."""
+    """Judge answers to questions by the scores of SQuAD, or of CMRC 2018."""
 
     def judge(answer: SpanAnswer, record: Question) -> Judgement:
         truth = list(dict.fromkeys(right.text for right in record.answers or ()))
-        exact, f1 = compare(answer.answer or "", truth)
+        exact, f1 = compare(answer.answer or "", truth, unspaced=is_unspaced(record.context))
         return Judgement(
             where=record.where,
             texts={"question": record.question, "context": record.context},
