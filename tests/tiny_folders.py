@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tests import tiny
 
-from heedful.models import FAMILIES
+from heedful.models import FAMILIES, Head
 from heedful.tokens.bpe import ALPHABET
 
 ENCODERS = [name for name, family in FAMILIES.items() if "body" in family.models]
@@ -93,18 +93,19 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
 """By family: what its configuration calls some of ``SIZES``."""
 
 
-def write_folder(family: str, folder: Path, **options: Any) -> None:
+def write_folder(family: str, folder: Path, *, head: Head = "masked_lm", **options: Any) -> None:
     """Write a tiny random model of a family, with a tokenizer.
 
     Args:
         family: its ``model_type``.
         folder: where to; it is made.
+        head: of the model.
         options: of the configuration, besides ``SIZES``.
     """
     folder.mkdir(parents=True)
     size = WRITERS[TOKENIZERS[family]](folder)
     torch.manual_seed(0)
     names = OTHER_KEYS.get(family, {})
-    sizes = {names.get(name, name): value for name, value in SIZES.items()}
-    config = FAMILIES[family].config_class()(**sizes | {"vocab_size": size} | options)
-    FAMILIES[family].model_class("masked_lm").from_config(config).save_pretrained(folder)
+    values = {names.get(name, name): value for name, value in (SIZES | options).items()}
+    config = FAMILIES[family].config_class()(**values | {"vocab_size": size})
+    FAMILIES[family].model_class(head).from_config(config).save_pretrained(folder)

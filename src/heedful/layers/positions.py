@@ -168,7 +168,7 @@ class BucketedPositions(nn.Embedding):
     ) -> None:
         super().__init__(num_buckets + spare, num_heads)
         self.num_buckets = num_buckets
-        self.max_distance = max_distance
+        self._begins = _range_begins(num_buckets // 2, max_distance)
 
     def bias(self, queries: int, keys: int, *, start: int = 0) -> Tensor:
         """Return what is added to the scaled scores. Shape (1, H, S, T).
@@ -182,18 +182,34 @@ class BucketedPositions(nn.Embedding):
         distances = torch.arange(1 - start - queries, keys - start, device=device)  # (S + T - 1,)
         bias = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
         # The last query's distances begin the row, and those of each before it one place later.
+        if torch.compiler.is_exporting():  # a view by strides would fix its sizes there
+            rows, columns = (torch.arange(size, device=device) for size in (queries, keys))
+            return bias[:, queries - 1 - rows[:, None] + columns][None]
         return bias.unfold(1, keys, 1).flip(1)[None]
 
     def _buckets(self, distances: Tensor) -> Tensor:
-        """Return the numbers of the ranges of distances from queries to keys; any shape."""
-        after = self.num_buckets // 2
-        single = after // 2
-        size = distances.abs()
-        growth = (after - single) / math.log(self.max_distance / single)
-        # In float64 and rounded up a little: a range begins where the logarithm is a whole number.
-        wide = (size.clamp(min=single).double() / single).log() * growth + 1e-9
-        bucket = torch.where(size < single, size, (single + wide.long()).clamp(max=after - 1))
-        return torch.where(distances > 0, after + bucket, bucket)
+        """Return the numbers of the ranges of distances from queries to keys. Shape (N,) for (N,).
+
+        In whole numbers, which are the same in whatever computes an exported model.
+        """
+        begins = torch.tensor(self._begins, device=distances.device)
+        bucket = (distances.abs()[:, None] >= begins).sum(1)
+        return torch.where(distances > 0, self.num_buckets // 2 + bucket, bucket)
+
+
+def _range_begins(ranges: int, max_distance: int) -> list[int]:
+    """Return the least distance of each range but the first; see ``BucketedPositions``."""
+    single = ranges // 2
+    growth = (ranges - single) / math.log(max_distance / single)
+
+    def number(size: int) -> int:
+        if size < single:
+            return size
+        # Rounded up a little: a range begins where the logarithm is a whole number.
+        return min(single + int(math.log(size / single) * growth + 1e-9), ranges - 1)
+
+    sizes = range(1, max_distance + 1)
+    return [size for size in sizes for _ in range(number(size) - number(size - 1))]
 
 
 def _none(num_positions: int, head_width: int, *, scaled: bool = True) -> None:
