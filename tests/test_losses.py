@@ -127,3 +127,59 @@ def test_partners_are_told_from_the_others() -> None:
     expected = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
     total, count = losses.partners(first, second, shared=shared, scale=5.0)
     torch.testing.assert_close(total / count, expected)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0])
+def test_soft_classes_are_the_divergence_from_the_teacher(temperature: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    teacher = torch.randn(5, 4, dtype=torch.float64)
+    total, count = losses.soft_cross_entropy(logits, teacher, temperature)
+    wanted = torch.exp(teacher / temperature)
+    wanted = wanted / wanted.sum(-1, keepdim=True)
+    told = torch.exp(logits / temperature)
+    told = told / told.sum(-1, keepdim=True)
+    divergence = (wanted * (wanted.log() - told.log())).sum()
+    torch.testing.assert_close(total, temperature**2 * divergence)
+    assert count == 5
+    (gradient,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(gradient, temperature * (told - wanted).detach())
+
+
+def test_soft_classes_that_cannot_be_count_for_nothing() -> None:
+    torch.manual_seed(0)
+    logits, teacher = torch.randn(2, 3, 4, dtype=torch.float64)
+    logits.requires_grad_()
+    never = torch.tensor([False, True, False, True])
+    total, _ = losses.soft_cross_entropy(
+        logits.masked_fill(never, -torch.inf), teacher.masked_fill(never, -torch.inf), 2.0
+    )
+    expected, _ = losses.soft_cross_entropy(logits[:, ~never], teacher[:, ~never], 2.0)
+    torch.testing.assert_close(total, expected)
+    (gradient,) = torch.autograd.grad(total, logits)
+    (right,) = torch.autograd.grad(expected, logits)
+    torch.testing.assert_close(gradient, right)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+def test_soft_switches_are_classes_of_two(temperature: float) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    teacher = torch.randn(5, 4, dtype=torch.float64)
+    total, count = losses.soft_binary_cross_entropy(logits, teacher, temperature)
+    pairs = [torch.stack([x.flatten(), torch.zeros(20)], 1) for x in (logits, teacher)]
+    expected, _ = losses.soft_cross_entropy(pairs[0], pairs[1], temperature)
+    torch.testing.assert_close(total, expected)
+    assert count == 20
+    (gradient,) = torch.autograd.grad(total, logits)
+    right = temperature * ((logits / temperature).sigmoid() - (teacher / temperature).sigmoid())
+    torch.testing.assert_close(gradient, right.detach())
+
+
+def test_cosine_distance_reads_directions_alone() -> None:
+    torch.manual_seed(0)
+    vectors, teacher = torch.randn(2, 5, 4, dtype=torch.float64)
+    total, count = losses.cosine_distance(vectors, 3 * teacher)
+    products = (vectors * teacher).sum(-1) / (vectors.norm(dim=-1) * teacher.norm(dim=-1))
+    torch.testing.assert_close(total, (1 - products).sum())
+    assert count == 5

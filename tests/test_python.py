@@ -22,6 +22,7 @@ from heedful.settings import (
     PredictOptions,
     PredictSettings,
     RunSettings,
+    TeacherSettings,
     TrainOptions,
 )
 from heedful.training import fit
@@ -47,7 +48,7 @@ def names(kind: type) -> set[str]:
 
 
 def test_the_keywords_are_the_settings() -> None:
-    settings = names(ColumnSettings) | names(RunSettings)
+    settings = names(ColumnSettings) | names(RunSettings) | names(TeacherSettings)
     for entry in TASKS.values():
         settings |= names(entry.data) | names(entry.options) | names(entry.training)
     assert set(TrainOptions.__annotations__) == settings - {"train", "dev", "out"}

@@ -169,6 +169,62 @@ def partners(
     return (forth + back) / 2, count
 
 
+def soft_cross_entropy(
+    logits: Tensor, teacher: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Kullback-Leibler divergence from a teacher's probabilities (Hinton et al. 2015, section 2).
+
+    Both logits are divided by the temperature, and the divergence multiplied by its square, so that
+    the size of the gradient does not depend on it.
+
+    Args:
+        logits: the student's. Shape (N, C).
+        teacher: the teacher's; where one is minus infinity, the student's is, too. Shape (N, C).
+        temperature: above 0.
+
+    Returns:
+        The sum over the rows, and how many there are.
+    """
+    wanted = (_wide(teacher) / temperature).log_softmax(-1)
+    told = (_wide(logits) / temperature).log_softmax(-1)
+    excess = (wanted - told).masked_fill(wanted.isneginf(), 0.0)
+    total = (wanted.exp() * excess).sum() * temperature**2
+    return total, torch.tensor(len(logits), device=logits.device)
+
+
+def soft_binary_cross_entropy(
+    logits: Tensor, teacher: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Do the same for independent yes-or-no answers.
+
+    Args:
+        logits: the student's. Shape (N, C).
+        teacher: the teacher's. Shape (N, C).
+        temperature: above 0.
+
+    Returns:
+        The sum over the outputs, and how many there are.
+    """
+    wanted, told = _wide(teacher) / temperature, _wide(logits) / temperature
+    yes = wanted.sigmoid() * (F.logsigmoid(wanted) - F.logsigmoid(told))
+    no = (-wanted).sigmoid() * (F.logsigmoid(-wanted) - F.logsigmoid(-told))
+    return (yes + no).sum() * temperature**2, _number_of(logits)
+
+
+def cosine_distance(vectors: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
+    """1 - the cosine of each vector and the teacher's (Sanh et al. 2019, section 3).
+
+    Args:
+        vectors: the student's. Shape (N, D).
+        teacher: the teacher's. Shape (N, D).
+
+    Returns:
+        The sum over the vectors, and how many there are.
+    """
+    cosines = F.cosine_similarity(_wide(vectors), _wide(teacher), dim=-1)
+    return (1 - cosines).sum(), torch.tensor(len(vectors), device=vectors.device)
+
+
 def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
     """Return the mean or the sum of losses.
 

@@ -9,7 +9,7 @@ Shapes: B examples of a batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
@@ -20,6 +20,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models import Head
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -30,6 +31,7 @@ from heedful.settings import (
     LongText,
     PredictSettings,
     RunSettings,
+    TeacherSettings,
     TrainSettings,
 )
 
@@ -122,6 +124,7 @@ class Recipe:
     columns: ColumnSettings
     training: TrainSettings
     run: RunSettings
+    teaching: TeacherSettings = field(default_factory=TeacherSettings)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -282,6 +285,15 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def count(self, batch: Batch) -> float | Tensor:
         """Return what that sum is divided by, or each of them, before anything is computed."""
         ...
+
+    @property
+    def taught_by(self) -> Literal["scores", "texts"] | None:
+        """What a teacher gives: scores, see `lessons`, or texts to write; None if nothing."""
+        return None
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return what a student learns from a teacher's scores; the means of the losses add up."""
+        return ()
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write into the run folder what other libraries want beside the model."""

@@ -38,6 +38,7 @@ MEETING = (
     "interop",
     "judging",
     "aim",
+    "lesson",
     "task",
     "training",
     "tasks",

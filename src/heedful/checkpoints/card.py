@@ -23,6 +23,12 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
         f"- {item['file']}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
         for item in record.data
     )
+    if record.teacher is not None:
+        taught = record.teacher
+        data += (
+            f"\n\nIt learnt from a teacher, too: {taught['file']}, {taught['bytes']:,} bytes, "
+            f"SHA-256 {taught['sha256']}"
+        )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     text = f"""# A heedful run: {record.task}
 

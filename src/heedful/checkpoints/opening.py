@@ -101,3 +101,5 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
             raise UserError(f"{run} was started with {option} {before}, now it is {now}")
     if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
         raise UserError(f"{run} was started on other training data: its files have changed")
+    if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
+        raise UserError(f"{run} was started with another --teacher: its weights have changed")

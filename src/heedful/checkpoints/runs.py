@@ -36,6 +36,8 @@ class RunRecord:
     """File, bytes and SHA-256 of each training file."""
     versions: dict[str, str]
     """Versions of heedful, torch and Python."""
+    teacher: dict[str, Any] | None = None
+    """The weights of the run that it learnt from, if it did: file, bytes and SHA-256."""
 
     @property
     def head(self) -> Head | None:
@@ -76,7 +78,7 @@ def read_record(run: Path) -> RunRecord:
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():
         raise UserError(f"{run}: not a heedful run (no {RECORD} in it)")
-    raw = files.read_fields(path, RunRecord)
+    raw = files.read_fields(path, RunRecord, absent={"teacher": None})
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
     for key, kind in kinds.items():
         if not isinstance(raw[key], kind):

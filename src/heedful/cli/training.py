@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from heedful.cli.options import print_table, say
-from heedful.settings import TASKS, ColumnSettings, RunSettings, TaskEntry
+from heedful.settings import TASKS, ColumnSettings, RunSettings, TaskEntry, TeacherSettings
 
 if TYPE_CHECKING:
     from heedful.task import Recipe
@@ -26,12 +26,20 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         options: Any = entry.options(),  # noqa: B008, a frozen value
         columns: ColumnSettings = ColumnSettings(),  # noqa: B008
         training: Any = entry.training(),  # noqa: B008
+        teaching: TeacherSettings = TeacherSettings(),  # noqa: B008
         run: RunSettings,
     ) -> None:
         from heedful.commands import train as verb
         from heedful.task import Recipe
 
-        recipe = Recipe(data=data, options=options, columns=columns, training=training, run=run)
+        recipe = Recipe(
+            data=data,
+            options=options,
+            columns=columns,
+            training=training,
+            run=run,
+            teaching=teaching,
+        )
         report(recipe, verb.train(name, recipe, say=say))
 
     groups = {
@@ -39,6 +47,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         "options": (entry.options, entry.title),
         "columns": (ColumnSettings, "Columns"),
         "training": (entry.training, "Training"),
+        "teaching": (TeacherSettings, "Teacher"),
         "run": (RunSettings, "Run"),
     }
     if not entry.columns:

@@ -32,6 +32,7 @@ from heedful.settings import (
     PredictOptions,
     PredictSettings,
     RunSettings,
+    TeacherSettings,
     TrainOptions,
 )
 from heedful.task import Recipe, Say
@@ -84,6 +85,7 @@ def train(
             "options": entry.options,
             "columns": ColumnSettings,
             "training": entry.training,
+            "teaching": TeacherSettings,
             "run": RunSettings,
         }
         groups = {name: _settings(kind, values) for name, kind in kinds.items()}

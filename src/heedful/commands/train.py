@@ -1,9 +1,11 @@
 """``heedful train``: files in, a run folder out."""
 
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
 from heedful.checkpoints.runs import RunRecord
+from heedful.commands.retell import FOLDER, retell
 from heedful.evaluation import score_records
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
@@ -40,4 +42,6 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
         """Score a model as it is, as a run of it would be scored."""
         return score_records(Predictor(start.model, start.tokenizer, record, computing), records)
 
-    return run.train(kind, recipe, score=score, say=say)
+    outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
+    shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)
+    return outcome

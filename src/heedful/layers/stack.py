@@ -74,6 +74,11 @@ class Stack(nn.Module):
         self.layer_norm = norm
         self.relative_attention_bias = bias
 
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks, each computed once, in the order in which they are named."""
+        self.layer = nn.ModuleList(self.distinct[number] for number in numbers)
+        self.order = Order(tuple(range(len(self.layer))))
+
     @property
     def distinct(self) -> list[Block]:
         """The M blocks, each once."""

@@ -148,6 +148,19 @@ class Encoder(Model):
         self.embeddings.word_embeddings = new
         return new
 
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks it has; 0 where layers share them, so that none can be left out."""
+        blocks = len(self.encoder.blocks)
+        return blocks if blocks == len(self.encoder.distinct) else 0
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks; see ``Model.keep_blocks``."""
+        pruned = self.config.pruned_heads
+        kept = {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
+        self.encoder.keep(numbers)
+        self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
+
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
         attentions = [block.attention for block in self.encoder.distinct]

@@ -97,6 +97,19 @@ class Model(nn.Module, ABC):
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks `keep_blocks` can choose from; 0 where it cannot."""
+        return 0
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks, in the order in which they are named.
+
+        Raises:
+            UserError: the model's blocks cannot be chosen from.
+        """
+        raise UserError(f"{type(self).__name__}: its layers cannot be chosen from")
+
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Take attention heads out of the body; see ``pruning.prune_heads``.
 

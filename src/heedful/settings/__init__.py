@@ -26,6 +26,7 @@ from heedful.settings.tasks import (
     TranslateSettings,
     VocabularySettings,
 )
+from heedful.settings.teaching import TeacherSettings
 from heedful.settings.training import (
     HEAD_RATE,
     RunSettings,
@@ -62,6 +63,7 @@ __all__ = [
     "ServeSettings",
     "TagSettings",
     "TaskEntry",
+    "TeacherSettings",
     "TrainOptions",
     "TrainSettings",
     "TranslateSettings",

@@ -54,6 +54,12 @@ class TrainOptions(TypedDict, total=False):
     average: int
     ema: float | None
     tensorboard: bool
+    # A teacher
+    teacher: str | PathLike[str] | None
+    student_layers: int | None
+    temperature: float | None
+    teacher_weight: float | None
+    hidden_weight: float | None
     # The run folder
     resume: bool
     overwrite: bool
@@ -77,7 +83,8 @@ class TrainOptions(TypedDict, total=False):
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
     objective: Literal["mlm+nsp", "mlm", "sop", "rtd"]
     mask_share: float
-    masking: Literal["token", "word", "n-gram"]
+    masking: Literal["token", "word", "n-gram", "entity"]
+    phrases: str | PathLike[str] | None
     max_predictions: int | None
     generator_size: float | None
     discriminator_weight: float

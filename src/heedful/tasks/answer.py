@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -27,6 +27,8 @@ from heedful.batches.windows import window_starts
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.lesson import Lesson
+from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.reading import Text
 from heedful.reading.places import Places, placed_answers
 from heedful.reading.squad import Question, check_texts, read_questions
@@ -219,6 +221,21 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """Return the number of ends."""
         return 2.0 * batch.num_examples
 
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives scores."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of each token as either end."""
+        return (
+            Lesson(
+                kind="classes",
+                count=self.count(batch),
+                read=lambda output: _scores(output, batch).transpose(1, 2).flatten(0, 1),  # (2B, T)
+            ),
+        )
+
     # Answers.
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
@@ -352,7 +369,11 @@ def _check_rule(rule: LongText | None) -> None:
 
 
 def _logits(forward: Forward, batch: Batch) -> Tensor:
-    output = forward(**batch.inputs)
+    return _scores(forward(**batch.inputs), batch)
+
+
+def _scores(output: QuestionAnsweringOutput, batch: Batch) -> Tensor:
+    """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
     logits = torch.stack([output.start_logits, output.end_logits], dim=-1)  # (B, T, 2)
     mask = batch.inputs.get("attention_mask")
     # An example's loss must not depend on how far its neighbours pad it.

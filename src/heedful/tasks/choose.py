@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models.loading import head_of
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
@@ -194,6 +195,15 @@ class Choose(Task[Choices, Tensor, Choice]):
     def count(self, batch: Batch) -> float:
         """Return the number of items."""
         return float(batch.num_examples // self.choices)
+
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives scores."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of each item's choices."""
+        return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
 
     # Answers.
 

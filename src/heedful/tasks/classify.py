@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, collate, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models.loading import read_config
 from heedful.reading import Record, Text
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
@@ -197,6 +198,22 @@ class Classify(Task[Record, Tensor, Prediction]):
         if self.multi_label or weights is None:
             return float(labels.numel())
         return float(weights[labels.cpu()].sum())
+
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives scores."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of the labels."""
+        labels = batch.targets["labels"]
+        return (
+            Lesson(
+                kind="switches" if self.multi_label else "classes",
+                count=float(labels.numel()),
+                read=lambda output: output.logits,
+            ),
+        )
 
     def _weights(self) -> Tensor | None:
         return None if self.weights is None else torch.tensor(self.weights, dtype=torch.float64)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,7 @@ from heedful.errors import UserError
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
 from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
@@ -182,6 +183,23 @@ class Embed(Task[Record, Tensor, Embedding]):
     def count(self, batch: Batch) -> float:
         """Return the number of pairs."""
         return batch.num_examples / 2
+
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives vectors."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the vectors of the texts."""
+        return (
+            Lesson(
+                kind="vectors",
+                count=float(batch.num_examples),
+                read=lambda output: pool(
+                    output.last_hidden_state.float(), _mask(batch), self.pooling
+                ),
+            ),
+        )
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Make the run's folder one that sentence-transformers reads."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import head_of, load_model
 from heedful.reading import Record, Text
@@ -240,6 +241,15 @@ class Generate(Task[Record, WriterOutput, Generation]):
     def count(self, batch: Batch) -> float:
         """Return how many tokens are to be written."""
         return float((batch.targets["labels"] != losses.IGNORED).sum())
+
+    @property
+    def taught_by(self) -> Literal["scores", "texts"]:
+        """A teacher writes the texts, or gives scores of the next tokens of plain text."""
+        return "texts" if self.pairs else "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of the next tokens."""
+        return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
 
     # Answers.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
+from heedful.lesson import Lesson
 from heedful.models import Head
 from heedful.models.fresh import fresh_config
 from heedful.models.model import Model
@@ -45,7 +46,7 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks.corpus import check_documents, open_corpus, phrases_of, unknown_share
-from heedful.tasks.objectives import OBJECTIVES
+from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.rtd import ReplacedTokens, generator_size
 from heedful.tasks.texts import read_table, text_records
@@ -330,6 +331,15 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     def count(self, batch: Batch) -> Tensor:
         """Return what each of them is divided by."""
         return self.learnt.count(batch)
+
+    @property
+    def taught_by(self) -> Literal["scores"] | None:
+        """A teacher gives scores where words are hidden."""
+        return "scores" if "fill" in self.abilities else None
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of hidden tokens, and of pairs where those are learnt."""
+        return hidden.lessons(batch)
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write what the objective wants beside the model."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
@@ -155,6 +156,16 @@ class Regress(Task[Record, Tensor, Estimate]):
     def count(self, batch: Batch) -> float:
         """Return the number of items."""
         return float(batch.num_examples)
+
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives its numbers."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the numbers."""
+        count = float(batch.num_examples)
+        return (Lesson(kind="numbers", count=count, read=lambda output: output.logits),)
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return each example's number. Shape (B, 1)."""

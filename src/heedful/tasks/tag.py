@@ -34,6 +34,7 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.judging import Judge
+from heedful.lesson import Lesson
 from heedful.models.loading import read_config
 from heedful.reading import Text, read_records
 from heedful.reading.conll import read_conll
@@ -252,6 +253,22 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def count(self, batch: Batch) -> float:
         """Return how many pieces have a tag to learn."""
         return float((batch.targets["labels"] != losses.IGNORED).sum())
+
+    @property
+    def taught_by(self) -> Literal["scores"]:
+        """A teacher gives scores."""
+        return "scores"
+
+    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+        """Return the scores of the tags, of pieces that have a tag to learn."""
+        tagged = batch.targets["labels"] != losses.IGNORED  # (B, T)
+        return (
+            Lesson(
+                kind="classes",
+                count=float(tagged.sum()),
+                read=lambda output: output.logits[tagged],
+            ),
+        )
 
     # Answers.
 

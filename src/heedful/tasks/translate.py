@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -289,6 +289,11 @@ class Translate(Task[Record, WriterOutput, Translation]):
     def count(self, batch: Batch) -> float:
         """Return how many tokens are to be written."""
         return float((batch.targets["labels"] != IGNORED).sum())
+
+    @property
+    def taught_by(self) -> Literal["texts"]:
+        """A teacher writes the translations (Kim & Rush 2016, section 3.2)."""
+        return "texts"
 
     # Answers.
 

@@ -93,6 +93,7 @@ class ModelInputs(TypedDict, total=False):
     positions: Tensor
     labels: Tensor
     reduction: Reduction
+    output_hidden_states: bool
 
 
 class NarrowWeights:

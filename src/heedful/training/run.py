@@ -19,6 +19,14 @@ from heedful.errors import UserError, unknown_name
 from heedful.reading import fingerprint
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training.device import choose_precision, prepare_device
+from heedful.training.distil import (
+    Distillation,
+    check_teacher,
+    distillation,
+    student_of,
+    teacher_print,
+    teacher_record,
+)
 from heedful.training.ema import MovingAverage
 from heedful.training.examples import Examples
 from heedful.training.fit import Outcome, Run, fit
@@ -27,17 +35,23 @@ from heedful.training.optimize import adamw
 from heedful.training.prune import prune
 from heedful.training.schedule import schedule
 
+Retell = Callable[[AnyTask, Recipe, Say], Recipe]
+"""Has the teacher of a recipe write texts, and returns a recipe that learns from them."""
+
 Score = Callable[[Start, RunRecord, Iterable[Any]], dict[str, Any]]
 """Scores a model as it is, on records with their truth."""
 
 
-def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Outcome | None:
+def train(
+    kind: type[AnyTask], recipe: Recipe, *, score: Score, retell: Retell, say: Say
+) -> Outcome | None:
     """Train a model for a task and leave a run folder.
 
     Args:
         kind: what is to be learnt.
         recipe: what from, how, and where to.
         score: scores the model while it trains.
+        retell: has a teacher of texts write them.
         say: takes each line meant for the user.
 
     Returns:
@@ -48,19 +62,25 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
     """
     data, out = recipe.data, recipe.run.out
     device = prepare_device(recipe.training)
+    teacher_record(recipe.teaching, kind.name)
     record = _record(kind, recipe)
     if not check_run(recipe.run, record):
         say(f"{out} is finished; nothing to do")
         return None
     task = kind.decide(recipe)
     check_evaluations(recipe, task.metrics())
+    check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
-    start = task.start(recipe)
+    with student_of(recipe, say) as started:
+        start = task.start(started)
     start.model.to(device)
+    lessons = _lessons(task, recipe, start)
     make_run(recipe.run, record)
     with data_folder(out) as folder:
         with discarded_unless_prepared(out):
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
+            if task.taught_by == "texts" and recipe.teaching.teacher is not None:
+                recipe = retell(task, recipe, say)
             task, start, store_of = task.stores(recipe, start, folder, say)
             alike = not start.model.learns_unpadded
             examples = Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
@@ -68,7 +88,7 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
                 say(prune(start.model, task, examples, data.prune, out))
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
-        run = _run(task, recipe, start, examples, record, scored, say)
+        run = _run(lessons or task, task, recipe, start, examples, record, scored, say)
         say(task.card())
         say(
             f"{examples.num_items:,} examples, {run.total_steps:,} "
@@ -79,6 +99,15 @@ def train(kind: type[AnyTask], recipe: Recipe, *, score: Score, say: Say) -> Out
         outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _lessons(task: AnyTask, recipe: Recipe, start: Start) -> Distillation | None:
+    """Return how a teacher's scores are learnt, if there is one that gives scores."""
+    if recipe.teaching.teacher is None or task.taught_by != "scores":
+        return None
+    device = next(start.model.parameters()).device
+    precision = choose_precision(recipe.training.precision, device)
+    return distillation(task, recipe.teaching, start, precision.dtype)
 
 
 def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
@@ -114,6 +143,10 @@ def _record(
     settings: dict[str, Any] = {}
     for group in (recipe.data, recipe.options, recipe.columns, recipe.training):
         settings |= asdict(group)
+    if recipe.teaching.teacher is not None:
+        settings |= asdict(recipe.teaching)
+    if recipe.teaching.student_layers is not None:
+        settings["model"] = recipe.teaching.teacher
     return RunRecord(
         task=kind.name,
         goal={} if task is None else plain_values(asdict(task)),
@@ -121,6 +154,7 @@ def _record(
         settings=plain_values(settings),
         data=[asdict(file) for file in fingerprint(recipe.data.train)],
         versions=versions(),
+        teacher=teacher_print(recipe.teaching),
     )
 
 
@@ -131,6 +165,7 @@ def _score(
 
 
 def _run(
+    learnt: AnyTask | Distillation,
     task: AnyTask,
     recipe: Recipe,
     start: Start,
@@ -160,8 +195,8 @@ def _run(
         ),
         plan=examples.plan,
         fetch=lambda items, epoch: examples.fetch(items, epoch).to(device),
-        loss=task.loss,
-        count=task.count,
+        loss=learnt.loss,
+        count=learnt.count,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
     )
     return Run(

@@ -50,6 +50,8 @@ class BertConfig:
         "classifier_dropout",
     )
     """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str] = "num_hidden_layers"
+    """The field that has the number of blocks."""
     LEAST_TYPES: ClassVar[int] = 1
     """How many token types there must be."""
     OLD_KEYS: ClassVar[tuple[str, ...]] = ()

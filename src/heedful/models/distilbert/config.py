@@ -43,6 +43,8 @@ class DistilBertConfig:
     """What a ``config.json`` calls the family."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str] = "n_layers"
+    """The field that has the number of blocks."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""

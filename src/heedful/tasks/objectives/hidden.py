@@ -15,6 +15,7 @@ from heedful.batches import Batch, Draw, Example
 from heedful.batches.collate import collate
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
 from heedful.errors import UserError
+from heedful.lesson import Lesson
 from heedful.models import FAMILIES, Head
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -127,3 +128,26 @@ def candidates(
     shape = batch.inputs["input_ids"].shape
     top = logits.shape[1] if settings.targets else settings.top
     return blanks.candidates(logits, follows, batch.inputs["positions"], shape, top)
+
+
+def lessons(batch: Batch) -> tuple[Lesson, ...]:
+    """Return what a student learns from a teacher: hidden tokens, and pairs where it learns them.
+
+    Args:
+        batch: made by `hide`, and perhaps with the targets ``pairs``.
+    """
+    if "pairs" not in batch.targets:
+        count = float(len(batch.targets["tokens"]))
+        return (Lesson(kind="classes", count=count, read=lambda output: output.logits),)
+    return (
+        Lesson(
+            kind="classes",
+            count=float(len(batch.targets["tokens"])),
+            read=lambda output: output.prediction_logits,
+        ),
+        Lesson(
+            kind="classes",
+            count=float(len(batch.targets["pairs"])),
+            read=lambda output: output.seq_relationship_logits,
+        ),
+    )

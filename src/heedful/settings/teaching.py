@@ -1,0 +1,41 @@
+"""What a run learns from another run, its teacher: the same for every task."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from heedful.errors import UserError
+from heedful.settings.ranges import in_range
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TeacherSettings:
+    """A run whose answers are learnt beside the labels, and how much they count."""
+
+    teacher: Path | None = None
+    """Finished run of the same task, whose answers are learnt, too."""
+    student_layers: int | None = None
+    """Start from so many layers of the teacher, spread from its first to its last, instead of from
+    --model."""
+    temperature: float | None = None
+    """What scores are divided by before those of both are compared; default: 2."""
+    teacher_weight: float | None = None
+    """Weight of the teacher's answers in the loss, the rest is that of the labels; of texts to
+    write, the share that the teacher writes; default: 0.5, and of texts 1."""
+    hidden_weight: float | None = None
+    """Weight of the cosine of both last hidden states, which is added; default: 0."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and options without a teacher.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        in_range("student_layers", self.student_layers, 1, 1000, what="from 1 to 1,000")
+        in_range("temperature", self.temperature, 0.01, 1000, what="from 0.01 to 1,000")
+        in_range("teacher_weight", self.teacher_weight, 0, 1, what="from 0 to 1")
+        in_range("hidden_weight", self.hidden_weight, 0, 1e6, what="0 or above")
+        if self.teacher is None:
+            for item in fields(self):
+                if getattr(self, item.name) is not None:
+                    option = "--" + item.name.replace("_", "-")
+                    raise UserError(f"{option} is for learning from a run: give --teacher too")

@@ -1,0 +1,315 @@
+"""A student learns what its teacher says, of every task."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests import tiny
+from tests.exact import assert_same_bits
+from tests.golden.copies import LATEST
+
+import heedful
+from heedful.checkpoints.runs import read_record
+from heedful.commands.retell import retell
+from heedful.errors import UserError
+from heedful.files import sha256
+from heedful.models import BertConfig, BertModel, DistilBertConfig, DistilBertModel, load_model
+from heedful.predictor import read_task
+from heedful.settings import TeacherSettings
+from heedful.tokens import load_tokenizer
+from heedful.training.distil import Distillation, spread
+
+DATA = LATEST / "data"
+QUICK: dict[str, Any] = {
+    "batch_size": 8,
+    "learning_rate": 5e-3,
+    "head_learning_rate": 1e-2,
+    "precision": "fp32",
+    "say": lambda line: None,
+}
+TEACHERS: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("classify", "classify", "classify.csv", {}),
+    ("classify", "many", "many.csv", {"label_separator": ";"}),
+    ("classify", "pair", "pairs.csv", {"text_pair": "reply"}),
+    ("regress", "regress", "regress.csv", {}),
+    ("tag", "tag", "tag.conll", {}),
+    ("answer", "answer", "answer.jsonl", {"stride": 6}),
+    ("choose", "choose", "choose.jsonl", {}),
+    ("embed", "embed", "embed.csv", {"text_pair": "other"}),
+    ("pretrain", "pretrain", "pretrain.txt", {"max_length": 24}),
+    ("pretrain", "masked", "pretrain.txt", {"max_length": 24, "objective": "mlm"}),
+    ("generate", "writer", "generate.txt", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("total", "kept", "blocks"),
+    [
+        (12, 6, [0, 2, 4, 7, 9, 11]),  # those of Sanh et al. 2019
+        (6, 3, [0, 2, 5]),
+        (6, 5, [0, 1, 2, 4, 5]),
+        (2, 1, [0]),
+        (24, 2, [0, 23]),
+    ],
+)
+def test_layers_are_spread(total: int, kept: int, blocks: list[int]) -> None:
+    assert spread(total, kept) == blocks
+
+
+@pytest.mark.parametrize(
+    ("model", "depth"),
+    [
+        (BertModel(BertConfig(**tiny.SIZES | {"num_hidden_layers": 4})), "num_hidden_layers"),
+        (
+            DistilBertModel(DistilBertConfig(dim=24, n_layers=4, n_heads=4, hidden_dim=8)),
+            "n_layers",
+        ),
+    ],
+)
+def test_blocks_that_are_kept_keep_their_weights_and_heads(model: Any, depth: str) -> None:
+    model.prune_heads({1: [0], 3: [2, 3]})
+    before = [block.state_dict() for block in model.encoder.blocks]
+    model.keep_blocks([0, 3])
+    assert getattr(model.config, depth) == 2
+    assert model.config.pruned_heads == {1: [2, 3]}
+    for block, old in zip(model.encoder.blocks, (before[0], before[3]), strict=True):
+        assert_same_bits(block.state_dict(), old, "moved")
+
+
+@pytest.mark.parametrize(
+    ("task", "run", "file", "options"), TEACHERS, ids=[teacher[1] for teacher in TEACHERS]
+)
+def test_every_task_has_a_teacher(
+    task: str, run: str, file: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    heedful.train(
+        task,
+        train=DATA / file,
+        out=tmp_path / "run",
+        teacher=LATEST / run,
+        student_layers=1,
+        hidden_weight=0.5,
+        steps=2,
+        **QUICK,
+        **options,
+    )
+    record = read_record(tmp_path / "run")
+    assert record.teacher is not None
+    assert record.teacher["sha256"] == sha256(LATEST / run / "model.safetensors")
+    assert record.settings["model"] == record.settings["teacher"] == str(LATEST / run)
+    assert load_model(tmp_path / "run").config.num_hidden_layers == 1
+
+
+def _rotated(tmp_path: Path) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the rows that the teacher learnt from, and the same with wrong labels."""
+    with (DATA / "classify.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    wrong = {"animal": "food", "food": "place", "place": "animal"}
+    return rows, [{**row, "label": wrong[row["label"]]} for row in rows]
+
+
+@pytest.mark.parametrize(("weight", "accuracy"), [(1.0, 1.0), (0.0, 0.0)])
+def test_a_student_believes_its_teacher_by_weight(
+    tmp_path: Path, weight: float, accuracy: float
+) -> None:
+    right, wrong = _rotated(tmp_path)
+    heedful.train(
+        "classify",
+        train=wrong,
+        out=tmp_path / "run",
+        model=str(LATEST / "body"),
+        teacher=LATEST / "classify",
+        teacher_weight=weight,
+        epochs=12,
+        dropout=0.0,
+        **QUICK,
+    )
+    assert heedful.evaluate(tmp_path / "run", right)["accuracy"] == accuracy
+
+
+def _lesson(name: str, **weights: float) -> tuple[Distillation, Any, Any, list[Any]]:
+    """Return how a run teaches, a student in float64, its tokenizer, and eight examples."""
+    record = read_record(LATEST / name)
+    task, tokenizer = read_task(record), load_tokenizer(LATEST / name)
+    teacher = load_model(LATEST / name).double().eval()
+    torch.manual_seed(0)
+    student = load_model(LATEST / name, fresh_head=True).double().train()
+    rows = [("the red cat sleeps", "animal"), ("the very green bread tastes good", "food")] * 4
+    records = [
+        replace(one, labels=(label,))
+        for one, (_, label) in zip(task.from_texts([text for text, _ in rows]), rows, strict=True)
+    ]
+    from heedful.task import Fit
+
+    fitted = task.encode(records, tokenizer, Fit(max_length=32, rule="head"), labelled=True)
+    examples = [example for one in fitted for example in one.pieces]
+    return Distillation(task=task, teacher=teacher, **weights), student, tokenizer, examples
+
+
+def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
+    lesson, student, tokenizer, examples = _lesson("classify", weight=0.7, hidden_weight=0.3)
+    from heedful.batches import Draw
+
+    def batch(rows: list[int]) -> Any:
+        import numpy as np
+
+        draw = Draw(seed=0, epoch=0, rows=np.asarray(rows))
+        return lesson.task.batch([examples[row] for row in rows], tokenizer, draw)
+
+    whole = batch([*range(8)])
+    mean = (lesson.loss(student, whole) / lesson.count(whole)).sum()
+    gradients = torch.autograd.grad(mean, list(student.parameters()), allow_unused=True)
+
+    inputs, labels = whole.inputs, whole.targets["labels"]
+    mine = student(**inputs, output_hidden_states=True)
+    with torch.no_grad():
+        other = lesson.teacher(**inputs, output_hidden_states=True)
+    told, wanted = ((x.logits / 2).softmax(-1) for x in (mine, other))
+    hard = -mine.logits.log_softmax(-1)[range(8), labels].mean()
+    soft = 4 * (wanted * (wanted.log() - told.log())).sum(-1).mean()
+    states = [x.hidden_states[-1][inputs["attention_mask"]] for x in (mine, other)]
+    hidden = 1 - torch.nn.functional.cosine_similarity(*states, dim=-1).mean()
+    torch.testing.assert_close(mean, 0.3 * hard + 0.7 * soft + 0.3 * hidden)
+    assert not any(parameter.grad is not None for parameter in lesson.teacher.parameters())
+
+    parts = [batch([0, 1, 2]), batch([3, 4, 5, 6, 7])]
+    count = sum(lesson.count(part) for part in parts)
+    share = sum((lesson.loss(student, part) / count).sum() for part in parts)
+    assert isinstance(share, torch.Tensor)
+    torch.testing.assert_close(share, mean)
+    summed = torch.autograd.grad(share, list(student.parameters()), allow_unused=True)
+    for one, right in zip(summed, gradients, strict=True):
+        if right is not None:
+            torch.testing.assert_close(one, right)
+
+
+def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.checkpoints import runs
+
+    def learn(out: Path, **more: Any) -> str:
+        heedful.train(
+            "classify",
+            train=DATA / "classify.csv",
+            out=out,
+            teacher=LATEST / "classify",
+            student_layers=1,
+            dropout=0.1,
+            steps=9,
+            checkpoint_every=3,
+            **QUICK,
+            **more,
+        )
+        return sha256(out / "model.safetensors")
+
+    whole = learn(tmp_path / "whole")
+    append = runs.append_metrics
+
+    def dying(folder: Path, row: dict[str, object]) -> None:
+        append(folder, row)
+        if row["step"] == 5:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "append_metrics", dying)
+        with pytest.raises(MemoryError):
+            learn(tmp_path / "run")
+    assert learn(tmp_path / "run", resume=True) == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 2.0}, "temperature is for learning from a run: give teacher too"),
+        ({"teacher": "regress"}, "is a run of train regress; train classify learns from"),
+        ({"teacher": "many"}, "learnt with multi_label True; this run has False"),
+        ({"teacher": "pair"}, "learnt with pairs True; this run has False"),
+        ({"teacher": "body"}, "not a heedful run"),
+        ({"teacher": "classify", "model": "minilm-like"}, "has another tokenizer than model"),
+        ({"teacher": "classify", "labels": "food,animal,place"}, "labels animal,food,place"),
+        ({"teacher": "classify", "student_layers": 2}, "the teacher has 2; give 1 to 1"),
+        ({"teacher": "classify", "student_layers": 1, "model": "body"}, "give one of them"),
+        ({"teacher": "classify", "teacher_weight": 1.5}, "teacher_weight 1.5"),
+        ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "is 16 wide and the"),
+    ],
+)
+def test_a_teacher_that_does_not_suit_is_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    body = LATEST / "body"
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 134, "num_hidden_layers": 1, "num_attention_heads": 2}
+    narrow = BertConfig(**sizes, hidden_size=8, intermediate_size=8, max_position_embeddings=32)
+    for name in ("minilm-like", "narrow"):
+        BertModel(narrow).save_pretrained(tmp_path / name)
+        tokens = (body / "vocab.txt").read_text(encoding="utf-8")
+        if name == "minilm-like":
+            tokens = tokens.replace("cat\n", "cats\n", 1)
+        (tmp_path / name / "vocab.txt").write_text(tokens, encoding="utf-8")
+    given = dict(options)
+    if "teacher" in given:
+        given["teacher"] = LATEST / given["teacher"]
+    model = given.pop("model", None)
+    if model is not None:
+        given["model"] = str(LATEST / model if (LATEST / model).is_dir() else tmp_path / model)
+    elif "student_layers" not in given:
+        given["model"] = str(body)
+    with pytest.raises(UserError, match=message):
+        heedful.train(
+            "classify", train=DATA / "classify.csv", out=tmp_path / "run", steps=1, **QUICK, **given
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("task", "run"), [("translate", "translate"), ("generate", "replies")])
+@pytest.mark.parametrize("weight", [None, 0.5])
+def test_what_the_teacher_writes_is_learnt(
+    task: str, run: str, weight: float | None, tmp_path: Path
+) -> None:
+    texts = [f"der Hund ist {'sehr ' * number}rot." for number in range(20)]
+    data = tmp_path / "train.jsonl"
+    lines = [json.dumps({"text": text, "label": "no idea."}) + "\n" for text in texts]
+    data.write_text("".join(lines), encoding="utf-8")
+    settings: dict[str, Any] = {} if task == "translate" else {"model": str(LATEST / "body")}
+    teaching = TeacherSettings(teacher=LATEST / run, teacher_weight=weight)
+    recipe = replace(tiny.recipe(task, [data], out=tmp_path / "run", **settings), teaching=teaching)
+    (tmp_path / "run").mkdir()
+    teacher = heedful.load(LATEST / run)
+    made = retell(teacher.task, recipe, lambda line: None)
+    (file,) = made.data.train
+    pairs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [pair["text"] for pair in pairs] == texts
+    written = [answer.plain() for answer in teacher(texts)]
+    assert "no idea." not in written
+    if weight is None:
+        assert [pair["label"] for pair in pairs] == written
+    else:
+        taught = [pair["label"] == text for pair, text in zip(pairs, written, strict=True)]
+        assert 4 <= sum(taught) <= 16
+        rest = {pair["label"] for pair, one in zip(pairs, taught, strict=True) if not one}
+        assert rest == {"no idea."}
+    assert retell(teacher.task, recipe, pytest.fail) == made  # what is there is not written again
+
+
+def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> None:
+    """The data says nothing that is right: all is the teacher's."""
+    sources = (DATA / "translate.de").read_text(encoding="utf-8").splitlines()
+    rows = [{"text": source, "label": "no idea."} for source in sources]
+    options: dict[str, Any] = {"out": tmp_path / "run", "teacher": LATEST / "translate", **QUICK}
+    del options["head_learning_rate"]
+    heedful.train("translate", train=rows, model=str(LATEST / "translate"), steps=4, **options)
+    assert not (tmp_path / "run" / "retold").exists()
+    truth = [
+        {"text": one, "label": other}
+        for one, other in zip(
+            sources, (DATA / "translate.en").read_text(encoding="utf-8").splitlines(), strict=True
+        )
+    ]
+    assert heedful.evaluate(tmp_path / "run", truth)["bleu"] > 50
+    with pytest.raises(UserError, match="temperature is for scores; this teacher writes texts"):
+        heedful.train("translate", train=rows, temperature=1.0, **options | {"overwrite": True})
