@@ -168,7 +168,7 @@ class BucketedPositions(nn.Embedding):
     ) -> None:
         super().__init__(num_buckets + spare, num_heads)
         self.num_buckets = num_buckets
-        self._begins = _range_begins(num_buckets // 2, max_distance)
+        self.max_distance = max_distance
 
     def bias(self, queries: int, keys: int, *, start: int = 0) -> Tensor:
         """Return what is added to the scaled scores. Shape (1, H, S, T).
@@ -178,38 +178,28 @@ class BucketedPositions(nn.Embedding):
             keys: T. The first stands at position 0.
             start: the position of the first query.
         """
-        device = self.weight.device
-        distances = torch.arange(1 - start - queries, keys - start, device=device)  # (S + T - 1,)
-        bias = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
-        # The last query's distances begin the row, and those of each before it one place later.
-        if torch.compiler.is_exporting():  # a view by strides would fix its sizes there
-            rows, columns = (torch.arange(size, device=device) for size in (queries, keys))
-            return bias[:, queries - 1 - rows[:, None] + columns][None]
-        return bias.unfold(1, keys, 1).flip(1)[None]
+        count = queries + keys - 1
+        distances = torch.arange(count, device=self.weight.device) + (1 - start - queries)
+        numbers = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
+        # Repeated with one more between, and read as rows of as many as there are distances, each
+        # row begins one place before the one above it.
+        rows = F.pad(numbers, (0, 1)).repeat(1, queries)[:, queries - 1 :]
+        return rows[:, : queries * count].view(1, -1, queries, count)[..., :keys]
 
     def _buckets(self, distances: Tensor) -> Tensor:
-        """Return the numbers of the ranges of distances from queries to keys. Shape (N,) for (N,).
+        """Return the numbers of the ranges of distances from queries to keys; any shape.
 
         In whole numbers, which are the same in whatever computes an exported model.
         """
-        begins = torch.tensor(self._begins, device=distances.device)
-        bucket = (distances.abs()[:, None] >= begins).sum(1)
-        return torch.where(distances > 0, self.num_buckets // 2 + bucket, bucket)
-
-
-def _range_begins(ranges: int, max_distance: int) -> list[int]:
-    """Return the least distance of each range but the first; see ``BucketedPositions``."""
-    single = ranges // 2
-    growth = (ranges - single) / math.log(max_distance / single)
-
-    def number(size: int) -> int:
-        if size < single:
-            return size
-        # Rounded up a little: a range begins where the logarithm is a whole number.
-        return min(single + int(math.log(size / single) * growth + 1e-9), ranges - 1)
-
-    sizes = range(1, max_distance + 1)
-    return [size for size in sizes for _ in range(number(size) - number(size - 1))]
+        after = self.num_buckets // 2
+        single = after // 2
+        size = distances.abs()
+        bucket = size.clamp(max=single)
+        for number in range(1, after - single):
+            # Ranges grow by a factor; without rounding, where it gives a whole number.
+            least = single * (self.max_distance / single) ** (number / (after - single))
+            bucket = bucket + (size >= math.ceil(least - 1e-6))
+        return torch.where(distances > 0, after + bucket, bucket)
 
 
 def _none(num_positions: int, head_width: int, *, scaled: bool = True) -> None:
