@@ -4,6 +4,8 @@ Shape legend: W words, L = 16 bytes of a word. Arrays have a word in each column
 of a column is found for all of them by a few operations.
 """
 
+from itertools import chain
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +14,10 @@ from heedful.tokens.bpe import BytePairs
 from heedful.tokens.keys import MAX_LETTERS, Keys, KeyTable
 from heedful.tokens.lexicon import Cuts
 
+_BITS = (MAX_LETTERS - 1).bit_length()
+_ROWS = MAX_LETTERS + 1
 _NEVER = 2**62
-"""The rank of two pieces that are no pair."""
+"""What stands for the rank of two pieces that are no pair, or more."""
 _SPACE = ord(" ")
 
 
@@ -29,8 +33,8 @@ class ManyMerges:
         self._byte_ids = np.array(pairs.byte_ids, np.int64)
         self._joined = np.array(pairs.joined, np.int64)
         self._trim = trim
-        both = np.array([*pairs.ranks], np.uint64).reshape(-1, 2)
-        self._ranks = np.array([*pairs.ranks.values(), _NEVER], np.int64)
+        both = np.fromiter(chain.from_iterable(pairs.ranks), np.uint64).reshape(-1, 2)
+        self._ranks = np.array([*pairs.ranks.values(), _NEVER >> _BITS], np.int64) << _BITS
         self._pairs = KeyTable(len(both))
         self._pairs.add(_pair_keys(both[:, 0], both[:, 1]), np.arange(len(both)))
         every = np.arange(256)
@@ -55,43 +59,46 @@ class ManyMerges:
             piece begins. Both (L, W).
         """
         count = len(sizes)
-        rows = np.arange(MAX_LETTERS)[:, None]
-        ids = np.where(rows < sizes, self._byte_ids[letters], -1)
+        # One row more than there are bytes: what stands there is no piece, and joins with none.
+        rows = np.arange(_ROWS)[:, None]
+        ids = np.full((_ROWS, count), -1)
+        ids[:-1] = np.where(rows[:-1] < sizes, self._byte_ids[letters], -1)
         following = np.broadcast_to(rows + 1, ids.shape).copy()
-        preceding = np.broadcast_to(np.arange(-1, MAX_LETTERS)[:, None], (len(ids) + 1, count))
-        preceding = preceding.copy()
-        # A pair's rank and place in one number: of equal ranks, the leftmost comes first.
+        preceding = np.broadcast_to((rows - 1) % _ROWS, ids.shape).copy()
         ranks = np.full_like(ids, _NEVER)
         pairs = letters[:-1].astype(np.int64) * 256 + letters[1:]
-        ranks[:-1] = np.where(rows[1:] < sizes, self._byte_ranks[pairs], _NEVER)
-        ranks = np.where(ranks < _NEVER, ranks * MAX_LETTERS + rows, _NEVER)
-        words = np.arange(count)  # those that are not done, and the columns of `ranks`
-        while words.size:
-            best = ranks.min(axis=0)
+        ranks[:-2] = np.where(rows[1:-1] < sizes, self._byte_ranks[pairs] + rows[:-2], _NEVER)
+        flat_ids, flat_following, flat_preceding = ids.ravel(), following.ravel(), preceding.ravel()
+        words = np.arange(count)  # those that are not done: the columns of `ranks`
+        while True:
+            best = ranks.min(axis=0, initial=_NEVER)
             left = np.flatnonzero(best < _NEVER)
+            if not left.size:
+                return ids[:-1], following[:-1]
             if len(left) < len(words):
                 words, ranks, best = words[left], ranks[:, left], best[left]
-            rank, at = np.divmod(best, MAX_LETTERS)
+            rank, at = best >> _BITS, best & (MAX_LETTERS - 1)
+            place = at * count + words
+            second = flat_following[place]
+            second_place = second * count + words
+            after, before = flat_following[second_place], flat_preceding[place]
+            flat_ids[place], flat_ids[second_place] = self._joined[rank], -1
+            flat_following[place] = after
+            flat_preceding[after * count + words] = at
+            # The pairs that the new piece makes with its neighbours.
+            firsts, seconds = np.concatenate([at, before]), np.concatenate([after, at])
+            twice = np.concatenate([words, words])
+            new = self._rank(flat_ids[firsts * count + twice], flat_ids[seconds * count + twice])
             columns = np.arange(len(words))
-            second = following[at, words]
-            after, before = following[second, words], preceding[at, words]
-            ids[at, words], ids[second, words] = self._joined[rank], -1
-            following[at, words] = after
-            preceding[after, words] = at
             ranks[second, columns] = _NEVER
-            for first, other in ((at, after), (before, at)):
-                inside = (first >= 0) & (other < sizes[words])
-                of = words
-                new = np.full(len(words), _NEVER)
-                some = np.flatnonzero(inside)
-                found = self._rank(ids[first[some], of[some]], ids[other[some], of[some]])
-                new[some] = np.where(found < _NEVER, found * MAX_LETTERS + first[some], _NEVER)
-                changed = np.flatnonzero(first >= 0)
-                ranks[first[changed], columns[changed]] = new[changed]
-        return ids, following
+            ranks[firsts, np.concatenate([columns, columns])] = new + firsts
 
     def _rank(self, firsts: Indices, seconds: Indices) -> Indices:
-        """Return the rank of pairs of ids, `_NEVER` of those that are none."""
+        """Return 16 times the rank of pairs of ids, `_NEVER` of those that are none.
+
+        With the place of its first piece added, the least is the pair to merge: of equal ranks, the
+        leftmost.
+        """
         found = self._pairs.find(_pair_keys(firsts.astype(np.uint64), seconds.astype(np.uint64)))
         return self._ranks[found]
 
