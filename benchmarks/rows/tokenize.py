@@ -133,12 +133,12 @@ def score(folder: Path, answers: Mapping[str, str]) -> Scores:
     return {name: {"equal": float(answer == truth)} for name, answer in answers.items()}
 
 
-PEERS = ("tokenizers", "BertTokenizerFast")
+PEERS = ("tokenizers", "BertTokenizerFast", "RobertaTokenizerFast")
 
 
-def arms(what: str) -> dict[str, Arm]:
+def arms(language: str, what: str) -> dict[str, Arm]:
     """Return the arms for one way to call."""
-    name = PEERS[what != "ids"]
+    name = PEERS[0 if what == "ids" else 2 if language == "bytes" else 1]
     return {
         "heedful, first time": Arm(run=partial(heedful, what, False), peer=False),
         "heedful, later times": Arm(run=partial(heedful, what, True), peer=False),
@@ -156,12 +156,11 @@ LANGUAGES = {"en": "AG News", "zh": "Chinese reviews", "bytes": "AG News by RoBE
 ROWS = {
     f"tokenize-{language}-{what}": Row(
         title=f"{LANGUAGES[language]} to tokens: {text}",
-        arms=arms(what),
+        arms=arms(language, what),
         prepare=partial(prepare, language),
         score=score,
         unit="tokens/s",
     )
     for language in LANGUAGES
     for what, text in TITLES.items()
-    if language != "bytes" or what == "ids"
 }

@@ -70,7 +70,7 @@ def test_cutting_into_chunks_changes_no_word(text: str) -> None:
 def test_pieces_of_any_text(roberta: RobertaTokenizer, roberta_reference: Any, text: str) -> None:
     theirs = roberta_reference.backend_tokenizer.encode(text, add_special_tokens=False)
     assert roberta.encode_batch([text]) == [theirs.ids]
-    assert_same_pieces(text, roberta.pieces(text), theirs, list(roberta.vocabulary.tokens))
+    assert_same_pieces(text, roberta.pieces(text), theirs)
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +118,10 @@ def test_a_slice_holds_what_its_piece_spells(
     ("text", "tokens", "slices"),
     [
         ("", [], []),
-        ("a  b ", ["a", "Ġ", "Ġb", "Ġ"], ["a", " ", "b", " "]),
+        ("a  b ", ["a", "Ġ", "Ġb", "Ġ"], ["a", "", "b", ""]),
         ("the 北!", ["the", "Ġå", "Į", "Ĺ", "!"], ["the", "北", "北", "北", "!"]),
         ("an  <mask>x", ["an", "<mask>", "x"], ["an", "<mask>", "x"]),
-        ("an <s> x", ["an", "Ġ", "<s>", "Ġx"], ["an", " ", "<s>", "x"]),
+        ("an <s> x", ["an", "Ġ", "<s>", "Ġx"], ["an", "", "<s>", "x"]),
         ("a\ud800b\udfff c", ["a", "b", "Ġc"], ["a", "b", "c"]),
     ],
 )

@@ -65,8 +65,8 @@ class ByteLevelEncoder:
         merges: see `BytePairs`.
         add_prefix_space: whether a text, and what follows an added token, begins with a space
             even where it does not.
-        trim_offsets: whether spaces at the ends of a piece are left out of its slice, unless it is
-            nothing but spaces.
+        trim_offsets: whether spaces at the ends of a piece are left out of its slice; of one that
+            is nothing but spaces, the end alone is left.
 
     Raises:
         UserError: see `BytePairs`.
@@ -120,7 +120,7 @@ class ByteLevelEncoder:
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of.
 
-        Spaces at the ends of a piece are left out of its slice, unless it is nothing but spaces.
+        Spaces at the ends of a piece may be left out of its slice; see the class.
         """
         chunks: list[ChunkPieces] = []
         starts: list[int] = []
@@ -229,12 +229,14 @@ class ByteLevelEncoder:
             for token_id in self._words[word]:
                 token = self._tokens[token_id]
                 last, spaces = first + len(token), 0
-                if self._trim:
-                    last = first + len(token.rstrip(_SPACE) or token)
-                    spaces = len(token) - len(token.lstrip(_SPACE) or token)
+                if self._trim and token.strip(_SPACE):
+                    last = first + len(token.rstrip(_SPACE))
+                    spaces = len(token) - len(token.lstrip(_SPACE))
+                end = start + sources[last - 1] + 1
+                is_blank = self._trim and not token.strip(_SPACE)
                 ids.append(token_id)
-                begins.append(start + sources[first + spaces])
-                ends.append(start + sources[last - 1] + 1)
+                begins.append(end if is_blank else start + sources[first + spaces])
+                ends.append(end)
                 words.append(count)
                 first += len(token)
             count += bool(sources)

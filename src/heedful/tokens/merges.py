@@ -122,8 +122,10 @@ class ManyMerges:
             next_solid = np.minimum.accumulate(solid[:, ::-1], axis=1)[:, ::-1][words, firsts]
             last_solid = np.maximum.accumulate(np.where(is_space, -1, bytes_), axis=1)[words, lasts]
             is_blank = next_solid > lasts
-            firsts = np.where(is_blank, firsts, next_solid)
             lasts = np.where(is_blank, lasts, last_solid)
+            ends = characters[words, lasts] + 1
+            begins = characters[words, np.minimum(next_solid, MAX_LETTERS - 1)]
+            return np.where(is_blank, ends, begins), ends
         return characters[words, firsts], characters[words, lasts] + 1
 
 

@@ -26,8 +26,9 @@ from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_
 class ByteLevelTokenizer(ModelTokenizer):
     """Text to token ids with exact offsets, and back, as the reference's compiled classes do it.
 
-    See `ModelTokenizer` for the few differences, and one more: a piece that is nothing but spaces
-    has their slice, of which the reference gives the end alone.
+    See `ModelTokenizer` for the few differences, and one more: where a space is put before a text
+    or behind an added token, slices are those of the text. The reference's are moved by that space,
+    or lack a letter.
 
     Args:
         vocab_file: a ``vocab.json``, or a vocabulary.
