@@ -37,7 +37,7 @@ def _byte_level(folder: Path) -> int:
 
 def _unigram(folder: Path) -> int:
     controls = [("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("[MASK]", 4)]
-    pieces = [*controls, ("▁", 1), *((letter, 1) for letter in LETTERS)]
+    pieces = [*controls, ("▁", 1), ("▁a", 1), *((letter, 1) for letter in LETTERS)]
     messages = [_message(token.encode(), kind) for token, kind in pieces]
     # Of the trainer, the kind of model (field 3) and the unknown piece (field 40), both 1.
     trainer = b"\x12\x05\x18\x01\xc0\x02\x01"

@@ -1,8 +1,11 @@
 """Masks filled and second texts scored, on scores made by hand."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from tests.tiny import SPECIAL, byte_level_tokenizer
+from tests.tiny_folders import write_folder
 
 from heedful import BertTokenizer, UserError
 from heedful.batches import Fitted
@@ -13,6 +16,7 @@ from heedful.task import Fit
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
 from heedful.tasks.texts import text_records
+from heedful.tokens import load_encoder_tokenizer
 from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefgh", "##s", "##t", "."]))
@@ -94,6 +98,24 @@ def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
     answer = blanks.decode(record, fitted, list(output), PredictSettings(top=1), byte_level)
     assert answer.text == "a low loer."
     assert [one.candidates[0].token for one in answer.blanks] == ["Ġlow", "er"]
+
+
+def test_the_space_before_a_mask_stays(tmp_path: Path) -> None:
+    write_folder("albert", tmp_path / "model")
+    unigram = load_encoder_tokenizer(tmp_path / "model")
+    text = "b [MASK] c  [MASK]."
+    assert text[slice(*unigram.pieces(text).offsets[2])] == " [MASK]"  # as in the reference
+    (record,) = text_records([text])
+    fitted = blanks.encode(record, unigram, Fit(max_length=16, rule="window"), pairs=False)
+    positions = (fitted.pieces[0].ids == unigram.mask_token_id).nonzero()[0]
+    logits = torch.zeros(2, len(unigram))
+    for row, token in zip(logits, ("▁a", "d"), strict=True):
+        row[unigram.vocabulary.ids[token]] = 3
+    shape = torch.Size([1, len(fitted.pieces[0].ids)])
+    output = blanks.candidates(logits, None, torch.tensor(positions), shape, 1)
+    answer = blanks.decode(record, fitted, list(output), PredictSettings(top=1), unigram)
+    assert answer.text == "b a cd."
+    assert [text[one.start : one.end] for one in answer.blanks] == ["[MASK]", "[MASK]"]
 
 
 def test_special_tokens_fill_no_mask() -> None:

@@ -208,6 +208,8 @@ def test_an_albert_from_scratch_and_on(books: Path, tmp_path: Path, capsys: Out)
     assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 2, 3)
     assert len(run_("the [MASK]y is blue.").blanks) == 1
     assert 0 < run_(("the sky", "is blue.")).next_sentence < 1
+    word = heedful.explain(run_, "the [MASK] is blue.", method="gradient-x-input", target="a")
+    assert word.attributions[0].target == "'▁a' for mask 1"
     explained = heedful.explain(run_, ("the sky", "is blue."), method="gradient-x-input")
     assert explained.attributions[0].target.startswith("the second text")
     capsys.readouterr()

@@ -43,7 +43,9 @@ def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: T
     start = computed.answer.blanks[number].start
     places = []
     for window, offsets in enumerate(computed.fitted.offsets):
-        for position in np.flatnonzero(offsets[:, 0] == start).tolist():
+        # A mask may take along the space before it.
+        around = (offsets[:, 0] <= start) & (start < offsets[:, 1])
+        for position in np.flatnonzero(around).tolist():
             places.append((min(position, len(offsets) - 1 - position), -window, position))
     _, window, position = max(places)
 

@@ -256,7 +256,15 @@ def _masks(
         for at, span in zip(pieces.ids, pieces.offsets, strict=True)
         if at == tokenizer.mask_token_id
     ]
-    return spans, [best[span][1] if span in best else None for span in spans]
+    outputs_of_masks = [best[span][1] if span in best else None for span in spans]
+    return [_without_spaces(text, *span) for span in spans], outputs_of_masks
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a slice without the spaces at its ends, which some masks take along."""
+    mask = text[start:end].strip()
+    start = text.index(mask, start)
+    return start, start + len(mask)
 
 
 @lru_cache(maxsize=4)  # for each text the same
