@@ -430,7 +430,7 @@ def error_of(capsys: Out) -> str:
         ),
         (
             ["--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"],
-            "--arch roberta: it has no head for this --objective; give another of them",
+            "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
         (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),

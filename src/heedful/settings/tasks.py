@@ -159,10 +159,10 @@ class PretrainSettings:
     """
 
     arch: str = "bert"
-    """Family of a model from scratch, such as bert or roberta."""
+    """Family of a model from scratch, such as bert, roberta or albert."""
     preset: str | None = None
-    """Train from scratch with these sizes (tiny, mini, small, medium, base, large), instead of from
-    --model."""
+    """Train from scratch with these sizes (tiny, mini, small, medium, base, large; some families
+    have others), instead of from --model."""
     vocabulary: str | None = None
     """Folder of the vocabulary of a model from scratch; see heedful vocabulary."""
     positions: int | None = None

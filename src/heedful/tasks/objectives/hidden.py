@@ -33,6 +33,13 @@ def reload(folder: Path) -> Model:
     return model
 
 
+_LACKING: dict[Head, str] = {
+    "pretraining": "pairs of texts; give --objective mlm",
+    "masked_lm": "masked words; give another --objective",
+}
+"""What cannot be learnt without a head, and what to do."""
+
+
 def load_with(head: Head, data: DataSettings) -> Model:
     """Load an encoder with a head to go on with.
 
@@ -53,7 +60,7 @@ def make_with(head: Head, arch: str, config: object) -> Model:
     """
     family = FAMILIES[arch]
     if head not in family.models:
-        raise UserError(f"--arch {arch}: it has no head for this --objective; give another of them")
+        raise UserError(f"--arch {arch}: its models have no head for {_LACKING[head]}")
     model: Model = family.model_class(head)(config)
     return model
 
