@@ -6,13 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests import tiny
 from tests.exact import assert_same_bits
 from tests.golden.copies import LATEST
+from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
+from heedful.batches import Draw
+from heedful.checkpoints import runs
 from heedful.checkpoints.runs import read_record
 from heedful.commands.retell import retell
 from heedful.errors import UserError
@@ -20,8 +24,9 @@ from heedful.files import sha256
 from heedful.models import BertConfig, BertModel, DistilBertConfig, DistilBertModel, load_model
 from heedful.predictor import read_task
 from heedful.settings import TeacherSettings
+from heedful.task import Fit, Start
 from heedful.tokens import load_tokenizer
-from heedful.training.distil import Distillation, spread
+from heedful.training.distil import Distillation, check_depth, distillation, spread
 
 DATA = LATEST / "data"
 QUICK: dict[str, Any] = {
@@ -78,6 +83,24 @@ def test_blocks_that_are_kept_keep_their_weights_and_heads(model: Any, depth: st
     assert model.config.pruned_heads == {1: [2, 3]}
     for block, old in zip(model.encoder.blocks, (before[0], before[3]), strict=True):
         assert_same_bits(block.state_dict(), old, "moved")
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+def test_a_student_of_every_family_is_read_again(family: str, tmp_path: Path) -> None:
+    write_folder(family, tmp_path / "teacher")
+    model = load_model(tmp_path / "teacher")
+    if model.body.num_blocks == 0:
+        with pytest.raises(UserError, match="--student-layers 1: the teacher has 0; give none"):
+            check_depth(1, model.body.num_blocks)
+        return
+    check_depth(1, model.body.num_blocks)
+    model.body.keep_blocks([1])
+    model.save_pretrained(tmp_path / "student")
+    again = load_model(tmp_path / "student")
+    ids = torch.tensor([[5, 6, 7, 8]])
+    assert again.config == model.config
+    assert len(again.body.encoder.blocks) == 1
+    assert_same_bits(again(ids).logits, model(ids).logits, "stored")
 
 
 @pytest.mark.parametrize(
@@ -137,14 +160,15 @@ def _lesson(name: str, **weights: float) -> tuple[Distillation, Any, Any, list[A
     task, tokenizer = read_task(record), load_tokenizer(LATEST / name)
     teacher = load_model(LATEST / name).double().eval()
     torch.manual_seed(0)
-    student = load_model(LATEST / name, fresh_head=True).double().train()
+    student = load_model(LATEST / name).double().train()
+    with torch.no_grad():
+        for parameter in student.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
     rows = [("the red cat sleeps", "animal"), ("the very green bread tastes good", "food")] * 4
     records = [
         replace(one, labels=(label,))
         for one, (_, label) in zip(task.from_texts([text for text, _ in rows]), rows, strict=True)
     ]
-    from heedful.task import Fit
-
     fitted = task.encode(records, tokenizer, Fit(max_length=32, rule="head"), labelled=True)
     examples = [example for one in fitted for example in one.pieces]
     return Distillation(task=task, teacher=teacher, **weights), student, tokenizer, examples
@@ -152,11 +176,8 @@ def _lesson(name: str, **weights: float) -> tuple[Distillation, Any, Any, list[A
 
 def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
     lesson, student, tokenizer, examples = _lesson("classify", weight=0.7, hidden_weight=0.3)
-    from heedful.batches import Draw
 
     def batch(rows: list[int]) -> Any:
-        import numpy as np
-
         draw = Draw(seed=0, epoch=0, rows=np.asarray(rows))
         return lesson.task.batch([examples[row] for row in rows], tokenizer, draw)
 
@@ -187,11 +208,27 @@ def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
             torch.testing.assert_close(one, right)
 
 
+def test_the_teacher_only_answers() -> None:
+    """It drops nothing, learns nothing, and computes as fast as it can."""
+    record = read_record(LATEST / "classify")
+    start = Start(
+        tokenizer=load_tokenizer(LATEST / "classify"),
+        model=load_model(LATEST / "classify", dropout=0.5).train(),
+        max_length=32,
+    )
+    settings = TeacherSettings(teacher=LATEST / "classify", temperature=3, teacher_weight=0.25)
+    lesson = distillation(read_task(record), settings, start, torch.float64)
+    parameters = list(lesson.teacher.parameters())
+    assert not lesson.teacher.training
+    assert not any(parameter.requires_grad for parameter in parameters)
+    assert {parameter.dtype for parameter in parameters} == {torch.float64}
+    assert (lesson.temperature, lesson.weight, lesson.hidden_weight) == (3, 0.25, 0)
+    assert start.model.training
+
+
 def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.checkpoints import runs
-
     def learn(out: Path, **more: Any) -> str:
         heedful.train(
             "classify",
@@ -236,6 +273,7 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
         ({"teacher": "classify", "student_layers": 1, "model": "body"}, "give one of them"),
         ({"teacher": "classify", "teacher_weight": 1.5}, "teacher_weight 1.5"),
         ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "is 16 wide and the"),
+        ({"teacher": "classify", "model": "long"}, "reads 32 tokens at once; give max_length 32"),
     ],
 )
 def test_a_teacher_that_does_not_suit_is_refused(
@@ -244,8 +282,10 @@ def test_a_teacher_that_does_not_suit_is_refused(
     body = LATEST / "body"
     torch.manual_seed(0)
     sizes = {"vocab_size": 134, "num_hidden_layers": 1, "num_attention_heads": 2}
-    narrow = BertConfig(**sizes, hidden_size=8, intermediate_size=8, max_position_embeddings=32)
-    for name in ("minilm-like", "narrow"):
+    for name, positions in (("minilm-like", 32), ("narrow", 32), ("long", 64)):
+        narrow = BertConfig(
+            **sizes, hidden_size=8, intermediate_size=8, max_position_embeddings=positions
+        )
         BertModel(narrow).save_pretrained(tmp_path / name)
         tokens = (body / "vocab.txt").read_text(encoding="utf-8")
         if name == "minilm-like":

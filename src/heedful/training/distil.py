@@ -203,8 +203,8 @@ def _check_models(where: str, lesson: Distillation, start: Start) -> None:
     teacher, student = lesson.teacher, start.model
     labels, known = (list(getattr(x.config, "id2label", {}).values()) for x in (student, teacher))
     if labels != known:
-        same = sorted(labels) == sorted(known)
-        way_out = f"; give --labels {','.join(known)}" if same else ""
+        reordered = lesson.task.name == "classify" and sorted(labels) == sorted(known)
+        way_out = f"; give --labels {','.join(known)}" if reordered else ""
         raise UserError(
             f"{where} has the labels {listed(known)}; the data has {listed(labels)}{way_out}"
         )
@@ -236,6 +236,21 @@ def spread(total: int, kept: int) -> list[int]:
     return [(2 * number * (total - 1) + kept - 2) // (2 * (kept - 1)) for number in range(kept)]
 
 
+def check_depth(kept: int, total: int) -> None:
+    """Refuse a student that is no smaller than its teacher.
+
+    Args:
+        kept: how many layers it is to have.
+        total: how many the teacher has that can be left out; see ``Model.num_blocks``.
+
+    Raises:
+        UserError: there are not so many to leave out.
+    """
+    if not 1 <= kept < total:
+        allowed = f"1 to {total - 1}" if total > 1 else "none: it has no layers to leave out"
+        raise UserError(f"--student-layers {kept}: the teacher has {total}; give {allowed}")
+
+
 @contextmanager
 def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
     """Yield the recipe of a run that starts from some layers of its teacher, if it does.
@@ -262,11 +277,7 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
     model = load_model(settings.teacher, head=read_finished(settings.teacher).head)
     body = model.body
     total = body.num_blocks
-    if not 1 <= settings.student_layers < total:
-        allowed = f"1 to {total - 1}" if total > 1 else "none: it has no layers to choose from"
-        raise UserError(
-            f"--student-layers {settings.student_layers}: the teacher has {total}; give {allowed}"
-        )
+    check_depth(settings.student_layers, total)
     blocks = spread(total, settings.student_layers)
     body.keep_blocks(blocks)
     names = listed([str(number + 1) for number in blocks])
