@@ -42,6 +42,8 @@ class Row:
     """The id of padding if positions are counted from it."""
     folders: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Options that must survive a folder both ways, under a name for the test."""
+    pads_with: int | None = None
+    """The id of padding if its reference tells padding by that, and not by the mask."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels that its heads call otherwise: the usual name, and its own."""
     every_pair: bool = False
@@ -71,6 +73,17 @@ _DISTILBERT_SIZES = {
     "hidden_dim": 40,
     "activation": "relu",
     **dict.fromkeys(("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout"), 0.0),
+}
+
+_GPT2_SIZES = {
+    "vocab_size": V,
+    "n_positions": 12,
+    "n_layer": L,
+    "n_head": H,
+    "n_embd": D,
+    "pad_token_id": 49,
+    "use_cache": False,
+    **dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout"), 0.0),
 }
 
 ROWS: dict[str, Row] = {
@@ -124,6 +137,23 @@ ROWS: dict[str, Row] = {
         config_options={"layer_norm_eps": [1e-12, 1e-5]},
         extra_ids={"task_type_ids": 4},
         folders=_BERT_FOLDERS | {"without tasks": {"use_task_id": False}},
+    ),
+    "gpt2": Row(
+        sizes=_GPT2_SIZES,
+        types=V,
+        lacks=frozenset({"positions", "decoder", "pooler", "chunk", "mask=row a query"}),
+        config_options={
+            "scale_attn_weights": [True, False],
+            "scale_attn_by_inverse_layer_idx": [False, True],
+            "n_inner": [None, 40],
+            "activation_function": ["gelu_new", "relu"],
+        },
+        pads_with=49,
+        folders={
+            "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
+            "reads an encoder": {"add_cross_attention": True, "use_cache": True},
+            "own output": {"tie_word_embeddings": False, "n_inner": 40},
+        },
     ),
     "roberta": Row(
         sizes=_BERT_SIZES,
@@ -218,7 +248,18 @@ def same_random_weights(ours: Model, theirs: nn.Module) -> None:
 
 def by_file_name(ours: Model, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept by the names of our parameters under those of the reference."""
-    return {renamed(name, ours.in_files): value for name, value in tensors.items()}
+    named = {renamed(name, ours.in_files): value for name, value in tensors.items()}
+    there = {name: value for name, value in named.items() if value is not None}
+    rest = dict.fromkeys(named.keys() - there.keys(), torch.zeros(1))
+    layout = ours.body.to_file_layout
+    return {**layout(there), **dict.fromkeys(layout(rest), None)}
+
+
+def random_positions(family: str, shape: tuple[int, ...]) -> Tensor:
+    """Return positions of tokens."""
+    if family == "gpt2":  # whose reference takes those that do not go on for another text's
+        return torch.randint(12 - S, (*shape[:-1], 1)) + torch.arange(shape[-1])
+    return torch.randint(12, shape)
 
 
 def random_ids(family: str, shape: tuple[int, ...], *, everything: bool) -> dict[str, Tensor]:
@@ -229,7 +270,7 @@ def random_ids(family: str, shape: tuple[int, ...], *, everything: bool) -> dict
         if row.types:
             ids["token_type_ids"] = torch.randint(row.types, shape)
         if "position_ids" not in row.lacks:
-            ids["position_ids"] = torch.randint(12, shape)
+            ids["position_ids"] = random_positions(family, shape)
         for name, limit in row.extra_ids.items():
             ids[name] = torch.randint(limit, shape)
     return ids

@@ -70,6 +70,14 @@ def _models(
     return ours, theirs
 
 
+def _decoder(class_name: str) -> dict[str, bool]:
+    """Return what makes a decoder of a model that scores the next word, if it is not always one."""
+    family, head = HEADS[class_name]
+    return (
+        {"is_decoder": True} if head == "causal_lm" and "decoder" not in ROWS[family].lacks else {}
+    )
+
+
 def _check_gradients(ours: Any, theirs: nn.Module) -> None:
     gradients = by_file_name(ours, {name: x.grad for name, x in ours.named_parameters()})
     for name, parameter in theirs.named_parameters():  # one that is tied is there once
@@ -86,6 +94,9 @@ def _batch(class_name: str, given: str) -> dict[str, Any]:
     if given == "everything":
         kept = torch.tensor([7, 4, 2, 5, 1, 3])[: B * C if len(shape) == 3 else B]
         batch["attention_mask"] = (torch.arange(S) < kept[:, None]).long().view(shape)
+        pad = ROWS[family].pads_with
+        if pad is not None:
+            batch["input_ids"][batch["attention_mask"] == 0] = pad
         if "head_mask" not in ROWS[family].lacks:
             batch["head_mask"] = torch.rand(L, H, dtype=torch.float64)
         batch["output_attentions"] = batch["output_hidden_states"] = True
@@ -144,10 +155,9 @@ def test_values_and_gradients(
 ) -> None:
     if HEADS[head][1] == "replaced":
         monkeypatch.setattr(nn, "BCEWithLogitsLoss", lambda: _yes_or_no_loss)
-    changes = {"is_decoder": True} if head in CAUSAL else {}
-    ours, theirs = _models(reference, head, training, **changes)
+    ours, theirs = _models(reference, head, training, **_decoder(head))
     batch = _batch(head, given)
-    plain = {"use_cache": False} if changes else {}
+    plain = {"use_cache": False} if head in CAUSAL else {}
     output, expected = ours(**batch, **plain), theirs(**_for_them(head, batch), **plain)
     assert [key for key in output if key != "positions"] == list(expected.keys())
     for key, value in expected.items():
@@ -212,8 +222,8 @@ def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
 
 @pytest.mark.parametrize("head", WITH_ENCODER)
 def test_cross_attention(reference: ModuleType, head: str) -> None:
-    changes = {"is_decoder": True, "add_cross_attention": True}
-    ours, theirs = _models(reference, head, **changes)
+    decoder = _decoder(head) if head in CAUSAL else {"is_decoder": True}
+    ours, theirs = _models(reference, head, **decoder, add_cross_attention=True)
     batch = _batch(head, "everything")
     batch["encoder_hidden_states"] = torch.randn(B, 5, D, dtype=torch.float64)
     batch["encoder_attention_mask"] = torch.tensor([[1, 1, 1, 1, 1], [1] * 4 + [0], [1] + [0] * 4])
@@ -226,7 +236,7 @@ def test_cross_attention(reference: ModuleType, head: str) -> None:
 
 @pytest.mark.parametrize("head", CAUSAL)
 def test_a_decoder_goes_on_from_its_cache(reference: ModuleType, head: str) -> None:
-    ours, theirs = _models(reference, head, is_decoder=True)
+    ours, theirs = _models(reference, head, **_decoder(head))
     ids = _batch(head, "nothing")["input_ids"]
     expected = theirs(ids).logits
     start = ours(ids[:, :4], use_cache=True)

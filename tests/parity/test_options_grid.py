@@ -24,6 +24,7 @@ from tests.parity.families import (
     V,
     by_file_name,
     pair_of_models,
+    random_positions,
     same_random_weights,
 )
 from torch import Tensor, nn
@@ -193,7 +194,7 @@ def _batch(options: Options) -> dict[str, Any]:
     if options.token_type_ids:
         batch["token_type_ids"] = torch.randint(ROWS[options.family].types, (B, S))
     if options.position_ids:
-        batch["position_ids"] = torch.randint(12, (B, S))
+        batch["position_ids"] = random_positions(options.family, (B, S))
     for name in options.extra_ids:
         batch[name] = torch.randint(ROWS[options.family].extra_ids[name], (B, S))
     if options.encoder != "none":
@@ -280,7 +281,7 @@ def _expected(theirs: nn.Module, batch: dict[str, Any], options: Options) -> dic
         if options.cache != "none":
             caches = output.past_key_values
             for number in range(L):
-                own = caches.self_attention_cache.layers[number]
+                own = getattr(caches, "self_attention_cache", caches).layers[number]
                 expected |= {f"key {number}": own.keys, f"value {number}": own.values}
                 if options.encoder != "none":
                     cross = caches.cross_attention_cache.layers[number]

@@ -132,15 +132,19 @@ class Attention(nn.Module):
         options: of the block.
         heads: see ``MultiHead``.
         positions: the same.
+        score_factor: the same.
     """
 
     def __init__(
-        self, options: BlockOptions, heads: Sequence[int], positions: Positions | None = None
+        self,
+        options: BlockOptions,
+        heads: Sequence[int],
+        positions: Positions | None = None,
+        score_factor: float = 1.0,
     ) -> None:
         super().__init__()
-        self.self = MultiHead(
-            options.width, options.head_width, heads, options.attention_dropout, positions
-        )
+        rest = (options.attention_dropout, positions, score_factor)
+        self.self = MultiHead(options.width, options.head_width, heads, *rest)
         self.output = Residual(
             len(heads) * options.head_width, options, options.attention_output_dropout
         )
@@ -193,6 +197,7 @@ class Block(nn.Module):
             pruned.
         cross_heads: the same of its attention to an encoder; None where it has none.
         positions: how positions take part in its attention to itself, if they do.
+        score_factor: what the scaled scores are multiplied by.
     """
 
     def __init__(
@@ -202,12 +207,13 @@ class Block(nn.Module):
         heads: Sequence[int],
         cross_heads: Sequence[int] | None = None,
         positions: Positions | None = None,
+        score_factor: float = 1.0,
     ) -> None:
         super().__init__()
         self.chunk = options.chunk
-        self.attention = Attention(options, heads, positions)
+        self.attention = Attention(options, heads, positions, score_factor)
         if cross_heads is not None:
-            self.crossattention = Attention(options, cross_heads)
+            self.crossattention = Attention(options, cross_heads, None, score_factor)
         self.intermediate = Intermediate(
             options.width, options.inner_width, options.activation, options.activation_dropout
         )

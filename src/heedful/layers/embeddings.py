@@ -11,7 +11,7 @@ from heedful.layers.packing import Packing
 
 
 class Embeddings(nn.Module):
-    """The sum of word, token type and position embeddings, layer normalisation, dropout.
+    """The sum of word, token type and position embeddings, perhaps layer normalisation, dropout.
 
     Where the tables are narrower than the model a linear layer widens what comes out (Lan et al.
     2020, section 3.1).
@@ -20,6 +20,8 @@ class Embeddings(nn.Module):
         vocab_size: number of pieces in the vocabulary.
         num_types: number of token types; 0 for a model that has none.
         num_tasks: number of task types (Sun et al. 2020, section 4.1); 0 for a model that has none.
+        word_types: whether types are words, and have their vectors (Radford et al. 2018); where a
+            call has none, none are added.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: W.
         model_width: D; None for W.
@@ -29,6 +31,7 @@ class Embeddings(nn.Module):
         dropout: probability with which a value is dropped in training.
         add_positions: whether these are added. A BERT with relative positions has the table, too,
             because the reference's files have it.
+        normalise: whether the sum is normalised. Pre-norm blocks do that themselves.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Embeddings(nn.Module):
         vocab_size: int,
         num_types: int,
         num_tasks: int = 0,
+        word_types: bool = False,
         position_embeddings: nn.Module,
         width: int,
         model_width: int | None = None,
@@ -45,6 +49,7 @@ class Embeddings(nn.Module):
         eps: float,
         dropout: float,
         add_positions: bool = True,
+        normalise: bool = True,
     ) -> None:
         super().__init__()
         self.add_positions = add_positions
@@ -52,7 +57,8 @@ class Embeddings(nn.Module):
         self.position_embeddings = position_embeddings
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
-        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.word_types = word_types
+        self.LayerNorm = nn.LayerNorm(width, eps=eps) if normalise else None
         self.dropout = Dropout(dropout)
         model_width = model_width or width
         widen = widen or model_width != width
@@ -81,6 +87,8 @@ class Embeddings(nn.Module):
         summed = vectors
         if self.token_type_embeddings is not None:
             summed = summed + _types(self.token_type_embeddings, token_type_ids)
+        elif self.word_types and token_type_ids is not None:
+            summed = summed + self.word_embeddings(token_type_ids)
         if self.task_type_embeddings is not None:
             summed = summed + _types(self.task_type_embeddings, task_type_ids)
         if self.add_positions:
@@ -89,9 +97,10 @@ class Embeddings(nn.Module):
             summed = summed + self.position_embeddings(position_ids)  # (S, W), if not given
         if packing is not None:
             summed = packing.pack(summed)
-        # The tables may be kept wider than the weights that the layers compute with.
-        summed = summed.to(self.LayerNorm.weight.dtype)
-        dropped: Tensor = self.dropout(self.LayerNorm(summed))
+        if self.LayerNorm is not None:
+            # The tables may be kept wider than the weights that the layers compute with.
+            summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))
+        dropped: Tensor = self.dropout(summed)
         if self.project is not None:
             dropped = self.project(dropped)
         return dropped

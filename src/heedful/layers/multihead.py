@@ -25,6 +25,7 @@ class MultiHead(nn.Module):
         heads: the numbers of its heads: 0, 1, ..., less those that were pruned.
         dropout: probability with which an attention weight is dropped in training.
         positions: how positions take part, if they do.
+        score_factor: what the scaled scores are multiplied by.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class MultiHead(nn.Module):
         heads: Sequence[int],
         dropout: float,
         positions: Positions | None = None,
+        score_factor: float = 1.0,
     ) -> None:
         super().__init__()
         self.heads = tuple(heads)
         self.head_width = head_width
         self.dropout = dropout
+        self.score_factor = score_factor
         self.query = nn.Linear(width, len(heads) * head_width)
         self.key = nn.Linear(width, len(heads) * head_width)
         self.value = nn.Linear(width, len(heads) * head_width)
@@ -84,6 +87,8 @@ class MultiHead(nn.Module):
             packing: of the source.
         """
         query = self._rotate(self._split(self.query(source), packing), start)
+        if self.score_factor != 1:
+            query = query * self.score_factor
         if bias is not None and bias.shape[1] > len(self.heads):
             bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:

@@ -129,6 +129,17 @@ FAMILIES: dict[str, Family] = {
             "pretraining": "ErnieForPreTraining",
         },
     ),
+    "gpt2": Family(
+        package="gpt2",
+        config="GPT2Config",
+        models={
+            "body": "GPT2Model",
+            "sequence": "GPT2ForSequenceClassification",
+            "token": "GPT2ForTokenClassification",
+            "span": "GPT2ForQuestionAnswering",
+            "causal_lm": "GPT2LMHeadModel",
+        },
+    ),
     "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),
     "marian": _TRANSFORMER,
     "mpnet": Family(
@@ -199,6 +210,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.encoder_decoder.model import BertEncoderDecoder as BertEncoderDecoder
     from heedful.models.ernie.config import ErnieConfig as ErnieConfig
     from heedful.models.ernie.model import *  # noqa: F403
+    from heedful.models.gpt2.config import GPT2Config as GPT2Config
+    from heedful.models.gpt2.model import *  # noqa: F403
     from heedful.models.loading import load_model as load_model
     from heedful.models.mpnet.config import MPNetConfig as MPNetConfig
     from heedful.models.mpnet.model import *  # noqa: F403

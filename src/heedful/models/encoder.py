@@ -9,7 +9,8 @@ some families.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from heedful.layers.stack import Order, Stack
 from heedful.models import inputs, pruning
 from heedful.models.configs import remaining
 from heedful.models.encoder_config import EncoderConfig, usable_positions
-from heedful.models.heads import LanguageHead
+from heedful.models.heads import LanguageHead, Transform
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
@@ -42,52 +43,74 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(hidden[:, 0]))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """What a family does otherwise than BERT, where its configuration leaves no choice."""
+
+    bias: BucketedPositions | None = None
+    """What all blocks know of positions, if they know it from one table."""
+    order: Order | None = None
+    """In which order shared blocks are computed; None computes each once."""
+    score_factors: Sequence[float] | None = None
+    """What the scores of each block are multiplied by; None for 1."""
+    scaled: bool = True
+    """See ``RelativePositions``."""
+    norm_before: bool = False
+    """Whether blocks normalise what they read, and then what comes out of the last one, rather than
+    what comes out of the embeddings and of each part."""
+    num_tasks: int = 0
+    """Number of task types; 0 if there are none."""
+    word_types: bool = False
+    """Whether token types are words."""
+    widen: bool = False
+    """Whether a linear layer stands after the embeddings even where they are as wide as the
+    model."""
+    embedding_dropout: float | None = None
+    """Of the embeddings; None takes ``hidden_dropout_prob``."""
+    learns_padding: bool = False
+    """Whether the vector of padding is learnt as any other."""
+
+
+_BERT = Variant()
+
+
 class Encoder(Model):
     """An encoder without a head, or a decoder of the same blocks.
 
     Args:
         config: its sizes and options.
         add_pooling_layer: whether it has a pooler.
-        bias: what all blocks know of positions, if they know it from one table.
-        num_tasks: number of task types; 0 if there are none.
-        order: in which order shared blocks are computed; None computes each once.
-        widen: whether a linear layer stands after the embeddings even where they are as wide as the
-            model.
-        scaled: see ``RelativePositions``.
+        variant: what its family does otherwise than BERT.
     """
 
     can_recompute = True
 
     def __init__(
-        self,
-        config: EncoderConfig,
-        add_pooling_layer: bool = True,
-        bias: BucketedPositions | None = None,
-        num_tasks: int = 0,
-        *,
-        order: Order | None = None,
-        widen: bool = False,
-        scaled: bool = True,
+        self, config: EncoderConfig, add_pooling_layer: bool = True, variant: Variant = _BERT
     ) -> None:
         super().__init__()
         self.config = config
+        dropout = variant.embedding_dropout
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
-            num_tasks=num_tasks,
+            num_tasks=variant.num_tasks,
+            word_types=variant.word_types,
             position_embeddings=nn.Embedding(
                 config.max_position_embeddings, config.embedding_width, config.padding_position
             ),
             width=config.embedding_width,
             model_width=config.hidden_size,
-            widen=widen,
-            pad_id=config.pad_token_id,
+            widen=variant.widen,
+            pad_id=None if variant.learns_padding else config.pad_token_id,
             eps=config.layer_norm_eps,
-            dropout=config.hidden_dropout_prob,
+            dropout=config.hidden_dropout_prob if dropout is None else dropout,
             add_positions=config.position_embedding_type == "absolute",
+            normalise=not variant.norm_before,
         )
-        self.num_tasks = num_tasks
-        self.encoder = _encoder(config, bias, order, scaled=scaled)
+        self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
+        self.num_tasks = variant.num_tasks
+        self.encoder = _encoder(config, variant)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
@@ -239,8 +262,8 @@ class Encoder(Model):
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
         tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
-        if config.type_vocab_size:
-            inputs.check_rows("token_type_ids", token_type_ids, tokens, config.type_vocab_size)
+        if self.num_types:
+            inputs.check_rows("token_type_ids", token_type_ids, tokens, self.num_types)
         inputs.check_rows("task_type_ids", task_type_ids, tokens, self.num_tasks)
         inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
         if position_ids is None:
@@ -260,10 +283,13 @@ class Encoder(Model):
         if self.training and only_first and plain:
             packing = inputs.packing_of(attention_mask, tokens.shape[:2])
             context = replace(context, packing=packing)
+        hidden = self.embeddings(
+            tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
+        )
+        if self.encoder.layer_norm is not None:  # the embeddings have none
+            hidden = hidden.to(self.encoder.layer_norm.weight.dtype)
         encoded = self.encoder(
-            self.embeddings(
-                tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
-            ),
+            hidden,
             context,
             head_mask=head_mask,
             cross_head_mask=head_mask,
@@ -284,9 +310,7 @@ class Encoder(Model):
         )
 
 
-def _encoder(
-    config: EncoderConfig, bias: BucketedPositions | None, order: Order | None, *, scaled: bool
-) -> Stack:
+def _encoder(config: EncoderConfig, variant: Variant) -> Stack:
     """Return the blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -299,28 +323,36 @@ def _encoder(
         attention_output_dropout=config.attention_output_dropout,
         attention_dropout=config.attention_probs_dropout_prob,
         eps=config.layer_norm_eps,
+        norm_before=variant.norm_before,
         chunk=config.chunk_size_feed_forward,
     )
-    positions = POSITIONS[config.position_embedding_type]
+    positions = partial(POSITIONS[config.position_embedding_type], scaled=variant.scaled)
     blocks = (
         Block(
             options,
             heads=remaining(heads, config.pruned_heads, number),
             cross_heads=range(heads) if config.add_cross_attention else None,
-            positions=positions(config.max_position_embeddings, head_width, scaled=scaled),
+            positions=positions(config.max_position_embeddings, head_width),
+            score_factor=factor,
         )
-        for number in range(config.num_blocks)
+        for number, factor in enumerate(variant.score_factors or [1.0] * config.num_blocks)
     )
-    return Stack(blocks, bias=bias, order=order)
+    norm = None
+    if variant.norm_before:
+        norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+    return Stack(blocks, norm, bias=variant.bias, order=variant.order)
 
 
 def language_head(config: EncoderConfig, activation: str | None = None) -> LanguageHead:
     """Make what scores the pieces of the vocabulary; None takes the body's activation."""
     return LanguageHead(
-        width=config.hidden_size,
+        Transform(
+            config.hidden_size,
+            config.embedding_width,
+            activation or config.hidden_act,
+            config.layer_norm_eps,
+        ),
         piece_width=config.embedding_width,
         vocab_size=config.vocab_size,
-        activation=activation or config.hidden_act,
-        eps=config.layer_norm_eps,
         tied=config.tie_word_embeddings,
     )

@@ -25,6 +25,7 @@ class SequenceHead(nn.Linear):
         num_labels: C.
         dropout: probability with which a value is dropped in training.
         problem_type: decides the loss; see ``classification_loss``.
+        bias: whether an output has a bias.
     """
 
     every_token = False
@@ -36,8 +37,9 @@ class SequenceHead(nn.Linear):
         *,
         dropout: float = 0.0,
         problem_type: str | None = None,
+        bias: bool = True,
     ) -> None:
-        super().__init__(width, num_labels)
+        super().__init__(width, num_labels, bias)
         self.dropout = Dropout(dropout)
         self.problem_type = problem_type
 
@@ -118,6 +120,8 @@ class SummaryHead(SequenceHead):
         project: whether the summary goes through a linear layer.
         activation: of the summary, a name in ``feedforward.ACTIVATIONS``; None for none.
         dropout: probability with which a value of the summary is dropped in training.
+        problem_type: decides the loss; see ``classification_loss``.
+        bias: whether an output has a bias.
     """
 
     def __init__(
@@ -129,8 +133,10 @@ class SummaryHead(SequenceHead):
         project: bool,
         activation: str | None,
         dropout: float,
+        problem_type: str | None = None,
+        bias: bool = True,
     ) -> None:
-        super().__init__(width, num_labels, dropout=dropout)
+        super().__init__(width, num_labels, dropout=dropout, problem_type=problem_type, bias=bias)
         self.kind = kind
         self.summary = nn.Linear(width, width) if project else None
         self.activation = ACTIVATIONS[activation] if activation else None
@@ -253,29 +259,28 @@ class LanguageHead(nn.Module):
     """A logit for each piece of the vocabulary.
 
     Args:
-        width: D.
+        transform: what hidden states go through first, to the width of the embeddings; None where
+            they have that width and go through nothing.
         piece_width: W, which is that of the embeddings.
         vocab_size: V.
-        activation: a name in ``feedforward.ACTIVATIONS``.
-        eps: added to the variance by the layer normalisation.
         tied: whether a piece's vector is the one of the embeddings, which is then handed to each
             call; else the head has vectors of its own, ``decoder.weight``.
+        biased: whether a piece has a bias.
     """
 
     def __init__(
         self,
+        transform: Transform | None,
         *,
-        width: int,
         piece_width: int,
         vocab_size: int,
-        activation: str,
-        eps: float,
         tied: bool,
+        biased: bool = True,
     ) -> None:
         super().__init__()
-        self.transform = Transform(width, piece_width, activation, eps)
+        self.transform = transform
         self.decoder = None if tied else nn.Linear(piece_width, vocab_size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if biased else None
 
     def vectors(self, embeddings: nn.Embedding) -> Tensor:
         """Return what hidden states are compared with: the embeddings' if tied. Shape (V, W)."""
@@ -288,9 +293,10 @@ class LanguageHead(nn.Module):
             hidden: shape (..., D).
             embeddings: of the pieces, used by a tied head.
         """
+        if self.transform is not None:
+            hidden = self.transform(hidden)
         # The embeddings may be kept wider than the weights that the layers compute with.
-        vectors = self.vectors(embeddings).to(self.bias.dtype)
-        return F.linear(self.transform(hidden), vectors, self.bias)
+        return F.linear(hidden, self.vectors(embeddings).to(hidden.dtype), self.bias)
 
     def resize(self, vocab_size: int, std: float) -> None:
         """Take another vocabulary: what both have is kept, biases start at 0 and vectors afresh.
@@ -299,12 +305,14 @@ class LanguageHead(nn.Module):
             vocab_size: the new V.
             std: standard deviation of fresh vectors.
         """
-        kept = min(vocab_size, len(self.bias))
-        bias = self.bias.new_zeros(vocab_size)
-        bias[:kept] = self.bias.detach()[:kept]
-        self.bias = nn.Parameter(bias)
+        if self.bias is not None:
+            kept = min(vocab_size, len(self.bias))
+            bias = self.bias.new_zeros(vocab_size)
+            bias[:kept] = self.bias.detach()[:kept]
+            self.bias = nn.Parameter(bias)
         if self.decoder is not None:
             before = self.decoder.weight.detach()
+            kept = min(vocab_size, len(before))
             weight = before.new_empty(vocab_size, before.shape[1]).normal_(std=std)
             weight[:kept] = before[:kept]
             self.decoder.weight = nn.Parameter(weight)

@@ -210,7 +210,24 @@ class Model(nn.Module, ABC):
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names that they have in a folder."""
         in_files = self.in_files
-        return {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
+        weights = {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
+        return self.body.to_file_layout(weights)
+
+    def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return a file's tensors as the weights of this body: of most families the same.
+
+        Args:
+            tensors: under the names of a file.
+        """
+        return tensors
+
+    def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return weights as the tensors of a file.
+
+        Args:
+            weights: under names of `from_file_layout`.
+        """
+        return dict(weights)
 
     @abstractmethod
     def set_file_weights(

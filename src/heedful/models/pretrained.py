@@ -129,7 +129,7 @@ def set_weights(
     prefix = model.body.prefix
     from_files = {theirs: ours for ours, theirs in model.in_files.items()}
     weights: dict[str, Tensor] = {}
-    for file_name, tensor in tensors.items():
+    for file_name, tensor in model.body.from_file_layout(tensors).items():
         name = renamed(_plain_name(file_name, prefix), from_files)
         if name in weights:
             raise UserError(f"{folder}: {name} appears twice, under two names")

@@ -7,7 +7,7 @@ from heedful.layers.stack import Order
 from heedful.models import forwards, pretraining
 from heedful.models.albert.config import AlbertConfig
 from heedful.models.albert.names import PREFIX, in_files
-from heedful.models.encoder import Encoder, language_head
+from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.with_head import WithHead
 
@@ -30,7 +30,8 @@ class AlbertModel(Encoder):
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
         order = Order(config.block_numbers, together=config.inner_group_num)
         # The reference adds biases of distances after the other scores were scaled.
-        super().__init__(config, add_pooling_layer, order=order, widen=True, scaled=False)
+        variant = Variant(order=order, widen=True, scaled=False)
+        super().__init__(config, add_pooling_layer, variant)
         self.in_files = in_files(config)
 
 

@@ -4,7 +4,7 @@ From version 2.0 on (Sun et al. 2020) each token may also have the type of a tas
 """
 
 from heedful.models import forwards, pretraining
-from heedful.models.encoder import Encoder, language_head
+from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.ernie.config import ErnieConfig
 from heedful.models.ernie.names import PREFIX
 from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
@@ -24,7 +24,7 @@ class ErnieModel(Encoder):
 
     def __init__(self, config: ErnieConfig, add_pooling_layer: bool = True) -> None:
         num_tasks = config.task_type_vocab_size if config.use_task_id else 0
-        super().__init__(config, add_pooling_layer, num_tasks=num_tasks)
+        super().__init__(config, add_pooling_layer, Variant(num_tasks=num_tasks))
 
 
 class ErnieForSequenceClassification(WithHead):

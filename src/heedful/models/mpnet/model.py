@@ -2,7 +2,7 @@
 
 from heedful.layers.positions import BucketedPositions
 from heedful.models import forwards
-from heedful.models.encoder import Encoder, language_head
+from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.mpnet.config import BUCKETS, MPNetConfig
 from heedful.models.mpnet.names import IN_FILES, PREFIX
@@ -28,7 +28,7 @@ class MPNetModel(Encoder):
     def __init__(self, config: MPNetConfig, add_pooling_layer: bool = True) -> None:
         spare = config.relative_attention_num_buckets - BUCKETS
         bias = BucketedPositions(BUCKETS, config.num_attention_heads, spare=spare)
-        super().__init__(config, add_pooling_layer, bias)
+        super().__init__(config, add_pooling_layer, Variant(bias=bias))
 
 
 class MPNetForSequenceClassification(WithHead):

@@ -1,0 +1,262 @@
+"""What a GPT-2 is made of, under the reference's key names."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.errors import UserError, unknown_name
+from heedful.files import read_json
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.configs import (
+    IGNORED,
+    check_numbers,
+    check_pruned_heads,
+    check_sizes,
+    check_switches,
+    complete_labels,
+    from_keys,
+    read_labels,
+    read_pruned_heads,
+    write_pruned_heads,
+)
+
+_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
+"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+
+_IGNORED = {"label2id", "n_ctx", "is_decoder", "reorder_and_upcast_attn", "chunk_size_feed_forward"}
+"""Keys that change nothing here: the second repeats ``n_positions``, the third is always true, the
+fourth rounds half precision otherwise."""
+
+_DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GPT2Config:
+    """The sizes and options of a GPT-2. The defaults are those of the smallest published one.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "gpt2"
+    """What a ``config.json`` calls the family."""
+    DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
+    """The fields that one rate of dropout sets."""
+
+    vocab_size: int = 50257
+    """Number of tokens in the vocabulary."""
+    n_positions: int = 1024
+    """Longest sequence, in tokens."""
+    n_embd: int = 768
+    """Width of the model; a multiple of ``n_head``."""
+    n_layer: int = 12
+    """Number of blocks."""
+    n_head: int = 12
+    """Number of attention heads in a block."""
+    n_inner: int | None = None
+    """Width inside the feed-forward half of a block; None is 4 times ``n_embd``."""
+    activation_function: str = "gelu_new"
+    """Activation of the feed-forward half."""
+    embd_pdrop: float = 0.1
+    """Dropout of the embeddings."""
+    resid_pdrop: float = 0.1
+    """Dropout of what each half of a block adds."""
+    attn_pdrop: float = 0.1
+    """Dropout of the attention weights."""
+    classifier_dropout: float | None = None
+    """Dropout before a classifier of tokens; None is 0.1."""
+    layer_norm_epsilon: float = 1e-5
+    """Added to the variance by layer normalisation."""
+    initializer_range: float = 0.02
+    """Standard deviation of fresh weights."""
+    scale_attn_weights: bool = True
+    """Whether scores are divided by the root of the width of a head."""
+    scale_attn_by_inverse_layer_idx: bool = False
+    """Whether the scores of block i, from 1, are divided by i, too."""
+    add_cross_attention: bool = False
+    """Whether the blocks can attend to an encoder."""
+    use_cache: bool = True
+    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
+    call has to ask for the cache."""
+    summary_type: str = "cls_index"
+    """What stands for a choice in the reference's model of two heads; kept for its files."""
+    summary_use_proj: bool = True
+    """The same."""
+    summary_activation: str | None = None
+    """The same."""
+    summary_proj_to_labels: bool = True
+    """The same."""
+    summary_first_dropout: float = 0.1
+    """The same."""
+    pad_token_id: int | None = None
+    """Id of the token that fills up a batch. Its vector is trained: often it also ends texts."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block, by the block's number."""
+    tie_word_embeddings: bool = True
+    """Whether a language model's output uses the word embeddings."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
+        if self.n_inner is not None:
+            check_sizes(self, ("n_inner",))
+        check_numbers(self, ("num_labels",), int)
+        switches = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "add_cross_attention")
+        check_switches(self, (*switches, "use_cache", "tie_word_embeddings"))
+        check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
+        check_numbers(self, ("embd_pdrop", "resid_pdrop", "attn_pdrop"), float, below=1)
+        if self.classifier_dropout is not None:
+            check_numbers(self, ("classifier_dropout",), float, below=1)
+        if self.pad_token_id is not None:
+            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        if self.n_embd % self.n_head:
+            raise UserError(f"n_embd {self.n_embd} is not a multiple of n_head {self.n_head}")
+        if self.activation_function not in ACTIVATIONS:
+            raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
+        check_pruned_heads(self, "pruned_heads", self.n_layer, self.n_head)
+        complete_labels(self)
+
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the ``n_positions`` with which so many tokens are read at once."""
+        return tokens
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """``n_positions``."""
+        return self.n_positions
+
+    @property
+    def hidden_size(self) -> int:
+        """``n_embd``."""
+        return self.n_embd
+
+    @property
+    def embedding_width(self) -> int:
+        """``n_embd``, too."""
+        return self.n_embd
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """``n_layer``."""
+        return self.n_layer
+
+    @property
+    def num_blocks(self) -> int:
+        """``n_layer``, too: each block has weights of its own."""
+        return self.n_layer
+
+    @property
+    def num_attention_heads(self) -> int:
+        """``n_head``."""
+        return self.n_head
+
+    @property
+    def intermediate_size(self) -> int:
+        """``n_inner``."""
+        return 4 * self.n_embd if self.n_inner is None else self.n_inner
+
+    @property
+    def hidden_act(self) -> str:
+        """``activation_function``."""
+        return self.activation_function
+
+    @property
+    def hidden_dropout_prob(self) -> float:
+        """``resid_pdrop``."""
+        return self.resid_pdrop
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """``resid_pdrop``, too."""
+        return self.resid_pdrop
+
+    @property
+    def attention_probs_dropout_prob(self) -> float:
+        """``attn_pdrop``."""
+        return self.attn_pdrop
+
+    @property
+    def head_dropout(self) -> float:
+        """Dropout before a classifier of tokens."""
+        return 0.1 if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def position_embedding_type(self) -> str:
+        """Vectors of positions are added to those of words."""
+        return "absolute"
+
+    @property
+    def padding_position(self) -> int | None:
+        """Padding stands where it stands."""
+        return None
+
+    @property
+    def type_vocab_size(self) -> int:
+        """Token types are words: there is no table of them."""
+        return 0
+
+    @property
+    def layer_norm_eps(self) -> float:
+        """``layer_norm_epsilon``."""
+        return self.layer_norm_epsilon
+
+    @property
+    def is_decoder(self) -> bool:
+        """A token attends to none after it."""
+        return True
+
+    @property
+    def chunk_size_feed_forward(self) -> int:
+        """All tokens go through the feed-forward parts at once."""
+        return 0
+
+    @property
+    def score_factors(self) -> list[float]:
+        """What the usual scaled scores of each block are multiplied by."""
+        scale = 1.0 if self.scale_attn_weights else (self.n_embd / self.n_head) ** 0.5
+        blocks = range(1, self.n_layer + 1)
+        return [scale / i if self.scale_attn_by_inverse_layer_idx else scale for i in blocks]
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
+            where: what an error calls their source.
+        """
+        read = {
+            "id2label": read_labels(values, where),
+            "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
+        }
+        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
+        ignored = {*IGNORED, *_IGNORED}
+        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["num_labels"]  # the reference counts id2label
+        values["id2label"] = {str(number): label for number, label in self.id2label.items()}
+        values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
+        return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}

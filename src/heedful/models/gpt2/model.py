@@ -1,0 +1,115 @@
+"""GPT-2 (Radford et al. 2019): a decoder whose blocks normalise what they read.
+
+Shapes: B batch, S length, D model width.
+"""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from heedful.models import forwards
+from heedful.models.encoder import Encoder, Variant
+from heedful.models.gpt2 import names
+from heedful.models.gpt2.config import GPT2Config
+from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
+from heedful.models.with_head import WithHead
+
+
+class GPT2Model(Encoder):
+    """GPT-2 without a head.
+
+    Args:
+        config: its sizes and options.
+    """
+
+    config: GPT2Config
+    prefix = names.PREFIX
+    in_files = names.IN_FILES
+
+    def __init__(self, config: GPT2Config) -> None:
+        variant = Variant(
+            score_factors=config.score_factors,
+            norm_before=True,
+            word_types=True,
+            embedding_dropout=config.embd_pdrop,
+            learns_padding=True,
+        )
+        super().__init__(config, add_pooling_layer=False, variant=variant)
+
+    def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Take apart what a file keeps in one tensor, and turn what it keeps transposed."""
+        return names.split(tensors)
+
+    def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Do the reverse."""
+        return names.join(weights)
+
+
+class GPT2LMHeadModel(WithHead):
+    """GPT-2 that says which token comes next."""
+
+    transformer: GPT2Model
+    head_in_files = names.LANGUAGE_HEAD
+
+    def __init__(self, config: GPT2Config) -> None:
+        head = LanguageHead(
+            None,
+            piece_width=config.n_embd,
+            vocab_size=config.vocab_size,
+            tied=config.tie_word_embeddings,
+            biased=False,
+        )
+        super().__init__(GPT2Model(config), head, at="lm_head")
+
+    forward = forwards.predict_next
+    generate = forwards.generate
+
+
+class GPT2ForSequenceClassification(WithHead):
+    """GPT-2 with a linear classifier, or regression, of the last token, which has read all."""
+
+    transformer: GPT2Model
+
+    def __init__(self, config: GPT2Config) -> None:
+        head = SummaryHead(
+            config.n_embd,
+            config.num_labels,
+            kind="last",
+            project=False,
+            activation=None,
+            dropout=0.0,
+            problem_type=config.problem_type,
+            bias=False,
+        )
+        super().__init__(GPT2Model(config), head, at="score")
+
+    forward = forwards.classify
+
+
+class GPT2ForTokenClassification(WithHead):
+    """GPT-2 with a linear classifier of every token, which knows those before it."""
+
+    transformer: GPT2Model
+
+    def __init__(self, config: GPT2Config) -> None:
+        head = TokenHead(config.n_embd, config.num_labels, dropout=config.head_dropout)
+        super().__init__(GPT2Model(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class GPT2ForQuestionAnswering(WithHead):
+    """GPT-2 that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    transformer: GPT2Model
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__(
+            GPT2Model(config), SpanHead(config.n_embd, config.num_labels), at="qa_outputs"
+        )
+
+    forward = forwards.find_span
