@@ -27,8 +27,8 @@ def _wordpiece(folder: Path, special: Sequence[str] = tiny.SPECIAL) -> int:
     return len(tokens)
 
 
-def _byte_level(folder: Path) -> int:
-    tokens = [*BYTE_LEVEL, *ALPHABET]
+def _byte_level(folder: Path, special: Sequence[str] = BYTE_LEVEL) -> int:
+    tokens = [*special, *ALPHABET]
     ids = {token: number for number, token in enumerate(tokens)}
     (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
     (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
@@ -56,6 +56,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
     "WordPiece": _wordpiece,
     "WordPiece between `<s>` and `</s>`": partial(_wordpiece, special=MPNET),
     "byte-level BPE": _byte_level,
+    "byte-level BPE without tokens around texts": partial(_byte_level, special=["<|endoftext|>"]),
     "SentencePiece unigram": _unigram,
     "SentencePiece unigram between `<s>` and `</s>`": _byte_level,  # the models do not know
 }
@@ -67,6 +68,7 @@ TOKENIZERS = {
     "distilbert": "WordPiece",
     "electra": "WordPiece",
     "ernie": "WordPiece",
+    "gpt2": "byte-level BPE without tokens around texts",
     "mpnet": "WordPiece between `<s>` and `</s>`",
     "roberta": "byte-level BPE",
     "xlm-roberta": "SentencePiece unigram between `<s>` and `</s>`",
@@ -89,17 +91,24 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
         "num_attention_heads": "n_heads",
         "intermediate_size": "hidden_dim",
     },
+    "gpt2": {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": "n_inner",
+        "max_position_embeddings": "n_positions",
+    },
 }
 """By family: what its configuration calls some of ``SIZES``."""
 
 
-def write_folder(family: str, folder: Path, *, head: Head = "masked_lm", **options: Any) -> None:
+def write_folder(family: str, folder: Path, *, head: Head | None = None, **options: Any) -> None:
     """Write a tiny random model of a family, with a tokenizer.
 
     Args:
         family: its ``model_type``.
         folder: where to; it is made.
-        head: of the model.
+        head: of the model; None for what it was pre-trained with.
         options: of the configuration, besides ``SIZES``.
     """
     folder.mkdir(parents=True)
@@ -108,4 +117,5 @@ def write_folder(family: str, folder: Path, *, head: Head = "masked_lm", **optio
     names = OTHER_KEYS.get(family, {})
     values = {names.get(name, name): value for name, value in (SIZES | options).items()}
     config = FAMILIES[family].config_class()(**values | {"vocab_size": size})
+    head = head or ("masked_lm" if "masked_lm" in FAMILIES[family].models else "causal_lm")
     FAMILIES[family].model_class(head).from_config(config).save_pretrained(folder)

@@ -141,7 +141,7 @@ ROWS: dict[str, Row] = {
     "gpt2": Row(
         sizes=_GPT2_SIZES,
         types=V,
-        lacks=frozenset({"positions", "decoder", "pooler", "chunk", "mask=row a query"}),
+        lacks=frozenset({"positions", "decoder", "pooler", "mask=row a query"}),
         config_options={
             "scale_attn_weights": [True, False],
             "scale_attn_by_inverse_layer_idx": [False, True],

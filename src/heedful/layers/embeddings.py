@@ -27,11 +27,11 @@ class Embeddings(nn.Module):
         model_width: D; None for W.
         widen: whether that layer is there even where they are as wide.
         pad_id: the piece whose vector starts as zeros and gets no gradient.
-        eps: added to the variance by the layer normalisation.
+        eps: added to the variance by the layer normalisation; None where the sum is not normalised,
+            as pre-norm blocks do that themselves.
         dropout: probability with which a value is dropped in training.
         add_positions: whether these are added. A BERT with relative positions has the table, too,
             because the reference's files have it.
-        normalise: whether the sum is normalised. Pre-norm blocks do that themselves.
     """
 
     def __init__(
@@ -46,10 +46,9 @@ class Embeddings(nn.Module):
         model_width: int | None = None,
         widen: bool = False,
         pad_id: int | None,
-        eps: float,
+        eps: float | None,
         dropout: float,
         add_positions: bool = True,
-        normalise: bool = True,
     ) -> None:
         super().__init__()
         self.add_positions = add_positions
@@ -58,7 +57,7 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
         self.word_types = word_types
-        self.LayerNorm = nn.LayerNorm(width, eps=eps) if normalise else None
+        self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
         model_width = model_width or width
         widen = widen or model_width != width

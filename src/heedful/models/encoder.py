@@ -103,10 +103,9 @@ class Encoder(Model):
             model_width=config.hidden_size,
             widen=variant.widen,
             pad_id=None if variant.learns_padding else config.pad_token_id,
-            eps=config.layer_norm_eps,
+            eps=None if variant.norm_before else config.layer_norm_eps,
             dropout=config.hidden_dropout_prob if dropout is None else dropout,
             add_positions=config.position_embedding_type == "absolute",
-            normalise=not variant.norm_before,
         )
         self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks

@@ -226,6 +226,23 @@ def head_of(folder: Path) -> Head:
     return "body"
 
 
+def encodes(name: str | os.PathLike[str], revision: str | None = None) -> bool | None:
+    """Return the ``is_decoder`` of `load_model` with which each token attends to all others.
+
+    That is None where the family leaves no choice, as GPT-2 does.
+
+    Args:
+        name: see ``heedful.sources.resolve``.
+        revision: commit, tag or branch of a hub name.
+
+    Raises:
+        UserError: see ``family_of``.
+    """
+    _, family = family_of(sources.resolve(name, revision))
+    can = any(field.name == "is_decoder" for field in fields(family.config_class()))
+    return False if can else None
+
+
 def read_config(folder: Path) -> Any:
     """Read the configuration of a folder of any family.
 

@@ -195,7 +195,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         """
         if not self.pairs and not labelled and fit.rule != "window":
             raise UserError("--long-text has no effect here: a text to continue keeps its end")
-        room = fit.max_length - tokenizer.layout.size(pair=False)
+        room = fit.max_length - len(_framed(tokenizer, ()))
         records, copies = tee(records)
         for record, ids in zip(records, _token_ids(copies, tokenizer), strict=True):
             if labelled:
@@ -341,4 +341,9 @@ def _token_ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list
 
 
 def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
-    return Example(ids=np.array(tokenizer.layout.ids(ids), dtype=np.int32))
+    return Example(ids=np.array(_framed(tokenizer, ids), dtype=np.int32))
+
+
+def _framed(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Return a text with the tokens that begin and end it, even if its family's rows have none."""
+    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]

@@ -127,7 +127,8 @@ class Regress(Task[Record, Tensor, Estimate]):
             recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=True
         )
         assert isinstance(start.model, WithHead)
-        nn.init.constant_(start.model.head.bias, self.mean)
+        if start.model.head.bias is not None:
+            nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
     def stores(

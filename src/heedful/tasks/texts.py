@@ -13,7 +13,7 @@ from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import NoRoomError
 from heedful.errors import UserError, listed
 from heedful.models import Head
-from heedful.models.loading import load_model
+from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.reading import Record, Text, read_records
@@ -190,6 +190,8 @@ def start_encoder(
     data: DataSettings = recipe.data
     torch.manual_seed(recipe.training.seed)
     tokenizer = load_encoder_tokenizer(data.model, data.revision)
+    # A run of generate could not look ahead, and now can.
+    is_decoder = encodes(data.model, data.revision)
     model: Model = load_model(
         data.model,
         head=head,
@@ -197,7 +199,7 @@ def start_encoder(
         id2label=id2label,
         problem_type=problem_type,
         dropout=data.dropout,
-        is_decoder=False,  # a run of generate, which could not look ahead, now can
+        is_decoder=is_decoder,
         fresh_head=fresh_head,
         revision=data.revision,
     )

@@ -56,7 +56,7 @@ def search_options(
         settings: what the user asks for.
         eos_token_id: the token that ends a text.
         max_new_tokens: the most tokens.
-        never: a token that is not written.
+        never: a token that is not written, unless it is the one that ends a text.
     """
     return Search(
         eos_token_id=eos_token_id,
@@ -73,7 +73,7 @@ def search_options(
         top_k=settings.top_k,
         top_p=settings.top_p,
         seed=settings.seed,
-        never=(never,),
+        never=() if never == eos_token_id else (never,),
     )
 
 

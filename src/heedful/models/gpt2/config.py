@@ -23,7 +23,7 @@ from heedful.models.configs import (
 _FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
 """Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
 
-_IGNORED = {"label2id", "n_ctx", "is_decoder", "reorder_and_upcast_attn", "chunk_size_feed_forward"}
+_IGNORED = {"label2id", "n_ctx", "is_decoder", "reorder_and_upcast_attn"}
 """Keys that change nothing here: the second repeats ``n_positions``, the third is always true, the
 fourth rounds half precision otherwise."""
 
@@ -90,6 +90,9 @@ class GPT2Config:
     """The same."""
     pad_token_id: int | None = None
     """Id of the token that fills up a batch. Its vector is trained: often it also ends texts."""
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
     pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
     """The heads that were taken out of each block, by the block's number."""
     tie_word_embeddings: bool = True
@@ -105,7 +108,7 @@ class GPT2Config:
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
         if self.n_inner is not None:
             check_sizes(self, ("n_inner",))
-        check_numbers(self, ("num_labels",), int)
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         switches = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "add_cross_attention")
         check_switches(self, (*switches, "use_cache", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
@@ -210,11 +213,6 @@ class GPT2Config:
     def is_decoder(self) -> bool:
         """A token attends to none after it."""
         return True
-
-    @property
-    def chunk_size_feed_forward(self) -> int:
-        """All tokens go through the feed-forward parts at once."""
-        return 0
 
     @property
     def score_factors(self) -> list[float]:

@@ -17,7 +17,7 @@ from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
 from heedful.errors import UserError
 from heedful.lesson import Lesson
 from heedful.models import FAMILIES, Head
-from heedful.models.loading import load_model
+from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
 from heedful.settings import DataSettings, PredictSettings
 from heedful.tasks.answers import blanks
@@ -47,7 +47,11 @@ def load_with(head: Head, data: DataSettings) -> Model:
         UserError: there is no such model, or it has no such head.
     """
     model: Model = load_model(
-        data.model, head=head, dropout=data.dropout, is_decoder=False, revision=data.revision
+        data.model,
+        head=head,
+        dropout=data.dropout,
+        is_decoder=encodes(data.model, data.revision),
+        revision=data.revision,
     )
     return model
 
