@@ -236,7 +236,9 @@ def _openvino(subject: Subject) -> str | None:
 
 def _exported(subject: Subject, form: str) -> str | None:
     run = subject.run.parent / f"for {form}"
-    head = HEADS[ENCODERS.index(subject.family) % len(HEADS)]
+    turn = ENCODERS.index(subject.family)
+    heads = HEADS[turn % len(HEADS) :] + HEADS
+    head = next(head for head in heads if head in FAMILIES[subject.family].models)
     write_folder(subject.family, run, head=head, num_hidden_layers=1)
     task, goal = GOALS[head]
     runs.write_record(run, runs.outside_record(task, goal, 40))
