@@ -8,7 +8,7 @@ from heedful.metrics import LanguageScores
 
 
 def test_scores_weigh_tokens_not_sequences() -> None:
-    scores = LanguageScores()
+    scores = LanguageScores("nsp_accuracy")
     follows = torch.tensor([True, False])
     scores.update(torch.tensor([2.0, 0.0]), torch.tensor([1, 0]), torch.tensor([4, 0]), follows)
     scores.update(torch.tensor([4.0]), torch.tensor([5]), torch.tensor([6]), torch.tensor([True]))

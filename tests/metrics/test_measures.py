@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torchmetrics.functional import classification as functional
 
 from heedful.metrics import (
     ClassificationScores,
+    DetectionScores,
     EntityScores,
     LanguageScores,
     NeighbourScores,
@@ -142,13 +144,55 @@ def test_masked_tokens() -> None:
     )
 
     def score(items: list[int]) -> dict[str, Any]:
-        scores = LanguageScores()
+        scores = LanguageScores("nsp_accuracy")
         scores.update(*(torch.tensor(columns[items, at]) for at in range(4)))
         return scores.compute()
 
     check(
         measures.both(measures.masked_tokens, measures.means("nsp_accuracy"), at=3), columns, score
     )
+
+
+def test_detections() -> None:
+    """Of whole tokens beside the library's scores of yes or no, and of counts beside our own."""
+    rng = np.random.default_rng(7)
+    truth, told = rng.random((40, 12)) < 0.2, rng.random((40, 12)) < 0.3
+    columns = np.stack(
+        [np.full(40, 12), (truth == told).sum(1), truth.sum(1), told.sum(1), (truth & told).sum(1)],
+        1,
+    ).astype(np.float64)
+
+    def ours(items: list[int]) -> dict[str, Any]:
+        scores = DetectionScores()
+        for part in (items[:13], items[13:]):
+            scores.update(*torch.tensor(columns[part]).T)
+        return scores.compute()
+
+    def library(items: list[int]) -> dict[str, Any]:
+        found, right = torch.tensor(told[items]).flatten(), torch.tensor(truth[items]).flatten()
+        return {
+            "rtd_accuracy": float(functional.binary_accuracy(found, right)),
+            "rtd_precision": float(functional.binary_precision(found, right)),
+            "rtd_recall": float(functional.binary_recall(found, right)),
+            "rtd_f1": float(functional.binary_f1_score(found, right)),
+            "always_original": float((~right).double().mean()),
+        }
+
+    check(measures.detections, columns, ours)
+    check(measures.detections, columns, library)
+
+
+def test_of_nothing_replaced_and_nothing_found_the_shares_are_0() -> None:
+    scores = DetectionScores()
+    scores.update(*torch.tensor([[5.0], [5.0], [0.0], [0.0], [0.0]]))
+    found = scores.compute()
+    assert found == {
+        "rtd_accuracy": 1.0,
+        "always_original": 1.0,
+        "rtd_precision": 0.0,
+        "rtd_recall": 0.0,
+        "rtd_f1": 0.0,
+    }
 
 
 TEXTS = [

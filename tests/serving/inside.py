@@ -50,9 +50,18 @@ def loaded(name: str) -> Loaded:
 @asynccontextmanager
 async def service_of(*names: str, started: bool = True, **settings: Any) -> AsyncIterator[Service]:
     """Give a service whose lanes run and are warm, or that waits for `start`."""
+    runs = [loaded(name) for name in names]
+    async with service_of_loaded(*runs, started=started, **settings) as service:
+        yield service
+
+
+@asynccontextmanager
+async def service_of_loaded(
+    *runs: Loaded, started: bool = True, **settings: Any
+) -> AsyncIterator[Service]:
+    """Give a service of runs that are loaded."""
     settings = {"precision": "fp32", "queue_seconds": 1e6, **settings}  # however slow the machine
     failures: list[BaseException] = []
-    runs = [loaded(name) for name in names]
     service = Service(runs, ServeSettings(**settings), on_failure=failures.append)
     if started:
         service.start()

@@ -1,5 +1,6 @@
 """Replaced tokens: the loss and its draws, runs that learn them, and what these answer."""
 
+import asyncio
 import itertools
 import json
 import random
@@ -316,3 +317,46 @@ def test_a_killed_run_goes_on_to_the_same_weights(
             for name in ("whole", "cut")
         ]
         assert weights[0] == weights[1]
+
+
+def test_a_run_is_served(learnt: Path) -> None:
+    inside = pytest.importorskip("tests.serving.inside", reason="needs the extra [serve]")
+    text = "the apple is red . the apple apple red ."
+    answer = heedful.load(learnt, precision="fp32")(text)
+
+    async def ask() -> list[Any]:
+        loaded = inside.load(str(learnt), inside.ServeSettings(precision="fp32"))
+        async with inside.service_of_loaded(loaded) as service:
+            client = inside.client_of(service)
+            tensors = [{"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}]
+            return [
+                await client.post(f"/{path}", json=body)
+                for path, body in (
+                    ("api/runs/rtd/predict", {"texts": [text]}),
+                    ("v2/models/rtd/infer", {"inputs": tensors}),
+                    ("models/rtd", {"inputs": "the [MASK] is red ."}),
+                )
+            ]
+
+    ours, v2, fill = asyncio.run(ask())
+    assert inside.same(ours.json()["answers"][0], answer.to_dict())
+    outputs = {one["name"]: one["data"] for one in v2.json()["outputs"]}
+    (word,) = answer.replaced
+    assert inside.same(outputs.pop("score"), [word.score])
+    assert (outputs["text"], outputs["start"], outputs["row"]) == (["apple"], [29], [0])
+    assert fill.status_code == 422, fill.text
+    assert "none of these can answer this: rtd" in fill.text
+
+
+def test_an_export_is_scored_with_the_generator_of_the_run(
+    learnt: Path, books: Path, tmp_path: Path, capsys: Out
+) -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra [onnx]")
+    out = str(tmp_path / "onnx")
+    words = ["export", str(learnt), "--to", out, "--format", "onnx", "--data", str(books)]
+    assert run(words) == 0, capsys.readouterr().err
+    changes = json.loads(capsys.readouterr().out)
+    assert abs(changes["rtd_accuracy"]["change"]) < 0.001
+    scores = heedful.evaluate(learnt, books, precision="fp32")
+    for name in ("rtd_accuracy", "rtd_recall", "masked_accuracy"):
+        assert changes[name]["model"] == pytest.approx(scores[name])

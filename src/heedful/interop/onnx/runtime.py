@@ -149,7 +149,8 @@ class OnnxEncoder:
         outputs = self._session(
             {"input_ids": tokens, "attention_mask": mask, "token_type_ids": zeros}
         )
-        logits = outputs["logits"][inside].view(*ids.shape, -1)
+        logits = outputs["logits"][inside]
+        logits = logits.view(*ids.shape, *logits.shape[1:])
         return _as_output({"logits": logits}, positions)
 
 

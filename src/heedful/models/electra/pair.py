@@ -86,6 +86,10 @@ class ElectraPair(Model):
         """Return the same pair with another body of the discriminator."""
         return self.with_part("discriminator", self.discriminator.with_body(body))
 
+    def replaced_by(self, exported: Any) -> Any:
+        """Return the same pair with another discriminator: the generator makes what it is asked."""
+        return self.with_part("discriminator", exported)
+
     @property
     def gradient_checkpointing(self) -> bool:
         """Whether both recompute; see ``Model``."""
