@@ -24,6 +24,7 @@ _HOMES = {
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
+    "XLMRobertaTokenizer": "heedful.tokens",
     "compare": "heedful.commands.python",
     "evaluate": "heedful.commands.python",
     "explain": "heedful.commands.python",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from heedful.tokens import RobertaTokenizer as RobertaTokenizer
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
+    from heedful.tokens import XLMRobertaTokenizer as XLMRobertaTokenizer
     from heedful.tokens import load_tokenizer as load_tokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,

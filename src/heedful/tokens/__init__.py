@@ -16,6 +16,7 @@ from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
+from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
 
 __all__ = [
     "AlbertTokenizer",
@@ -33,6 +34,7 @@ __all__ = [
     "Tokenizer",
     "TranslationTokenizer",
     "Vocabulary",
+    "XLMRobertaTokenizer",
     "load_encoder_tokenizer",
     "load_tokenizer",
 ]

@@ -6,7 +6,7 @@ marked as normalized are looked for in what the others leave.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from heedful.tokens.characters import IN_WORDS, LETTERS, WHITE_SPACE
@@ -24,20 +24,34 @@ class Part(NamedTuple):
     """The added token that it is; None for text between such."""
 
 
+class _Pass(NamedTuple):
+    """What is looked for at once."""
+
+    pattern: re.Pattern[str]
+    tokens: Mapping[str, str]
+    """The text that is looked for, and the token that it is of."""
+
+
 class AddedTokens:
     """Finds added tokens in texts.
 
     Args:
         vocabulary: the tokens, with the special and the other added ones.
+        rewrite: what becomes of a text before those are looked for that are marked as normalized;
+            for their own texts, too.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, rewrite: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._special = special = vocabulary.special
         self.ids = vocabulary.added_ids()
         """Each of them and its id."""
-        passes = (self.ids.keys() - special.normalized, self.ids.keys() & special.normalized)
-        self._patterns = [_pattern(tokens) for tokens in passes if tokens]
-        self._starts = {token[0] for token in self.ids}
+        early = {token: token for token in self.ids if token not in special.normalized}
+        late = {rewrite(token): token for token in self.ids if token in special.normalized}
+        late.pop("", None)
+        self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
+        self._starts = {token[0] for token in (*early, *late)}
         self.take_neighbours = bool(special.single_word)
         """Whether what stands beside a token decides if it is one."""
         self.take_spaces = bool(special.lstrip or special.rstrip)
@@ -47,25 +61,30 @@ class AddedTokens:
         """Tell whether there may be such tokens in a text."""
         # Looking for a character is much faster than looking for a token.
         return any(start in text for start in self._starts) and any(
-            pattern.search(text) for pattern in self._patterns
+            one.pattern.search(text) for one in self._passes
         )
 
     def split(self, text: str) -> list[Part]:
         """Cut a text at such tokens. White space that a token takes is part of it."""
-        parts = [Part(0, len(text), None)]
-        for pattern in self._patterns:
-            parts = [
-                piece
-                for part in parts
-                for piece in ([part] if part.token else self._split(text, part, pattern))
-            ]
-        return parts
+        return [
+            piece
+            for part in self.split_early(text)
+            for piece in ([part] if part.token else self._split(text, part, self._passes[1]))
+        ]
 
-    def _split(self, text: str, part: Part, pattern: re.Pattern[str]) -> Iterator[Part]:
+    def split_early(self, text: str) -> list[Part]:
+        """Cut a text at those that are not marked as normalized."""
+        return [*self._split(text, Part(0, len(text), None), self._passes[0])]
+
+    def split_late(self, rewritten: str) -> list[Part]:
+        """Cut a text that has been rewritten at those that are marked as normalized."""
+        return [*self._split(rewritten, Part(0, len(rewritten), None), self._passes[1])]
+
+    def _split(self, text: str, part: Part, one: "_Pass") -> Iterator[Part]:
         """Cut a part of a text, of which nothing around it is seen."""
         special, done = self._special, part.start
-        for match in pattern.finditer(text, part.start, part.stop):
-            (start, stop), token = match.span(), match.group()
+        for match in one.pattern.finditer(text, part.start, part.stop):
+            (start, stop), token = match.span(), one.tokens[match.group()]
             if token in special.single_word and (
                 (start > part.start and _is_word(text[start - 1]))
                 or (stop < part.stop and _is_word(text[stop]))
@@ -91,7 +110,7 @@ def bare(text: str, part: Part) -> Part:
 
 
 def _pattern(tokens: Collection[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
+    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or "(?!)")
 
 
 def _is_word(character: str) -> bool:

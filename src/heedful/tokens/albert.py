@@ -4,47 +4,29 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError
 from heedful.sources import resolve
-from heedful.tokens.folder import TokenizerFiles, read_files, read_special
-from heedful.tokens.layout import PairLayout
-from heedful.tokens.sentencepiece_file import read_model
+from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
+    ALBERT,
     Recipe,
     UnigramSettings,
-    added_tokens,
-    bare_steps,
-    careful_scores,
+    read_recipe,
     read_settings,
+    recipe_of,
     write_folder,
 )
-from heedful.tokens.vocabulary import SpecialTokens
-
-CLASSES = ("AlbertTokenizer",)
-"""Reference classes, each also with ``Fast`` behind it, that tokenize as ALBERT does."""
-
-MODEL = "spiece.model"
-
-SPECIAL = SpecialTokens(
-    unk_token="<unk>",
-    sep_token="[SEP]",
-    pad_token="<pad>",
-    cls_token="[CLS]",
-    mask_token="[MASK]",
-    lstrip=frozenset({"[MASK]"}),
-)
-"""The special tokens of a folder that does not say others."""
 
 
 class AlbertTokenizer(ModelTokenizer):
     """Text to token ids with exact offsets, and back, as ``AlbertTokenizerFast`` does it.
 
-    See `ModelTokenizer` for the few differences.
+    See `ModelTokenizer` for the few differences, and one more: characters that are dropped at the
+    start of a text move no offsets.
 
     Args:
-        vocab_file: a ``spiece.model``, or what was read from a folder.
-        do_lower_case: whether text is put in lower case.
+        vocab_file: a ``spiece.model``, or what `from_pretrained` reads.
+        do_lower_case: whether text is put in lower case. What was read says this and the next.
         keep_accents: whether accents are kept.
         model_max_length: the longest row the model takes, in tokens; None if not known.
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
@@ -52,6 +34,8 @@ class AlbertTokenizer(ModelTokenizer):
     Raises:
         UserError: a file is damaged, or lacks a special token.
     """
+
+    kind = ALBERT
 
     def __init__(
         self,
@@ -62,22 +46,17 @@ class AlbertTokenizer(ModelTokenizer):
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool = False,
     ) -> None:
-        if isinstance(vocab_file, Recipe):
-            recipe = vocab_file
-        else:
-            files = read_files(Path(vocab_file).parent)
-            recipe = _recipe(Path(vocab_file), files, do_lower_case, keep_accents)
-        self.recipe = recipe
-        self.do_lower_case = do_lower_case
-        self.keep_accents = keep_accents
-        vocabulary = recipe.vocabulary
-        cls_id = vocabulary.ids[vocabulary.special.cls_token]
-        sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        if not isinstance(vocab_file, Recipe):
+            settings = UnigramSettings(do_lower_case=do_lower_case, keep_accents=keep_accents)
+            vocab_file = recipe_of(Path(vocab_file), self.kind, settings)
+        self.recipe = vocab_file
+        self.do_lower_case = self.recipe.lowers
+        self.keep_accents = self.recipe.keeps_accents
         super().__init__(
-            recipe.encoder(),
-            vocabulary,
-            PairLayout(begin=(cls_id,), middle=(sep_id,), end=(sep_id,), second_type=1),
-            token_types=True,
+            self.recipe.encoder(),
+            self.recipe.vocabulary,
+            self.kind.layout(self.recipe.vocabulary),
+            token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
@@ -115,52 +94,23 @@ class AlbertTokenizer(ModelTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        settings = read_settings(files, overrides, CLASSES)
-        lower, accents = settings.do_lower_case is not False, bool(settings.keep_accents)
+        settings = read_settings(files, overrides, cls.kind)
         return cls(
-            _recipe(files.folder / MODEL, files, lower, accents),
-            do_lower_case=lower,
-            keep_accents=accents,
+            read_recipe(files, cls.kind, settings),
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``spiece.model`` and what says how it is used."""
+        """Write the file that it was read from, as it was, and what says how it is used."""
         settings = UnigramSettings(
             do_lower_case=self.do_lower_case,
             keep_accents=self.keep_accents,
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), MODEL, self.recipe, settings, CLASSES[0])
+        write_folder(Path(folder), self.recipe, settings, self.kind)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
-        return [
-            [self.do_lower_case, self.keep_accents, self.all_special_tokens],
-            sorted(self.recipe.added.ids),
-            list(self.vocabulary.tokens),
-            list(self.recipe.scores),
-        ]
-
-
-def _recipe(path: Path, files: TokenizerFiles, lower: bool, keep_accents: bool) -> Recipe:
-    if files.compiled:
-        raise UserError(f"{files.compiled_path}: not yet supported for ALBERT")
-    model = read_model(path)
-    vocabulary = read_special(
-        files,
-        list(model.pieces),
-        source=str(path),
-        defaults=SPECIAL,
-        refused=("rstrip", "single_word"),
-    )
-    return Recipe(
-        vocabulary=vocabulary,
-        scores=careful_scores(model),
-        byte_fallback=False,
-        steps=bare_steps(model, lower=lower, keep_accents=keep_accents),
-        added=added_tokens(model, vocabulary, vocabulary.special.lstrip),
-        model=model.contents,
-    )
+        return self.recipe.identity()

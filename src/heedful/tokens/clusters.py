@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from heedful.tokens.characters import Ranges
+from heedful.tokens.characters import Ranges, decomposition
 
 ACCENTS = Ranges(
     """
@@ -104,6 +104,8 @@ _find_clusters = re.compile(
     re.DOTALL,
 ).findall
 
+_find_cuts = re.compile(rf"(?<![{_PREPENDED.ranges()}]) (?![{EXTENDING.ranges()}])").split
+
 _DECOMPOSED_LATER = Ranges("32FF A7F1-A7F4 AB69")
 _SUPPLEMENTARY_DECOMPOSED = Ranges(
     """
@@ -125,8 +127,27 @@ def clusters(text: str) -> Iterator[str]:
     return filter(None, _find_clusters(text))
 
 
-def compatibility_decomposition(character: str) -> str:
-    """Return the decomposition that Unicode 9 gives a character, also where it changes its look."""
+def cut_at_spaces(text: str) -> list[str]:
+    """Cut a text at each space that no mark stands on."""
+    return text.split(" ") if text.isascii() else _find_cuts(text)
+
+
+def decomposed(character: str, *, compatible: bool) -> str:
+    """Return the decomposition that Unicode 9 gives a character.
+
+    Args:
+        character: the character.
+        compatible: whether it may become others that look different.
+    """
+    if not compatible:
+        return decomposition(character)
     code = ord(character)
     known = code in _SUPPLEMENTARY_DECOMPOSED if code > 0xFFFF else code not in _DECOMPOSED_LATER
     return unicodedata.normalize("NFKD", character) if known else character
+
+
+def composition(first: str, second: str) -> str:
+    """Return the character that two make in Unicode 9, or nothing."""
+    whole = unicodedata.normalize("NFC", first + second)
+    known = len(whole) == 1 and (whole <= "\uffff" or decomposition(whole) != whole)
+    return whole if known else ""

@@ -138,6 +138,8 @@ def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
     part: dict[str, Any] = typed(files.compiled_path, files.compiled, key, (dict,)) or {}
     # The first releases did not say of what kind a model is; of theirs, one has merges.
     told = part.get("type", "BPE" if "merges" in part else None)
+    if told is None and isinstance(part.get("vocab"), list):
+        told = "Unigram"
     return part if told == kind else {}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json
 from heedful.sources import resolve
-from heedful.tokens import albert, bytelevel_folder, translation, wordpiece_folder
+from heedful.tokens import bytelevel_folder, translation, unigram_folder, wordpiece_folder
 from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
@@ -21,6 +21,7 @@ from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, re
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
+from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,9 +82,15 @@ KINDS = (
     ),
     TokenizerKind(
         read=AlbertTokenizer.from_pretrained,
-        classes=albert.CLASSES,
+        classes=(unigram_folder.ALBERT.name,),
         model_types=("albert",),
-        is_in=lambda folder: (folder / albert.MODEL).is_file(),
+        is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.ALBERT),
+    ),
+    TokenizerKind(
+        read=XLMRobertaTokenizer.from_pretrained,
+        classes=(unigram_folder.XLM_ROBERTA.name,),
+        model_types=("xlm-roberta",),
+        is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.XLM_ROBERTA),
     ),
     TokenizerKind(
         read=TranslationTokenizer.from_pretrained,
@@ -152,5 +159,5 @@ def kind_of(folder: Path) -> TokenizerKind:
             return kind
     raise UserError(
         f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, "
-        f"spiece.model, or {COMPILED}"
+        f"{unigram_folder.ALBERT.file}, {unigram_folder.XLM_ROBERTA.file} or {COMPILED}"
     )

@@ -1,57 +1,47 @@
-"""Texts -> token ids as SentencePiece does it: words begin with ``▁`` in the place of a space.
+"""Texts -> token ids by a unigram model: split into words (`splitting.py`), which are cut."""
 
-The order is that of the compiled reference: added tokens are matched whole, what is between them is
-rewritten (`rewriting.py`), split before each ``▁``, and each such word cut (`unigram.py`).
-"""
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import accumulate, chain, islice
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-from heedful.tokens.characters import WHITE_SPACE
-from heedful.tokens.encoder import MAX_CHUNKS, Memory
+from heedful.tokens.clusters import cut_at_spaces
+from heedful.tokens.encoder import (
+    MAX_CHUNKS,
+    MAX_LOCATED_CHUNKS,
+    ChunkPieces,
+    Memory,
+    pieces_of_chunks,
+)
 from heedful.tokens.pieces import PieceLists, Pieces
-from heedful.tokens.rewriting import Rewriting
-from heedful.tokens.unigram import Cut, Unigram
+from heedful.tokens.splitting import UNDERLINE, Item, NotAloneError, Rules, Splitter
+from heedful.tokens.unigram import Unigram
+from heedful.tokens.vocabulary import Vocabulary
 
-UNDERLINE = "▁"
-_STRIPPED = "".join(map(chr, WHITE_SPACE))
-_find_words = re.compile("▁?[^▁]+|▁").finditer
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AddedTokens:
-    """Tokens that are matched whole wherever they stand in a text."""
-
-    ids: Mapping[str, int]
-    lstrip: frozenset[str] = frozenset()
-    """Those that take the white space before them with them."""
+MAX_WORDS = 2**17
+"""Words that are remembered before all are forgotten."""
 
 
 class UnigramEncoder:
     """Turns texts into ids.
 
+    A chunk is what stands between two spaces. What becomes of it depends on nothing beside it, but
+    for a few that have white space or added tokens at their ends. A text with one of these is
+    worked out as a whole.
+
     Args:
         unigram: cuts words.
-        rewriting: what becomes of a text before it is split into words.
-        tokens: the tokens, in the order of their ids.
-        added: tokens that are matched whole, before anything else is done.
+        rules: how a text is split into them.
+        vocabulary: the tokens. Added ones are matched whole, before anything else is done.
     """
 
-    def __init__(
-        self,
-        unigram: Unigram,
-        rewriting: Rewriting,
-        tokens: Sequence[str],
-        added: AddedTokens,
-    ) -> None:
-        self._unigram = unigram
-        self._rewriting = rewriting
-        self._tokens = tokens
-        self._added = added
-        longest_first = sorted(added.ids, key=len, reverse=True)
-        self._find_added = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        self._words = Memory(unigram.cut, MAX_CHUNKS)
+    def __init__(self, unigram: Unigram, rules: Rules, vocabulary: Vocabulary) -> None:
+        self._splitter = Splitter(rules, vocabulary)
+        self._bytes = unigram.bytes
+        self._words = Memory(unigram.cut, MAX_WORDS)
+        self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
+        self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
+        self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
     def batch(self, texts: Sequence[str], *, located: bool) -> PieceLists:
         """Return the pieces of all texts, with offsets if ``located``."""
@@ -65,64 +55,96 @@ class UnigramEncoder:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        return [self.pieces(text).ids for text in texts]
+        return [self._text_ids(text) for text in texts]
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of.
 
-        A piece that begins with a space has that in its slice; of several spaces, the last.
+        A piece that begins with a space has it in its slice; of several spaces, the last.
         """
-        pieces = Pieces()
-        count = 0
-        for start, part, token_id in self._parts(text):
-            if token_id is not None:
-                pieces.ids.append(token_id)
-                pieces.offsets.append((start, start + len(part)))
-                pieces.words.append(count)
-                count += 1
-                continue
-            for cut, sources in self._cuts(part):
-                begin = 0
-                for piece_id, end in cut:
-                    first, last = sources[begin], sources[end - 1]
-                    pieces.ids.append(piece_id)
-                    pieces.offsets.append((start + min(first, last), start + max(first, last) + 1))
-                    pieces.words.append(count)
-                    begin = end
-                count += 1
-        return pieces
+        splitter = self._splitter
+        chunks = cut_at_spaces(text)
+        try:
+            if splitter.has_chunks and splitter.ends_plainly(text):
+                first = self._first_pieces[chunks[0]]
+                located = [first, *map(self._spaced_pieces.__getitem__, islice(chunks, 1, None))]
+            elif splitter.has_chunks:
+                *others, last = chunks
+                located = [self._first_pieces[others[0]]] if others else []
+                located += map(self._spaced_pieces.__getitem__, islice(others, 1, None))
+                located.append(self._pieces_of(" " if others else "", last, closed=True))
+            else:
+                raise NotAloneError
+        except NotAloneError:
+            chunks, located = [text], [self._located(splitter.items(text))]
+        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=0)
+        return pieces_of_chunks(located, starts)
 
     def continues_word(self, token: str) -> bool:
         """Tell whether a token goes on with the word before it: it does not begin with a space."""
-        return token not in self._added.ids and not token.startswith(UNDERLINE)
+        return token not in self._splitter.added.ids and not token.startswith(UNDERLINE)
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
-        """Join tokens to the text they spell."""
-        text = "".join(tokens).replace(UNDERLINE, " ")
-        return text.removeprefix(" ")
+        """Join tokens to the text they spell, U+FFFD for bytes that belong to no character."""
+        of_byte, spelled = self._bytes, bytearray()
+        for token in tokens:
+            byte = of_byte.get(token)
+            spelled += token.encode("utf-8") if byte is None else bytes((byte,))
+        return spelled.decode("utf-8", "replace").replace(UNDERLINE, " ").removeprefix(" ")
 
-    def _parts(self, text: str) -> Iterator[tuple[int, str, int | None]]:
-        """Cut a text at added tokens: a part's start, its text, and its id if it is one."""
-        start = 0
-        for match in self._find_added.finditer(text):
-            before, token = text[start : match.start()], match.group()
-            if token in self._added.lstrip:
-                kept = before.rstrip(_STRIPPED)
-                yield start, kept, None
-                yield start + len(kept), before[len(kept) :] + token, self._added.ids[token]
+    def _text_ids(self, text: str) -> list[int]:
+        splitter = self._splitter
+        if splitter.has_chunks:
+            chunks = cut_at_spaces(text)
+            try:
+                if splitter.ends_plainly(text):
+                    ids = [*self._first_ids[chunks[0]]]
+                    more = map(self._spaced_ids.__getitem__, islice(chunks, 1, None))
+                    ids.extend(chain.from_iterable(more))
+                    return ids
+                *others, last = chunks
+                ids = [*self._first_ids[others[0]]] if others else []
+                more = map(self._spaced_ids.__getitem__, islice(others, 1, None))
+                ids.extend(chain.from_iterable(more))
+                ids += self._ids_of(" " if others else "", last, closed=True)
+                return ids
+            except NotAloneError:
+                pass
+        return self._item_ids(splitter.items(text))
+
+    def _ids_of(self, before: str, chunk: str, *, closed: bool = False) -> tuple[int, ...]:
+        word = self._splitter.only_word(before, chunk)
+        if word is not None:
+            return tuple([token_id for token_id, _ in self._words[word]])
+        return tuple(self._item_ids(self._splitter.chunk_items(before, chunk, closed=closed)))
+
+    def _item_ids(self, items: Iterable[Item]) -> list[int]:
+        ids: list[int] = []
+        for word, _, added_id in items:
+            if added_id is None:
+                ids += [token_id for token_id, _ in self._words[word]]
             else:
-                yield start, before, None
-                yield match.start(), token, self._added.ids[token]
-            start = match.end()
-        yield start, text[start:], None
+                ids.append(added_id)
+        return ids
 
-    def _cuts(self, part: str) -> Iterator[tuple[Cut, list[int]]]:
-        """Yield the cut of each word of a part, and the sources of the word's characters."""
-        text, sources = self._rewriting.sourced(part)
-        if not text:
-            return
-        text = text.replace(" ", UNDERLINE)
-        if not text.startswith(UNDERLINE):
-            text, sources = UNDERLINE + text, [sources[0], *sources]
-        for match in _find_words(text):
-            yield self._words[match.group()], sources[match.start() : match.end()]
+    def _pieces_of(self, before: str, chunk: str, *, closed: bool = False) -> ChunkPieces:
+        return self._located(self._splitter.chunk_items(before, chunk, closed=closed))
+
+    def _located(self, items: Iterable[Item]) -> ChunkPieces:
+        ids: list[int] = []
+        begins: list[int] = []
+        ends: list[int] = []
+        words: list[int] = []
+        count = 0
+        for word, sources, added_id in items:
+            begin = 0
+            # With an added token goes the white space that it takes.
+            cut = self._words[word] if added_id is None else [(added_id, len(sources))]
+            for token_id, end in cut:
+                ids.append(token_id)
+                begins.append(sources[begin])
+                ends.append(sources[end - 1] + 1)
+                words.append(count)
+                begin = end
+            count += 1
+        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)

@@ -1,6 +1,6 @@
 """Text -> words: clean-up, ideographs, accents, case, punctuation.
 
-Every step looks at one character (canonical order, the one exception, is `in_canonical_order`),
+Every step looks at one character (canonical order, the one exception, is `_in_canonical_order`),
 so all of them together are one table from code points to strings, which is filled as characters
 are met. Words can then be had fast (`str.translate`) or with the place in the text that each of
 their characters came from (the same table, character by character).
@@ -140,7 +140,7 @@ class Normalizer:
         if self.strip_accents and _FIND_MOVABLE(text):
             text, sources = replaced(map(self._clean.__getitem__, map(ord, text)), sources)
             text, sources = replaced(map(decomposition, text), sources)
-            text, sources = in_canonical_order(text, sources)
+            text, sources = _in_canonical_order(text, sources)
         return replaced(map(self._fold.__getitem__, map(ord, text)), sources)
 
 
@@ -164,7 +164,7 @@ def _split(text: str, sources: list[int]) -> Iterator[Sourced]:
         start += len(run) + 1
 
 
-def in_canonical_order(text: str, sources: list[int]) -> Sourced:
+def _in_canonical_order(text: str, sources: list[int]) -> Sourced:
     """Sort each run of characters of a combining class above 0 by that class, keeping ties.
 
     ``unicodedata.normalize`` takes time quadratic in the length of a run, and knows marks that

@@ -1,21 +1,26 @@
-"""Text -> the text that SentencePiece cuts: the steps of a normalizer, one after the other.
+"""Text -> the text that is cut: the steps of a normalizer, one after the other.
 
 What most characters become depends on nothing beside them. For these, all steps together are one
 table from code points to strings, filled as characters are met. A text with any other goes through
-the steps one by one, which also tell where in the text each character came from.
+the steps one by one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Protocol
 
-from heedful.tokens.characters import lower
+from heedful.tokens.alignment import in_normal_form, placed, with_rules
+from heedful.tokens.characters import WHITE_SPACE, lower
 from heedful.tokens.charsmap import Charsmap
-from heedful.tokens.clusters import ACCENTS, JOINED, clusters, compatibility_decomposition
+from heedful.tokens.clusters import ACCENTS, EXTENDING, JOINED, decomposed
 from heedful.tokens.normalize import MAX_TABLE, Sourced, replaced
 
+WHITE = "".join(map(chr, WHITE_SPACE))
+
+_JAMO = range(0x1160, 0x1200)
+"""Vowels and ends of Korean syllables, which join the letter before them."""
 _find_spaces = re.compile("  +").finditer
 _TOGETHER = "\ud800"
 """Takes the place, in the table, of a character that has to be looked at with those beside it. It
@@ -51,90 +56,119 @@ class Replace:
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`. What is put in comes from the last character of what was there."""
         parts = text.split(self.old)
-        new_sources: list[int] = []
-        start = 0
-        for number, part in enumerate(parts):
-            if number:
-                start += len(self.old)
-                new_sources += [sources[start - 1]] * len(self.new)
+        new_sources = sources[: len(parts[0])]
+        start = len(parts[0])
+        for part in parts[1:]:
+            start += len(self.old)
+            new_sources += [sources[start - 1]] * len(self.new)
             new_sources += sources[start : start + len(part)]
             start += len(part)
         return self.new.join(parts), new_sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StripAccents:
-    """Decomposes (NFKD) and drops all marks."""
+class Mapping:
+    """Puts a text in the place of each character, whatever is beside it."""
+
+    name: str
+    """What ``tokenizer.json`` calls it."""
+    image: Callable[[str], str]
 
     def is_local(self, character: str) -> bool:
-        """See `Step`. Canonical order moves nothing but marks."""
+        """See `Step`."""
         return True
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`."""
-        return replaced(map(self._image, text), sources)
+        return replaced(map(self.image, text), sources)
 
-    def _image(self, character: str) -> str:
-        parts = compatibility_decomposition(character)
-        return "".join(part for part in parts if ord(part) not in ACCENTS)
+
+def _without_accents(character: str) -> str:
+    return "" if ord(character) in ACCENTS else character
+
+
+def _bare(character: str) -> str:
+    return "".join(map(_without_accents, decomposed(character, compatible=True)))
+
+
+_NMT_REMOVED = frozenset([*range(1, 9), 0xB, *range(0xE, 0x20), 0x7F, 0x8F, 0x9F])
+_NMT_SPACES = frozenset(
+    [9, 0xA, 0xC, 0xD, 0x1680, *range(0x200B, 0x2010), 0x2028, 0x2029, 0x2581, 0xFEFF, 0xFFFD]
+)
+
+
+def _tidied(character: str) -> str:
+    if ord(character) in _NMT_REMOVED:
+        return ""
+    return " " if ord(character) in _NMT_SPACES else character
+
+
+LOWERCASE = Mapping(name="Lowercase", image=lower)
+STRIP_ACCENTS = Mapping(name="StripAccents", image=_without_accents)
+NMT = Mapping(name="Nmt", image=_tidied)
+BARE = Mapping(name="NFKD, StripAccents", image=_bare)
+"""NFKD, then `STRIP_ACCENTS`. Canonical order moves nothing but what is stripped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lowercase:
-    """Puts each character in lower case."""
+class NormalForm:
+    """Brings a text into a normal form of Unicode (Annex 15)."""
+
+    compatible: bool
+    """Whether characters become others that look different (NFKC, NFKD)."""
+    composed: bool
+    """Whether marks join what they stand on (NFC, NFKC)."""
+
+    @property
+    def name(self) -> str:
+        """What ``tokenizer.json`` calls it."""
+        return f"NF{'K' if self.compatible else ''}{'C' if self.composed else 'D'}"
 
     def is_local(self, character: str) -> bool:
         """See `Step`."""
-        return True
+        parts = decomposed(character, compatible=self.compatible)
+        if self.composed:
+            parts = parts[0] + self.apply(character, [0])[0]
+        return not any(ord(part) in EXTENDING or ord(part) in _JAMO for part in parts)
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`."""
-        return replaced(map(lower, text), sources)
+        changes = in_normal_form(text, compatible=self.compatible, composed=self.composed)
+        return placed(changes, sources)
 
 
 @dataclass(frozen=True, slots=True)
 class Precompiled:
-    """Applies the rules of a SentencePiece file, as the compiled reference does.
-
-    Those look for the longest text that has a rule. The reference looks for a rule for each
-    character with the marks on it, if they have fewer than six bytes, and else for each by itself.
-    """
+    """Applies the rules of a SentencePiece file, as the compiled reference does; see there."""
 
     charsmap: Charsmap
 
     def is_local(self, character: str) -> bool:
-        """See `Step`."""
-        return ord(character) not in JOINED
+        """See `Step`. What is dropped changes the source of what is before it; see `placed`."""
+        return ord(character) not in JOINED and self.charsmap.image(character) != ""
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
-        """See `Step`.
+        """See `Step`."""
+        changes, dropped = with_rules(text, self.charsmap.image)
+        return placed(changes, sources[dropped:])
 
-        If a rule makes as many characters as it takes, each comes from its own. Of more, the rest
-        comes from the last one taken.
-        """
-        new: list[str] = []
-        new_sources: list[int] = []
-        start = 0
-        for old, image in self._images(text):
-            new.append(image)
-            taken = sources[start : start + min(len(image), len(old))]
-            new_sources += taken
-            if len(image) > len(old):
-                new_sources += [taken[-1]] * (len(image) - len(old))
-            start += len(old)
-        return "".join(new), new_sources
 
-    def _images(self, text: str) -> Iterator[tuple[str, str]]:
-        """Yield each character or cluster of a text with what takes its place."""
-        for cluster in clusters(text):
-            if len(cluster) > 1 and len(cluster.encode("utf-8", "ignore")) < 6:
-                image = self.charsmap.image(cluster)
-                if image is not None:
-                    yield cluster, image
-                    continue
-            for character in cluster:
-                image = self.charsmap.image(character)
-                yield character, character if image is None else image
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Strip:
+    """Takes away white space at the ends."""
+
+    left: bool
+    right: bool
+
+    def is_local(self, character: str) -> bool:
+        """See `Step`."""
+        return character not in WHITE
+
+    def apply(self, text: str, sources: list[int]) -> Sourced:
+        """See `Step`."""
+        end = len(text.rstrip(WHITE)) if self.right else len(text)
+        start = end - len(text[:end].lstrip(WHITE)) if self.left else 0
+        return text[start:end], sources[start:end]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,6 +183,8 @@ class JoinSpaces:
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`. What is put in comes from the last of the spaces."""
+        if "  " not in text:
+            return text, sources
         parts: list[str] = []
         new_sources: list[int] = []
         start = 0
@@ -160,7 +196,7 @@ class JoinSpaces:
 
 
 class Rewriting:
-    """All steps of a normalizer.
+    """Several steps.
 
     Args:
         steps: the steps, in their order.
@@ -170,6 +206,11 @@ class Rewriting:
         self.steps = tuple(steps)
         self._table = _Table(self.steps)
 
+    def image(self, character: str) -> str:
+        """Return what becomes of a character; nothing where that depends on those beside it."""
+        image = self._table[ord(character)] if character else ""
+        return "" if image == _TOGETHER else image
+
     def text(self, text: str) -> str:
         """Return what becomes of a text."""
         rewritten = text.translate(self._table)
@@ -178,12 +219,13 @@ class Rewriting:
     def sourced(self, text: str) -> Sourced:
         """Return what becomes of a text, and the index of the source of each character."""
         sources = list(range(len(text)))
-        images = [self._table[ord(character)] for character in text]
+        images = list(map(self._table.__getitem__, map(ord, text)))
         if _TOGETHER not in images:
             rewritten = "".join(images)
             return rewritten, list(chain.from_iterable(map(repeat, sources, map(len, images))))
-        kept = [index for index in sources if not "\ud800" <= text[index] < "\ue000"]
-        rewritten, sources = "".join(map(text.__getitem__, kept)), kept
+        # Half of a surrogate pair, which the reference cannot be given, is dropped.
+        sources = [index for index in sources if not "\ud800" <= text[index] < "\ue000"]
+        rewritten = "".join(map(text.__getitem__, sources))
         for step in self.steps:
             rewritten, sources = step.apply(rewritten, sources)
         return rewritten, sources
@@ -203,7 +245,7 @@ class _Table(dict[int, str]):
 
     def _image(self, character: str) -> str:
         if "\ud800" <= character < "\ue000":
-            return ""  # the reference cannot be given half of a pair
+            return ""
         text = character
         for step in self._steps:
             if not all(map(step.is_local, text)):

@@ -1,9 +1,7 @@
 """Words -> token ids by a unigram model: the likeliest way to cut each (Kudo 2018, section 3.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
-
-from heedful.errors import UserError
 
 PENALTY = 10.0
 """How much less likely an unknown character is than the least likely token."""
@@ -24,10 +22,6 @@ class Unigram:
         unknown_id: stands for a run of characters that are no tokens.
         byte_fallback: whether such a run is written in the tokens of its bytes (``<0xE2>``), if
             there is one for each.
-        source: where they are from, for messages.
-
-    Raises:
-        UserError: there are not as many scores as tokens.
     """
 
     def __init__(
@@ -37,10 +31,7 @@ class Unigram:
         unknown_id: int,
         *,
         byte_fallback: bool,
-        source: str,
     ) -> None:
-        if len(scores) != len(tokens):
-            raise UserError(f"{source}: {len(scores)} scores for {len(tokens)} tokens")
         self._ids = {token: token_id for token_id, token in enumerate(tokens)}
         self._unknown_id = unknown_id
         self._unknown_score = min(scores) - PENALTY
@@ -52,10 +43,12 @@ class Unigram:
                     break
                 self._scores[token[:end]] = -inf
         self._scores |= {token: scores[token_id] for token, token_id in self._ids.items()}
-        self._byte_ids: list[int] = []
-        if byte_fallback:
-            byte_ids = [self._ids.get(f"<0x{byte:02X}>", -1) for byte in range(256)]
-            self._byte_ids = byte_ids
+        names = {f"<0x{byte:02X}>": byte for byte in range(256)} if byte_fallback else {}
+        self._byte_ids = [self._ids.get(name, -1) for name in names]
+        self.bytes: Mapping[str, int] = {
+            name: at for name, at in names.items() if name in self._ids
+        }
+        """Tokens that stand for a byte, and the byte."""
 
     def cut(self, word: str) -> Cut:
         """Return the tokens of a word."""

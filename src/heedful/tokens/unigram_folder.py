@@ -1,35 +1,103 @@
 """The folder of a unigram tokenizer: read what others wrote, write what they read."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from heedful.errors import UserError
 from heedful.files import write_json
 from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.folder import (
+    COMPILED,
     CONFIG,
     SPECIAL,
     TokenizerFiles,
     check_config,
+    compiled_part,
+    read_files,
     read_max_length,
+    read_special,
     special_entries,
     typed,
 )
-from heedful.tokens.metaspace import AddedTokens, UnigramEncoder
+from heedful.tokens.layout import PairLayout
+from heedful.tokens.metaspace import UnigramEncoder
 from heedful.tokens.rewriting import (
+    BARE,
+    LOWERCASE,
+    STRIP_ACCENTS,
     JoinSpaces,
-    Lowercase,
     Precompiled,
     Replace,
-    Rewriting,
     Step,
-    StripAccents,
+    Strip,
 )
-from heedful.tokens.sentencepiece_file import PieceKind, SentencePieceModel
+from heedful.tokens.sentencepiece_file import PieceKind, SentencePieceModel, read_model
+from heedful.tokens.splitting import UNDERLINE, Rules
 from heedful.tokens.unigram import Unigram
-from heedful.tokens.vocabulary import Vocabulary
+from heedful.tokens.unigram_json import check_layout, read_rules, read_scores, unknown_token
+from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 _AVOIDED = 100.0
 """How much less likely the reference makes tokens that end in a digit and a comma."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnigramKind:
+    """What tells apart the reference's classes that cut words by a unigram model."""
+
+    name: str
+    """The class, in folders also with ``Fast`` behind it."""
+    file: str
+    """Where it keeps the file of SentencePiece."""
+    special: SpecialTokens
+    """The special tokens of a folder that does not say others."""
+    separators: int
+    """How many special tokens stand between the texts of a pair."""
+    second_type: int
+    """Token type of a second text."""
+    token_types: bool
+    """Whether calls return token types unless told otherwise."""
+    cleans: bool
+    """Whether quotes, case and accents are looked after before SentencePiece does its part."""
+
+    def layout(self, vocabulary: Vocabulary) -> PairLayout:
+        """Return the special tokens around texts."""
+        cls_id = vocabulary.ids[vocabulary.special.cls_token]
+        sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        return PairLayout(
+            begin=(cls_id,),
+            middle=(sep_id,) * self.separators,
+            end=(sep_id,),
+            second_type=self.second_type,
+        )
+
+
+ALBERT = UnigramKind(
+    name="AlbertTokenizer",
+    file="spiece.model",
+    special=SpecialTokens(unk_token="<unk>", pad_token="<pad>", lstrip=frozenset({"[MASK]"})),
+    separators=1,
+    second_type=1,
+    token_types=True,
+    cleans=True,
+)
+XLM_ROBERTA = UnigramKind(
+    name="XLMRobertaTokenizer",
+    file="sentencepiece.bpe.model",
+    special=SpecialTokens(
+        unk_token="<unk>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        cls_token="<s>",
+        mask_token="<mask>",
+        lstrip=frozenset({"<mask>"}),
+    ),
+    separators=2,
+    second_type=0,
+    token_types=False,
+    cleans=False,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,32 +106,53 @@ class Recipe:
 
     vocabulary: Vocabulary
     scores: tuple[float, ...]
-    """The logarithm of each token's probability."""
+    """The logarithm of each token's probability. Added tokens behind these have none."""
     byte_fallback: bool
     """Whether a character of no token is written in bytes."""
-    steps: tuple[Step, ...]
-    """What becomes of a text before it is split into words."""
-    added: AddedTokens
-    """What is matched whole, special tokens among it."""
-    model: bytes
-    """The file of SentencePiece that all this is from."""
+    rules: Rules
+    """How texts are split into words."""
+    model: bytes = b""
+    """The file of SentencePiece that this is from."""
+    compiled: dict[str, Any] = field(default_factory=dict)
+    """The ``tokenizer.json`` that this is from, in the place of such a file, without the tokens."""
+
+    @property
+    def lowers(self) -> bool:
+        """Whether text is put in lower case."""
+        return LOWERCASE in self.rules.steps
+
+    @property
+    def keeps_accents(self) -> bool:
+        """Whether accents are kept."""
+        return BARE not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
 
     def encoder(self) -> UnigramEncoder:
         """Return what turns texts into ids."""
         vocabulary = self.vocabulary
         unigram = Unigram(
-            vocabulary.tokens,
+            vocabulary.tokens[: len(self.scores)],
             self.scores,
             vocabulary.ids[vocabulary.special.unk_token],
             byte_fallback=self.byte_fallback,
-            source=vocabulary.source,
         )
-        return UnigramEncoder(unigram, Rewriting(self.steps), vocabulary.tokens, self.added)
+        return UnigramEncoder(unigram, self.rules, vocabulary)
+
+    def identity(self) -> list[Any]:
+        """Return all that decides ids, as plain values for JSON."""
+        special = self.vocabulary.special
+        return [
+            [repr(self.rules), self.byte_fallback],
+            [special.named(), sorted(self.vocabulary.added_ids()), sorted(special.ordinary)],
+            [sorted(special.lstrip), sorted(special.rstrip), sorted(special.single_word)],
+            sorted(special.normalized),
+            list(self.vocabulary.tokens),
+            list(self.scores),
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnigramSettings:
-    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+    """What else is said of a tokenizer. ``None`` where the folder does not say."""
 
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
@@ -72,21 +161,23 @@ class UnigramSettings:
 
 
 def read_settings(
-    files: TokenizerFiles, overrides: UnigramSettings, classes: tuple[str, ...]
+    files: TokenizerFiles, overrides: UnigramSettings, kind: UnigramKind
 ) -> UnigramSettings:
     """Read ``tokenizer_config.json``.
 
     Args:
         files: what the folder's files say.
         overrides: what the user says, which wins over what the files say.
-        classes: the reference's classes that the folder may name.
+        kind: what the folder may be of.
 
     Raises:
         UserError: a value is of the wrong type or is not supported.
     """
-    check_config(files, classes, {"remove_space": (True,), "add_prefix_space": (True,)})
+    check_config(files, (kind.name,), {"remove_space": (True,), "add_prefix_space": (True,)})
     values = asdict(overrides)
-    for key in ("do_lower_case", "keep_accents", "clean_up_tokenization_spaces"):
+    keys = ["clean_up_tokenization_spaces"]
+    keys += ["do_lower_case", "keep_accents"] if kind.cleans else []
+    for key in keys:
         if values[key] is None:
             values[key] = typed(files.config_path, files.config, key, (bool,))
     if values["model_max_length"] is None:
@@ -94,53 +185,171 @@ def read_settings(
     return UnigramSettings(**values)
 
 
-def bare_steps(model: SentencePieceModel, *, lower: bool, keep_accents: bool) -> tuple[Step, ...]:
-    """Return what ALBERT and XLNet do to a text before SentencePiece does its part."""
-    steps: list[Step] = [Replace(old="``", new='"'), Replace(old="''", new='"')]
-    if not keep_accents:
-        steps.append(StripAccents())
-    if lower:
-        steps.append(Lowercase())
-    return (*steps, *charsmap_steps(model), JoinSpaces(new=" "))
+def read_recipe(files: TokenizerFiles, kind: UnigramKind, settings: UnigramSettings) -> Recipe:
+    """Read how texts are cut: from ``tokenizer.json`` if that is there, as the reference does.
 
-
-def charsmap_steps(model: SentencePieceModel) -> tuple[Step, ...]:
-    """Return how a file of SentencePiece normalises texts."""
-    return (Precompiled(Charsmap(model.charsmap, source="its file")),) if model.charsmap else ()
-
-
-def careful_scores(model: SentencePieceModel) -> tuple[float, ...]:
-    """Return scores by which numbers are cut before a comma.
-
-    ALBERT and XLNet cut a token that ends in a digit and a comma once more. The compiled reference
-    makes such tokens unlikely instead, and so do we.
+    Raises:
+        UserError: a file is missing or damaged, or says what is not supported.
     """
-    return tuple(
-        score - _AVOIDED if piece[-1:] == "," and piece[-2:-1].isdigit() else score
-        for piece, score in zip(model.pieces, model.scores, strict=True)
+    if not compiled_part(files, "model", "Unigram"):
+        return _of_model(files.folder / kind.file, files, kind, settings)
+    recipe = _of_compiled(files, kind)
+    for key, value in (("do_lower_case", recipe.lowers), ("keep_accents", recipe.keeps_accents)):
+        if getattr(settings, key) not in (None, value):
+            raise UserError(
+                f"{files.compiled_path}: it is made with {key}={value}, which cannot be changed; "
+                f"without that file, {kind.file} can be read with {key}={not value}"
+            )
+    return recipe
+
+
+def recipe_of(path: Path, kind: UnigramKind, settings: UnigramSettings) -> Recipe:
+    """Read a file of SentencePiece alone.
+
+    Raises:
+        UserError: see `read_model`, or it lacks a special token.
+    """
+    files = TokenizerFiles(folder=path.parent, config={}, special={}, compiled={}, added={})
+    return _of_model(path, files, kind, settings)
+
+
+def holds(folder: Path, kind: UnigramKind) -> bool:
+    """Tell whether a folder has the tokens of a kind."""
+    files = read_files(folder)
+    if model := compiled_part(files, "model", "Unigram"):
+        entries = typed(files.compiled_path, model, "vocab", (list,)) or []
+        tokens = [str(entry[0]) for entry in entries if isinstance(entry, list) and entry]
+    elif (folder / kind.file).is_file():
+        tokens, _ = _laid_out(read_model(folder / kind.file), kind)
+    else:
+        return False
+    return set(tokens) >= set(kind.special.named().values())
+
+
+def _of_model(
+    path: Path, files: TokenizerFiles, kind: UnigramKind, settings: UnigramSettings
+) -> Recipe:
+    model = read_model(path)
+    tokens, scores = _laid_out(model, kind)
+    vocabulary = _vocabulary(files, tokens, str(path), kind)
+    special, added = vocabulary.special, vocabulary.added_ids()
+    kinds = dict(zip(model.pieces, model.kinds, strict=True))
+    control, ordinary = (
+        [piece for piece, one in kinds.items() if one == wanted and piece in vocabulary.ids]
+        for wanted in (PieceKind.CONTROL, PieceKind.USER_DEFINED)
+    )
+    whole = {*control, *ordinary}
+    # The reference takes the pieces of the file for no such tokens, whatever is said of them.
+    special = replace(
+        special,
+        normalized=special.normalized - whole,
+        additional_special_tokens=(
+            *special.additional_special_tokens,
+            *(token for token in control if token not in added),
+        ),
+        ordinary=(
+            *special.ordinary,
+            *(token for token in ordinary if token not in added),
+        ),
+    )
+    charsmap = Charsmap(model.charsmap, source=str(path)) if model.charsmap else None
+    return Recipe(
+        vocabulary=Vocabulary(vocabulary.tokens, special, source=str(path)),
+        scores=scores,
+        byte_fallback=False,  # as the reference, whatever the file says
+        rules=Rules(steps=_steps(charsmap, kind, settings)),
+        model=model.contents,
     )
 
 
-def added_tokens(
-    model: SentencePieceModel, vocabulary: Vocabulary, lstrip: frozenset[str]
-) -> AddedTokens:
-    """Return the tokens that are matched whole: special ones, and those that a user defined."""
-    whole = (PieceKind.CONTROL, PieceKind.USER_DEFINED)
-    ids = {
-        piece: vocabulary.ids[piece]
-        for piece, kind in zip(model.pieces, model.kinds, strict=True)
-        if kind in whole
-    }
-    return AddedTokens(ids={**ids, **vocabulary.special_ids()}, lstrip=lstrip)
+def _of_compiled(files: TokenizerFiles, kind: UnigramKind) -> Recipe:
+    path = files.compiled_path
+    tokens, scores = read_scores(files)
+    vocabulary = _vocabulary(files, tokens, str(path), kind)
+    unknown = unknown_token(files)
+    if unknown != vocabulary.special.unk_token:
+        raise UserError(
+            f"{path}: its unknown token is {unknown!r}, not {vocabulary.special.unk_token!r}"
+        )
+    check_layout(files, kind.layout(vocabulary), vocabulary.ids)
+    model = files.compiled["model"]
+    return Recipe(
+        vocabulary=vocabulary,
+        scores=tuple(scores),
+        byte_fallback=bool(typed(path, model, "byte_fallback", (bool,))),
+        rules=read_rules(files),
+        compiled={**files.compiled, "model": {**model, "vocab": []}},
+    )
+
+
+def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], tuple[float, ...]]:
+    """Return the tokens in the order of their ids, and their scores."""
+    if kind.cleans:
+        # ALBERT and XLNet cut a token that ends in a digit and a comma once more. The compiled
+        # reference makes such tokens unlikely instead, and so do we.
+        scores = (
+            score - _AVOIDED if piece[-1:] == "," and piece[-2:-1].isdigit() else score
+            for piece, score in zip(model.pieces, model.scores, strict=True)
+        )
+        return list(model.pieces), tuple(scores)
+    # Its ids are those of fairseq, which has special tokens of its own in the place of the first.
+    special = kind.special
+    first = [special.cls_token, special.pad_token, special.sep_token, special.unk_token]
+    tokens = [*first, *model.pieces[3:], special.mask_token]
+    return tokens, (0.0, 0.0, 0.0, 0.0, *model.scores[3:], 0.0)
+
+
+def _steps(
+    charsmap: Charsmap | None, kind: UnigramKind, settings: UnigramSettings
+) -> tuple[Step, ...]:
+    """Return what the reference does to texts where it has a file of SentencePiece alone."""
+    rules = () if charsmap is None else (Precompiled(charsmap),)
+    if not kind.cleans:
+        return (*rules, Strip(left=False, right=True), JoinSpaces(new=UNDERLINE))
+    steps: list[Step] = [Replace(old="``", new='"'), Replace(old="''", new='"')]
+    if not settings.keep_accents:
+        steps.append(BARE)
+    if settings.do_lower_case is not False:
+        steps.append(LOWERCASE)
+    return (*steps, *rules, JoinSpaces(new=" "))
+
+
+def _vocabulary(
+    files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind
+) -> Vocabulary:
+    """Return the tokens, added ones behind them."""
+    return read_special(
+        files, tokens, source=source, defaults=kind.special, refused=(), ordinary=True
+    )
 
 
 def write_folder(
-    folder: Path, name: str, recipe: Recipe, settings: UnigramSettings, kind: str
+    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind
 ) -> None:
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
-    special = special_entries(recipe.vocabulary)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(recipe.model)
-    write_json(folder / SPECIAL, special)
+    vocabulary, tokens = recipe.vocabulary, recipe.vocabulary.special
+    special = special_entries(vocabulary)
+    special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
+    # The reference guesses the switches of special tokens that are not described.
+    described = {
+        str(token_id): {
+            "content": token,
+            "lstrip": token in tokens.lstrip,
+            "normalized": token in tokens.normalized,
+            "rstrip": token in tokens.rstrip,
+            "single_word": token in tokens.single_word,
+            "special": token not in tokens.ordinary,
+        }
+        for token, token_id in vocabulary.added_ids().items()
+    }
     values = {key: value for key, value in asdict(settings).items() if value is not None}
-    write_json(folder / CONFIG, {"tokenizer_class": kind, **values, **special})
+    config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
+    folder.mkdir(parents=True, exist_ok=True)
+    if recipe.model:
+        (folder / kind.file).write_bytes(recipe.model)
+    else:
+        pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # added ones are behind
+        model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
+        write_json(folder / COMPILED, {**recipe.compiled, "model": model})
+    write_json(folder / SPECIAL, special)
+    write_json(folder / CONFIG, config)

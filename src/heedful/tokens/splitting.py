@@ -1,0 +1,167 @@
+"""Text -> words as SentencePiece has them: ``▁`` in the place of a space begins a word.
+
+The order is that of the compiled reference: added tokens are matched whole, what is between them is
+rewritten (`rewriting.py`), then split before each ``▁``.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from heedful.tokens.added import AddedTokens
+from heedful.tokens.rewriting import WHITE, JoinSpaces, Rewriting, Step, Strip
+from heedful.tokens.vocabulary import Vocabulary
+
+UNDERLINE = "▁"
+Prefix = Literal["always", "first", "never"]
+
+_find_words = re.compile(f"{UNDERLINE}?[^{UNDERLINE}]+|{UNDERLINE}").finditer
+_find_runs = re.compile(f"[^{WHITE}]+").finditer
+_join_spaces = JoinSpaces(new=" ").apply
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """How a text is split into words."""
+
+    steps: tuple[Step, ...]
+    """What becomes of it before."""
+    prefix: Prefix = "always"
+    """Which parts between added tokens begin with ``▁`` even where they do not with a space."""
+    at_white_space: bool = False
+    """Whether white space goes, as in older files, instead of into the word behind it."""
+
+
+class Item(NamedTuple):
+    """A word, or an added token, of a text."""
+
+    text: str
+    sources: Sequence[int]
+    """The index in the text that each character came from."""
+    token_id: int | None = None
+    """The id of an added token."""
+
+
+class NotAloneError(Exception):
+    """What becomes of a chunk depends on what is beside it."""
+
+
+class Splitter:
+    """Splits texts.
+
+    Args:
+        rules: how.
+        vocabulary: the tokens. Added ones are matched whole.
+
+    Attributes:
+        added: the added tokens.
+        has_chunks: whether texts may be cut at spaces, and what is between split by itself.
+    """
+
+    def __init__(self, rules: Rules, vocabulary: Vocabulary) -> None:
+        self._rules = rules
+        self._whole = Rewriting(rules.steps)
+        self.added = AddedTokens(vocabulary, self._whole.text)
+        steps = [*rules.steps]
+        self._joins = bool(steps) and isinstance(steps[-1], JoinSpaces)
+        if self._joins:
+            steps.pop()
+        self._strips = steps[-1:] == [Strip(left=False, right=True)]
+        if self._strips:
+            steps.pop()
+        self._in_chunk = Rewriting(steps)
+        self.has_chunks = (
+            all(step.is_local(" ") for step in steps)
+            and (self._joins or not self._strips)
+            and not vocabulary.special.rstrip
+            and not vocabulary.special.single_word
+        )
+
+    def items(self, text: str) -> Iterator[Item]:
+        """Yield the words and added tokens of a text."""
+        for start, stop, token in self.added.split_early(text):
+            if token is not None:
+                yield Item(token, range(start, stop), self.added.ids[token])
+                continue
+            rewritten, sources = self._whole.sourced(text[start:stop])
+            sources = [start + source for source in sources]
+            for first, last, late in self.added.split_late(rewritten):
+                places = sources[first:last]
+                if late is None:
+                    at_start = start + first == 0
+                    yield from self._words(rewritten[first:last], places, at_start=at_start)
+                else:
+                    yield Item(late, places, self.added.ids[late])
+
+    def chunk_items(self, before: str, chunk: str, *, closed: bool) -> Iterator[Item]:
+        """Yield the words and added tokens of a chunk of a text.
+
+        Args:
+            before: what is before it, in the text: a space or nothing.
+            chunk: the chunk.
+            closed: whether it is the last of its text.
+
+        Raises:
+            NotAloneError: they depend on more of the text.
+        """
+        raw, shift = before + chunk, len(before)
+        for start, stop, token in self.added.split_early(raw):
+            if token is not None:
+                if before and not start:  # it takes the space
+                    raise NotAloneError
+                yield Item(token, range(start - shift, stop - shift), self.added.ids[token])
+                continue
+            part = raw[start:stop]
+            text, sources = self._in_chunk.sourced(part)
+            is_open = not closed and stop == len(raw)
+            if not self._is_alone(part, text, is_open):
+                raise NotAloneError
+            if self._strips and not is_open:
+                text = text.rstrip(WHITE)
+            if self._joins:
+                text, sources = _join_spaces(text, sources)
+                text = text.rstrip(" ") if is_open else text
+            sources = [start - shift + source for source in sources]
+            yield from self._words(text, sources, at_start=not before and not start)
+
+    def only_word(self, before: str, chunk: str) -> str | None:
+        """Return the word that a chunk is; None where it is not one word, or that is not clear."""
+        raw = before + chunk
+        if self.added.are_in(raw):
+            return None
+        text = self._in_chunk.text(raw)
+        word = text[len(before) :]
+        plain = text[: len(before)] == before and word and word.strip(WHITE) == word
+        if not plain or " " in word or UNDERLINE in word or self._has_late(word):
+            return None
+        return word if not before and self._rules.prefix == "never" else UNDERLINE + word
+
+    def ends_plainly(self, text: str) -> bool:
+        """Tell whether a text ends in a character that is neither white space nor dropped."""
+        image = self._in_chunk.image(text[-1:])
+        return image[-1:].strip(WHITE) != ""
+
+    def _is_alone(self, part: str, text: str, is_open: bool) -> bool:
+        """Tell whether what was made of a part of a chunk is what is made of it in its text."""
+        if part[:1] == " " != text[:1] or self._has_late(text):
+            return False
+        if self._strips and is_open:
+            # What is white space, but no space, goes if nothing but white space follows.
+            return text.rstrip(WHITE) == text.rstrip(" ")
+        return True
+
+    def _has_late(self, text: str) -> bool:
+        return any(part.token for part in self.added.split_late(text))
+
+    def _words(self, text: str, sources: list[int], *, at_start: bool) -> Iterator[Item]:
+        runs = [(text.replace(" ", UNDERLINE), sources)]
+        if self._rules.at_white_space:
+            runs = [(run.group(), sources[run.start() : run.end()]) for run in _find_runs(text)]
+        prefix = self._rules.prefix
+        for number, (run, places) in enumerate(runs):
+            wants = prefix == "always" or (prefix == "first" and at_start and not number)
+            if wants and run and not run.startswith(UNDERLINE):
+                run, places = UNDERLINE + run, [places[0], *places]
+            for match in _find_words(run):
+                yield Item(match.group(), places[match.start() : match.end()])

@@ -1,0 +1,189 @@
+"""The ``tokenizer.json`` of a unigram tokenizer: what it says, in our own terms."""
+
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.tokens.charsmap import Charsmap
+from heedful.tokens.folder import TokenizerFiles, compiled_part, typed
+from heedful.tokens.layout import PairLayout
+from heedful.tokens.rewriting import (
+    BARE,
+    LOWERCASE,
+    NMT,
+    STRIP_ACCENTS,
+    JoinSpaces,
+    NormalForm,
+    Precompiled,
+    Replace,
+    Step,
+    Strip,
+)
+from heedful.tokens.splitting import UNDERLINE, Prefix, Rules
+
+_FORMS = [
+    NormalForm(compatible=compatible, composed=composed)
+    for compatible in (False, True)
+    for composed in (False, True)
+]
+_SIMPLE: dict[str, Step] = {step.name: step for step in (LOWERCASE, STRIP_ACCENTS, NMT)}
+_SIMPLE |= {form.name: form for form in _FORMS}
+_SPACES = (" {2,}", "  +")
+"""Patterns of two or more spaces, the only ones that files have."""
+
+
+def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
+    """Return the tokens in the order of their ids, and the logarithms of their probabilities.
+
+    Raises:
+        UserError: the file holds something else.
+    """
+    path = files.compiled_path
+    model = compiled_part(files, "model", "Unigram")
+    tokens: list[str] = []
+    scores: list[float] = []
+    for entry in typed(path, model, "vocab", (list,)) or []:
+        match entry:
+            case [str(token), float(score) | int(score)] if abs(score) < float("inf"):
+                tokens.append(token)
+                scores.append(float(score))
+            case _:
+                raise UserError(
+                    f"{path}: {entry!r:.80} in its vocabulary is not a token with a score"
+                )
+    unknown = typed(path, model, "unk_id", (int,))
+    if unknown is None or not 0 <= unknown < len(tokens):
+        raise UserError(
+            f"{path}: unk_id {unknown!r}: must be the id of one of {len(tokens)} tokens"
+        )
+    return tokens, scores
+
+
+def unknown_token(files: TokenizerFiles) -> str:
+    """Return the token that stands for unknown characters; see `read_scores`."""
+    model = compiled_part(files, "model", "Unigram")
+    token: str = model["vocab"][model["unk_id"]][0]
+    return token
+
+
+def read_rules(files: TokenizerFiles) -> Rules:
+    """Read how texts are split into words.
+
+    Raises:
+        UserError: they are split in a way that is not supported.
+    """
+    path, compiled = files.compiled_path, files.compiled
+    steps: list[Step] = []
+    for part in _parts(path, compiled.get("normalizer"), "normalizers"):
+        step = _step(path, part)
+        if step == STRIP_ACCENTS and steps[-1:] == [_SIMPLE["NFKD"]]:
+            steps[-1] = BARE
+        else:
+            steps.append(step)
+    splitters = [*_parts(path, compiled.get("pre_tokenizer"), "pretokenizers")]
+    at_white_space = len(splitters) == 2 and splitters[0].get("type") == "WhitespaceSplit"
+    last = splitters[-1] if len(splitters) == 1 + at_white_space else {}
+    if (
+        last.get("type") != "Metaspace"
+        or last.get("replacement", UNDERLINE) != UNDERLINE
+        or last.get("split", True) is not True
+    ):
+        raise UserError(
+            f"{path}: pre_tokenizer: only a Metaspace that splits at {UNDERLINE} is supported, "
+            "alone or behind a WhitespaceSplit"
+        )
+    return Rules(steps=tuple(steps), prefix=_prefix(path, last), at_white_space=at_white_space)
+
+
+def check_layout(files: TokenizerFiles, layout: PairLayout, ids: Mapping[str, int]) -> None:
+    """Check where the file puts special tokens; one that says nothing means no other way.
+
+    Raises:
+        UserError: not where ``layout`` does.
+    """
+    path = files.compiled_path
+    part = typed(path, files.compiled, "post_processor", (dict,)) or {}
+    kind = part.get("type")
+    if not part or (kind == "RobertaProcessing" and len(layout.middle) == 2):
+        return
+    if kind == "BertProcessing" and len(layout.middle) == 1:
+        return
+    if kind == "TemplateProcessing":
+        single, pair = ([*_template(part.get(name), ids)] for name in ("single", "pair"))
+        first, second = [("A", 0)], [("B", layout.second_type)]
+        begin, middle = ([(each, 0) for each in side] for side in (layout.begin, layout.middle))
+        end = [(each, layout.second_type) for each in layout.end]
+        if single == [*begin, *first, *((each, 0) for each in layout.end)] and pair == [
+            *begin,
+            *first,
+            *middle,
+            *second,
+            *end,
+        ]:
+            return
+    raise UserError(
+        f"{path}: post_processor: it puts special tokens elsewhere than this class: not supported"
+    )
+
+
+def _template(entries: Any, ids: Mapping[str, int]) -> Iterator[tuple[Any, Any]]:
+    for entry in entries if isinstance(entries, list) else []:
+        match entry:
+            case {"Sequence": {"id": name, "type_id": number}}:
+                yield name, number
+            case {"SpecialToken": {"id": str(name), "type_id": number}}:
+                yield ids.get(name), number
+            case _:
+                yield None, None
+
+
+def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:
+    """Yield a normalizer or pre-tokenizer, or in place of a sequence those in it."""
+    if part is None:
+        return
+    if not isinstance(part, dict):
+        raise UserError(f"{path}: {part!r:.80} is not what makes a tokenizer")
+    if part.get("type") != "Sequence":
+        yield part
+        return
+    for one in typed(path, part, inner, (list,)) or []:
+        if isinstance(one, dict) and one.get("type") == "Sequence":
+            raise UserError(f"{path}: a Sequence in a Sequence is not supported")
+        yield from _parts(path, one, inner)
+
+
+def _step(path: Path, part: Mapping[str, Any]) -> Step:
+    kind = str(part.get("type"))
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    match part:
+        case {"type": "Precompiled", "precompiled_charsmap": str(encoded)}:
+            try:
+                return Precompiled(Charsmap(b64decode(encoded, validate=True), source=str(path)))
+            except Error:
+                raise UserError(f"{path}: its precompiled_charsmap is not Base64") from None
+        case {"type": "Strip", "strip_left": bool(left), "strip_right": bool(right)}:
+            return Strip(left=left, right=right)
+        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)} if old:
+            return Replace(old=old, new=new)
+        case {"type": "Replace", "pattern": {"Regex": pattern}, "content": str(new)} if (
+            pattern in _SPACES and len(new) == 1
+        ):
+            return JoinSpaces(new=new)
+    supported = ["Precompiled", "Strip", "Replace of a text or of spaces", *_SIMPLE]
+    raise UserError(
+        f"{path}: the normalizer {dict(part)!r:.80} is not supported; supported: "
+        f"{', '.join(supported)}"
+    )
+
+
+def _prefix(path: Path, part: Mapping[str, Any]) -> Prefix:
+    # The first releases said it by a switch.
+    switch = "always" if part.get("add_prefix_space", True) else "never"
+    scheme: Prefix = part.get("prepend_scheme", switch)
+    if scheme not in ("always", "first", "never"):
+        raise UserError(f"{path}: pre_tokenizer: prepend_scheme {scheme!r} is not supported")
+    return scheme
