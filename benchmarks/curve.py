@@ -1,7 +1,6 @@
 """``python -m benchmarks.curve RUN HELD_OUT FILE.png``: draw what a pre-training run learnt.
 
-Beside it stand the baselines: always the commonest token, and always the commoner of "it follows"
-and "it does not".
+Beside it stand the baselines: always the commonest token, and of pairs always the commoner answer.
 """
 
 import json
@@ -30,10 +29,9 @@ def baselines(run: Path, held_out: Path) -> dict[str, float]:
         tokens = Counter(token for document in corpus for token in document.ids.tolist())
         sequences = task.sequences(corpus, start, seed=0, epoch=0)
         follows = Counter(example.labels for example in sequences)
-    return {
-        "masked_accuracy": tokens.most_common(1)[0][1] / tokens.total(),
-        "nsp_accuracy": follows.most_common(1)[0][1] / follows.total(),
-    }
+    words, *pairs = task.metrics()  # the accuracy of masked words, and of pairs if it has any
+    fixed = {words: tokens.most_common(1)[0][1] / tokens.total()}
+    return fixed | {name: follows.most_common(1)[0][1] / follows.total() for name in pairs}
 
 
 def draw(run: Path, held_out: Path, picture: Path) -> None:
@@ -58,6 +56,7 @@ def draw(run: Path, held_out: Path, picture: Path) -> None:
     for key, label in (
         ("masked_accuracy", "masked words"),
         ("nsp_accuracy", "what follows"),
+        ("sop_accuracy", "which comes first"),
     ):
         points = [(step, scores[key]) for step, scores in dev if key in scores]
         if points:
