@@ -1,6 +1,7 @@
 """Learnt pairs of bytes: the folder is RoBERTa's, for heedful and for the reference."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tokens.test_learning import assert_always_the_same
@@ -10,7 +11,7 @@ from heedful import RobertaTokenizer, UserError
 from heedful.commands.vocabulary import learn
 from heedful.settings import VocabularySettings
 from heedful.tokens.bpe import ALPHABET
-from heedful.tokens.learning import learn_bytes
+from heedful.tokens.learning import learn_bytes, learn_unigram
 
 TEXT = "the cat sat on the mat. The cat's mat was flat, the Café was shut 東京 \n" * 5
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -26,7 +27,7 @@ def test_tokens_are_special_ones_bytes_and_pairs() -> None:
 
 def test_equal_texts_give_equal_tokens() -> None:
     assert_always_the_same(
-        "from heedful.tokens.learning import learn_bytes;"
+        "from heedful.tokens.learning import learn_bytes, learn_unigram;"
         "texts = [a + b for a in 'xyzuvw' for b in 'abcdefgh'] * 2;"
         "print(*{str(learn_bytes(texts, size=280)[1]) for _ in range(10)}, sep=';')"
     )
@@ -48,15 +49,16 @@ def test_the_folder_is_read_by_heedful_and_the_reference(tmp_path: Path) -> None
     assert "Ġthe" in read.get_vocab()
 
 
-def test_a_model_is_pre_trained_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "arch"), [("bpe", "roberta"), ("unigram", "xlm-roberta")])
+def test_a_model_is_pre_trained_with_it(tmp_path: Path, kind: Any, arch: str) -> None:
     text = tmp_path / "a.txt"
     text.write_text("\n\n".join([TEXT] * 3))
-    learn([text], VocabularySettings(kind="bpe", size=300), tmp_path / "words")
+    made = learn([text], VocabularySettings(kind=kind, size=300), tmp_path / "words")
     heedful.train(
         "pretrain",
         train=text,
         documents="gap",
-        arch="roberta",
+        arch=arch,
         objective="mlm",
         preset="tiny",
         vocabulary=str(tmp_path / "words"),
@@ -66,23 +68,25 @@ def test_a_model_is_pre_trained_with_it(tmp_path: Path) -> None:
         out=tmp_path / "run",
     )
     tokenizer = heedful.load_tokenizer(tmp_path / "run")
-    assert type(tokenizer) is RobertaTokenizer
+    assert type(tokenizer) is type(made)
+    assert tokenizer.all_special_ids == made.all_special_ids
     assert len(tokenizer) == heedful.load_model(tmp_path / "run").config.vocab_size
 
 
 @pytest.mark.parametrize(
-    ("content", "settings", "message"),
+    ("content", "kind", "size", "message"),
     [
-        ("\n \n", {}, r"a\.txt: no words in there"),
-        ("abc", {"size": 260}, "^--size 260: the special tokens and the 256 bytes alone make 261"),
+        ("\n \n", "bpe", 300, r"a\.txt: no words in there"),
+        ("\n \n", "unigram", 300, r"a\.txt: no words in there"),
+        ("abc", "bpe", 260, "^--size 260: the special tokens and the 256 bytes alone make 261"),
     ],
 )
 def test_what_cannot_be_learnt_from(
-    tmp_path: Path, content: str, settings: dict[str, int], message: str
+    tmp_path: Path, content: str, kind: Any, size: int, message: str
 ) -> None:
     (tmp_path / "a.txt").write_text(content)
     with pytest.raises(UserError, match=message):
-        learn([tmp_path / "a.txt"], VocabularySettings(kind="bpe", **settings), tmp_path / "out")
+        learn([tmp_path / "a.txt"], VocabularySettings(kind=kind, size=size), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -91,3 +95,33 @@ def test_options_of_another_kind_are_refused(option: str) -> None:
     name = option.replace("_", "-")
     with pytest.raises(UserError, match=f"^--{name} is for --kind wordpiece, not bpe$"):
         VocabularySettings(kind="bpe", **{option: True})
+
+
+# Unigram.
+
+
+def test_the_reference_reads_likeliest_pieces(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    compiled = learn_unigram(TEXT.split("\n"), size=60)
+    tokens = [token for token, _ in compiled["model"]["vocab"]]
+    assert tokens[:4] == SPECIAL
+    assert tokens[-1] == "<mask>"
+    assert "▁mat" in tokens
+    assert len(tokens) <= 60
+    text = tmp_path / "a.txt"
+    text.write_text(TEXT)
+    learn([text], VocabularySettings(kind="unigram", size=60), tmp_path / "words")
+    read = heedful.load_tokenizer(tmp_path / "words")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "words")
+    assert type(theirs) is transformers.XLMRobertaTokenizerFast
+    assert type(read).__name__ == "XLMRobertaTokenizer"
+    assert read.get_vocab() == theirs.get_vocab()
+    lines = [*TEXT.split("\n"), "a <mask> Café  北京 isn't ", "ｆｕｌｌ ﬁ"]
+    row, other = (one(lines, return_offsets_mapping=True) for one in (read, theirs))
+    assert (row.input_ids, row.offset_mapping) == (other["input_ids"], other["offset_mapping"])
+    assert read(["a"], ["b"]).input_ids == theirs(["a"], ["b"])["input_ids"]
+
+
+def test_characters_that_have_no_room() -> None:
+    with pytest.raises(UserError, match=r"^--size 9: the text's characters alone make \d+ tokens"):
+        learn_unigram([TEXT], size=9)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from heedful.errors import UserError, listed
-from heedful.files import new_folder
+from heedful.files import new_folder, write_json
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import (
@@ -13,15 +14,21 @@ from heedful.tokens import (
     Tokenizer,
     Vocabulary,
     bytelevel_folder,
+    load_encoder_tokenizer,
     wordpiece_folder,
 )
-from heedful.tokens.learning import count_words, learn_bytes, learn_vocabulary
+from heedful.tokens.folder import COMPILED, CONFIG
+from heedful.tokens.learning import count_words, learn_bytes, learn_unigram, learn_vocabulary
 from heedful.tokens.normalize import Normalizer
 from heedful.training.progress import counted
 
 ALPHABET = 1000
 """Most characters of a vocabulary of WordPiece."""
-ARCHES = {"wordpiece": "", "bpe": "--arch roberta --objective mlm "}
+ARCHES = {
+    "wordpiece": "",
+    "bpe": "--arch roberta --objective mlm ",
+    "unigram": "--arch xlm-roberta --objective mlm ",
+}
 """What tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
 
 
@@ -42,7 +49,7 @@ def learn(
     """
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
-    ours = wordpiece_folder.FILES | bytelevel_folder.FILES
+    ours = wordpiece_folder.FILES | bytelevel_folder.FILES | {COMPILED}
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - ours):
         raise UserError(f"--out {out} holds other files than a vocabulary; choose another folder")
     if not files:
@@ -73,9 +80,18 @@ def _bytes(texts: Iterable[str], settings: VocabularySettings) -> RobertaTokeniz
     return RobertaTokenizer(Vocabulary(tokens, bytelevel_folder.ROBERTA), merges)
 
 
+def _unigram(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write_json(folder / COMPILED, learn_unigram(texts, size=settings.size))
+        write_json(folder / CONFIG, {"tokenizer_class": "XLMRobertaTokenizer"})
+        return load_encoder_tokenizer(folder)
+
+
 _KINDS: dict[str, Callable[[Iterable[str], VocabularySettings], Tokenizer]] = {
     "wordpiece": _wordpiece,
     "bpe": _bytes,
+    "unigram": _unigram,
 }
 
 

@@ -291,17 +291,17 @@ class TranslateSettings:
 class VocabularySettings:
     """What kind of vocabulary to learn."""
 
-    kind: Literal["wordpiece", "bpe"] = "wordpiece"
-    """WordPiece as BERT has it, or pairs of bytes as RoBERTa has them."""
+    kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
+    """WordPiece as BERT has it, pairs of bytes as RoBERTa, or likeliest pieces as XLM-RoBERTa."""
     size: int = 30_000
     """Size of the vocabulary."""
     cased: bool = False
-    """Keep capital letters; keeps accents too unless --strip-accents. bpe always keeps both."""
+    """Keep capital letters; keeps accents too unless --strip-accents. Other kinds keep both."""
     strip_accents: bool | None = None
     """Remove accents; default: unless --cased."""
     alphabet: int | None = None
-    """Most characters of the alphabet: the most frequent ones are kept; default: 1000. bpe has all,
-    as bytes."""
+    """Most characters of the alphabet: the most frequent ones are kept; default: 1000. Other
+    kinds have all."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

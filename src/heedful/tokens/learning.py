@@ -1,4 +1,4 @@
-"""Learning a vocabulary: WordPiece for BERT, pairs of bytes for RoBERTa, pieces for translation.
+"""Learning a vocabulary: WordPiece, pairs of bytes, likeliest pieces, pieces for translation.
 
 The ``tokenizers`` library's trainer joins the most frequent pair of pieces again and again. Left to
 itself it numbers the letters inside words in the order of a hash table, and so breaks ties in
@@ -11,12 +11,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.tokens.bpe import ALPHABET, Pair
 from heedful.tokens.bytelevel_folder import ROBERTA
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.splitting import UNDERLINE
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens
@@ -33,6 +35,9 @@ _FIRST = (
     _SPECIAL.sep_token,
     _SPECIAL.mask_token,
 )
+
+_ROBERTA_FIRST = (ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBERTA.unk_token)
+"""The first tokens of RoBERTa's vocabularies, and of XLM-RoBERTa's."""
 
 _NO_PIECES = ("Cc", "Cs")
 """Categories of characters that are always written in bytes: controls and half characters."""
@@ -93,8 +98,7 @@ def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pai
         UserError: ``size`` has no room for the bytes, or the ``tokenizers`` library is not
             installed.
     """
-    special = [ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBERTA.unk_token]
-    least = len(special) + len(ALPHABET) + 1
+    least = len(_ROBERTA_FIRST) + len(ALPHABET) + 1
     if size < least:
         raise UserError(
             f"--size {size}: the special tokens and the 256 bytes alone make {least} tokens; give "
@@ -109,7 +113,7 @@ def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pai
     trainer = trainers.BpeTrainer(
         vocab_size=size - 1,
         min_frequency=LEAST,
-        special_tokens=special,
+        special_tokens=list(_ROBERTA_FIRST),
         initial_alphabet=sorted(ALPHABET),
         show_progress=False,
     )
@@ -118,6 +122,73 @@ def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pai
     ids: dict[str, int] = model["vocab"]
     tokens = [*sorted(ids, key=ids.__getitem__), ROBERTA.mask_token]
     return tokens, [(left, right) for left, right in model["merges"]]
+
+
+def learn_unigram(texts: Iterable[str], *, size: int) -> dict[str, Any]:
+    """Learn the likeliest pieces (Kudo 2018), and return the ``tokenizer.json`` that holds them.
+
+    Special tokens are those of XLM-RoBERTa, with its ids; the mask is the last. Texts are put in
+    normal form NFKC, and a space is part of the word behind it, as in SentencePiece. The trainer
+    ranks the rarest characters by a hash table, so that their scores differ by 0.001 each time.
+
+    Args:
+        texts: the texts.
+        size: tokens of the vocabulary; fewer where the texts have no more.
+
+    Raises:
+        UserError: ``size`` has no room for the characters, or the ``tokenizers`` library is not
+            installed.
+    """
+    try:
+        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+        from tokenizers.processors import TemplateProcessing
+    except ImportError:
+        raise missing("vocabulary") from None
+    begin, end, special = ROBERTA.cls_token, ROBERTA.sep_token, _ROBERTA_FIRST
+    characters: set[str] = set()
+    learner = Tokenizer(models.Unigram())
+    learner.normalizer = normalizers.Sequence(
+        [
+            normalizers.Nmt(),
+            normalizers.NFKC(),
+            normalizers.Strip(left=False, right=True),
+            normalizers.Replace(Regex(" {2,}"), UNDERLINE),
+        ]
+    )
+    learner.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size - 1,
+        special_tokens=list(special),
+        unk_token=ROBERTA.unk_token,
+        show_progress=False,
+    )
+
+    def seen() -> Iterator[str]:
+        for text in texts:
+            characters.update(text)
+            yield text
+
+    try:
+        learner.train_from_iterator(seen(), trainer)
+    except Exception as error:
+        least = len(characters) + len(special) + 2
+        if isinstance(error, UserError) or size >= least:
+            raise
+        raise UserError(
+            f"--size {size}: the text's characters alone make {least:,} tokens; give at least that "
+            "many"
+        ) from error
+    learner.post_processor = TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} {end} $B {end}",
+        special_tokens=[(begin, special.index(begin)), (end, special.index(end))],
+    )
+    compiled: dict[str, Any] = json.loads(learner.to_str())
+    tokens = compiled["model"]["vocab"]
+    mask = {**compiled["added_tokens"][0], "id": len(tokens), "content": ROBERTA.mask_token}
+    compiled["added_tokens"].append({**mask, "lstrip": True})
+    tokens.append([ROBERTA.mask_token, 0.0])
+    return compiled
 
 
 def count_spaced(texts: Iterable[str]) -> Counter[str]:
