@@ -225,6 +225,11 @@ class CompiledStack(nn.Module):
             kernels=(self.kernel,) * len(self.blocks),
         )
 
+    @property
+    def layer_norm(self) -> nn.LayerNorm | None:
+        """What normalises what comes out of the last block; see ``Stack``."""
+        return self.plain.layer_norm
+
     def _is_changed(self) -> bool:
         """Tell whether a weight of the readable form was replaced or written to."""
         return any(
