@@ -21,7 +21,15 @@ from heedful.checkpoints.runs import read_record
 from heedful.commands.retell import retell
 from heedful.errors import UserError
 from heedful.files import sha256
-from heedful.models import BertConfig, BertModel, DistilBertConfig, DistilBertModel, load_model
+from heedful.models import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    Transformer,
+    TransformerConfig,
+    load_model,
+)
 from heedful.predictor import read_task
 from heedful.settings import TeacherSettings
 from heedful.task import Fit, Start
@@ -125,6 +133,36 @@ def test_every_task_has_a_teacher(
     assert record.teacher["sha256"] == sha256(LATEST / run / "model.safetensors")
     assert record.settings["model"] == record.settings["teacher"] == str(LATEST / run)
     assert load_model(tmp_path / "run").config.num_hidden_layers == 1
+
+
+def test_a_writer_keeps_layers_of_both_its_stacks(tmp_path: Path) -> None:
+    options = {name: value for name, value in QUICK.items() if name != "head_learning_rate"}
+    heedful.train(
+        "generate",
+        train=DATA / "generate.csv",
+        out=tmp_path / "run",
+        teacher=LATEST / "replies",
+        student_layers=1,
+        steps=2,
+        **options,
+    )
+    config = load_model(tmp_path / "run").config
+    assert config.encoder.num_hidden_layers == config.decoder.num_hidden_layers == 1
+
+    sizes = {"d_model": 16, "encoder_layers": 3, "decoder_layers": 3, "vocab_size": 20}
+    inner = {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    translator = Transformer(TransformerConfig(**sizes, **inner, **heads)).eval()
+    translator.prune_heads({2: [1]}, decoder_heads={0: [3]}, cross_attn_heads={2: [0]})
+    translator.keep_blocks([0, 2])
+    translator.save_pretrained(tmp_path / "translator")
+    again = load_model(tmp_path / "translator")
+    assert again.config == translator.config
+    assert (again.num_blocks, again.config.pruned_heads) == (2, {1: [1]})
+    ids, labels = torch.tensor([[5, 6, 7, 0]]), torch.tensor([[8, 9, 0]])
+    assert_same_bits(
+        again(ids, labels=labels).logits, translator(ids, labels=labels).logits, "stored"
+    )
 
 
 def _rotated(tmp_path: Path) -> tuple[list[dict[str, str]], list[dict[str, str]]]:

@@ -253,6 +253,16 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
             raise UserError(f"{name} leaves no head in block {block}; it must keep one")
 
 
+def renumbered(pruned: Mapping[int, list[int]], numbers: Collection[int]) -> dict[int, list[int]]:
+    """Return the heads that were pruned from each block where only some blocks are kept.
+
+    Args:
+        pruned: those of all blocks, by their old numbers.
+        numbers: the old numbers of those that are kept, in their new order.
+    """
+    return {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
+
+
 def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> list[int]:
     """Return the numbers of the heads that a block still has.
 

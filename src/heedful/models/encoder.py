@@ -23,7 +23,7 @@ from heedful.layers.embeddings import Embeddings
 from heedful.layers.positions import POSITIONS, BucketedPositions
 from heedful.layers.stack import Order, Stack
 from heedful.models import inputs, pruning
-from heedful.models.configs import remaining
+from heedful.models.configs import remaining, renumbered
 from heedful.models.encoder_config import EncoderConfig, usable_positions
 from heedful.models.heads import LanguageHead, Transform
 from heedful.models.model import Model
@@ -178,8 +178,7 @@ class Encoder(Model):
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
         """Keep some of the blocks; see ``Model.keep_blocks``."""
-        pruned = self.config.pruned_heads
-        kept = {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
+        kept = renumbered(self.config.pruned_heads, numbers)
         self.encoder.keep(numbers)
         self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
 

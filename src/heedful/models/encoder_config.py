@@ -1,10 +1,13 @@
 """What the configuration of an encoder says, whatever the reference calls it in its files."""
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 class EncoderConfig(Protocol):
     """The numbers that ``encoder.Encoder`` is made of, each a field or a property."""
+
+    DEPTH: ClassVar[str]
+    """The field that has the number of blocks."""
 
     @property
     def vocab_size(self) -> int:

@@ -107,11 +107,11 @@ class Model(nn.Module, ABC):
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks `keep_blocks` can choose from; 0 where it cannot."""
+        """How many blocks `keep_blocks` can choose from, in each of two stacks; 0 where none."""
         return 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks, in the order in which they are named.
+        """Keep some of the blocks, in the order in which they are named; of two stacks, of both.
 
         Raises:
             UserError: the model's blocks cannot be chosen from.

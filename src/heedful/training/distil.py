@@ -8,7 +8,7 @@ Shapes: N examples of a batch, T tokens of an example, D model width.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
@@ -27,7 +27,7 @@ from heedful.models.weights import WEIGHTS
 from heedful.reading import fingerprint
 from heedful.settings import TeacherSettings
 from heedful.task import AnyTask, Forward, Recipe, Say, Start
-from heedful.tokens.loading import load_encoder_tokenizer
+from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.training.gradients import ModelInputs
 
 TEMPERATURE = 2.0
@@ -35,6 +35,9 @@ WEIGHT = 0.5
 
 _SAME = ("pairs", "multi_label", "scheme", "label_pieces", "choices", "pooling", "objective")
 """What a teacher's run must have decided as the student's does, where both decide it."""
+
+_FROM_SCRATCH = ("arch", "preset", "vocabulary", "vocab_size", "separate_vocabularies", "pre_norm")
+"""Options that say what a model from scratch is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,10 +273,12 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
             f"--student-layers starts from --teacher, --model {recipe.data.model} from another: "
             "give one of them"
         )
-    if getattr(recipe.options, "preset", None) is not None and recipe.data.model is not None:
-        raise UserError(
-            "--student-layers starts from --teacher, --preset from scratch: give one of them"
-        )
+    for item in fields(recipe.options):
+        if item.name in _FROM_SCRATCH and getattr(recipe.options, item.name) != item.default:
+            option = "--" + item.name.replace("_", "-")
+            raise UserError(
+                f"--student-layers starts from --teacher, {option} from scratch: give one of them"
+            )
     model = load_model(settings.teacher, head=read_finished(settings.teacher).head)
     body = model.body
     total = body.num_blocks
@@ -284,5 +289,5 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
     say(f"the student starts from layers {names} of the teacher's {total}")
     with TemporaryDirectory(prefix="heedful.") as folder:
         model.save_pretrained(Path(folder) / "student")
-        load_encoder_tokenizer(settings.teacher).save_pretrained(Path(folder) / "student")
+        load_tokenizer(settings.teacher).save_pretrained(Path(folder) / "student")
         yield replace(recipe, data=replace(recipe.data, model=str(Path(folder) / "student")))

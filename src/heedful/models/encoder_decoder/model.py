@@ -93,6 +93,17 @@ class BertEncoderDecoder(Model):
         return [*self.encoder.head_parameters(), *self.decoder.head_parameters(), *bridge]
 
     @property
+    def num_blocks(self) -> int:
+        """How many blocks both have; 0 if one has more."""
+        reader, writer = self.encoder.num_blocks, self.decoder.body.num_blocks
+        return reader if reader == writer else 0
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks of both; see ``Model.keep_blocks``."""
+        self.encoder.keep_blocks(numbers)
+        self.decoder.body.keep_blocks(numbers)
+
+    @property
     def config(self) -> EncoderDecoderConfig:
         """The configurations of the two as they are now."""
         return EncoderDecoderConfig(

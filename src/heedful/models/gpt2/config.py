@@ -42,6 +42,8 @@ class GPT2Config:
     """What a ``config.json`` calls the family."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str] = "n_layer"
+    """The field that has the number of blocks."""
 
     vocab_size: int = 50257
     """Number of tokens in the vocabulary."""

@@ -28,6 +28,7 @@ from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
 from heedful.models import pruning
+from heedful.models.configs import renumbered
 from heedful.models.generation import settle_alone
 from heedful.models.inputs import check_head_mask, check_ids, check_sequences, packing_of
 from heedful.models.model import Model
@@ -106,6 +107,26 @@ class Transformer(Model):
             "decoder_head_mask": decoder,
             "cross_attn_head_mask": decoder,
         }
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks both stacks have; 0 if one has more."""
+        reader, writer = len(self.encoder.blocks), len(self.decoder.blocks)
+        return reader if reader == writer else 0
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks of both stacks; see ``Model.keep_blocks``."""
+        config = self.config
+        self.encoder.keep(numbers)
+        self.decoder.keep(numbers)
+        self.config = replace(
+            config,
+            encoder_layers=len(numbers),
+            decoder_layers=len(numbers),
+            pruned_heads=renumbered(config.pruned_heads, numbers),
+            decoder_pruned_heads=renumbered(config.decoder_pruned_heads, numbers),
+            cross_attn_pruned_heads=renumbered(config.cross_attn_pruned_heads, numbers),
+        )
 
     def prune_heads(
         self,
