@@ -28,12 +28,12 @@ def transformers(trial: Trial) -> "Array":
     """Embed with transformers as a tutorial would: fp32, batches as they come."""
     import torch
     import torch.nn.functional as F
-    from transformers import BertModel, BertTokenizerFast
+    from transformers import AutoModel, AutoTokenizer
 
     torch.set_num_threads(trial.threads)
     folder = trial.read("model.json")
-    model = BertModel.from_pretrained(folder["folder"]).eval()
-    tokenizer = BertTokenizerFast.from_pretrained(folder["folder"])
+    model = AutoModel.from_pretrained(folder["folder"]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder["folder"])
 
     @torch.inference_mode()
     def vectors_of(texts: list[str]) -> "Array":

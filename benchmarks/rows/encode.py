@@ -60,13 +60,13 @@ def write_work(
     )
 
 
-def prepare_news(folder: Path, laps: int, share: float) -> Plan:
-    """Take new texts of AG News for each lap."""
+def prepare_news(name: str, folder: Path, laps: int, share: float) -> Plan:
+    """Take new texts of AG News for each lap, for a model of this name."""
     from benchmarks.data import ag_news
     from heedful.sources import resolve
     from heedful.tokens import load_tokenizer
 
-    model, longest, size = Path(resolve("minilm")), 256, max(64, round(TEXTS * share))
+    model, longest, size = Path(resolve(name)), 256, max(64, round(TEXTS * share))
     texts = [record.text for record in ag_news("train_pool")]
     parts = [texts[lap * size : (lap + 1) * size] for lap in range(laps)]
     tokenizer = load_tokenizer(model)
@@ -131,7 +131,17 @@ ROWS = {
     "encode": Row(
         title="AG News to vectors with MiniLM, tokenizing included",
         arms=ARMS,
-        prepare=prepare_news,
+        prepare=partial(prepare_news, "minilm"),
+        score=score,
+        unit="tokens/s",
+    ),
+    "encode-mpnet": Row(
+        title="AG News to vectors with all-mpnet-base-v2, tokenizing included",
+        arms={
+            **ours.arms(heedful),
+            **{name: peers.PEERS[name] for name in ("transformers", "sentence-transformers")},
+        },
+        prepare=partial(prepare_news, "mpnet"),
         score=score,
         unit="tokens/s",
     ),
