@@ -172,11 +172,6 @@ class CompiledStack(nn.Module):
             for name, weight in part.named_parameters(recurse=False)
         ]
 
-    @property
-    def layer_norm(self) -> nn.LayerNorm | None:
-        """What normalises the states of the last block, in the readable form."""
-        return self.plain.layer_norm
-
     def forward(
         self,
         hidden: Tensor,
