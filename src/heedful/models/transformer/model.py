@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +26,6 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
-from heedful.models import pruning
-from heedful.models.configs import renumbered
 from heedful.models.generation import settle_alone
 from heedful.models.inputs import check_head_mask, check_ids, check_sequences, packing_of
 from heedful.models.model import Model
@@ -116,17 +113,7 @@ class Transformer(Model):
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
         """Keep some of the blocks of both stacks; see ``Model.keep_blocks``."""
-        config = self.config
-        self.encoder.keep(numbers)
-        self.decoder.keep(numbers)
-        self.config = replace(
-            config,
-            encoder_layers=len(numbers),
-            decoder_layers=len(numbers),
-            pruned_heads=renumbered(config.pruned_heads, numbers),
-            decoder_pruned_heads=renumbered(config.decoder_pruned_heads, numbers),
-            cross_attn_pruned_heads=renumbered(config.cross_attn_pruned_heads, numbers),
-        )
+        self.config = stacks.keep(self.encoder, self.decoder, self.config, numbers)
 
     def prune_heads(
         self,
@@ -145,22 +132,8 @@ class Transformer(Model):
         Raises:
             UserError: there is no such block or head, or it would be the last of an attention.
         """
-        encoder, decoder = self.encoder.blocks, self.decoder.blocks
-        parts = {
-            "pruned_heads": ([block.attention for block in encoder], heads),
-            "decoder_pruned_heads": ([block.attention for block in decoder], decoder_heads),
-            "cross_attn_pruned_heads": (
-                [block.crossattention for block in decoder],
-                cross_attn_heads,
-            ),
-        }
-        for attentions, gone in parts.values():
-            pruning.check_heads(attentions, gone)
-        pruned: dict[str, Any] = {
-            name: pruning.prune_heads(attentions, gone, getattr(self.config, name))
-            for name, (attentions, gone) in parts.items()
-        }
-        self.config = replace(self.config, **pruned)
+        both = (self.encoder, self.decoder)
+        self.config = stacks.prune(*both, self.config, heads, decoder_heads, cross_attn_heads)
 
     def forward(
         self,

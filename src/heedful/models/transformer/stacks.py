@@ -1,11 +1,16 @@
-"""The two stacks of blocks of a Transformer, and its fresh weights."""
+"""The two stacks of blocks of a Transformer: made, cut down, and their fresh weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.stack import Stack
-from heedful.models.configs import remaining
+from heedful.models import pruning
+from heedful.models.configs import remaining, renumbered
 from heedful.models.transformer.config import TransformerConfig
 
 
@@ -51,6 +56,52 @@ def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> B
 
 def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
     return nn.LayerNorm(config.d_model) if config.normalize_before else None
+
+
+def keep(
+    encoder: Stack, decoder: Stack, config: TransformerConfig, numbers: Sequence[int]
+) -> TransformerConfig:
+    """Keep some of the blocks of both, and return what the configuration is then."""
+    encoder.keep(numbers)
+    decoder.keep(numbers)
+    return replace(
+        config,
+        encoder_layers=len(numbers),
+        decoder_layers=len(numbers),
+        pruned_heads=renumbered(config.pruned_heads, numbers),
+        decoder_pruned_heads=renumbered(config.decoder_pruned_heads, numbers),
+        cross_attn_pruned_heads=renumbered(config.cross_attn_pruned_heads, numbers),
+    )
+
+
+def prune(
+    encoder: Stack,
+    decoder: Stack,
+    config: TransformerConfig,
+    heads: Mapping[int, Sequence[int]],
+    decoder_heads: Mapping[int, Sequence[int]],
+    cross_attn_heads: Mapping[int, Sequence[int]],
+) -> TransformerConfig:
+    """Take attention heads out, and return what the configuration is then.
+
+    Raises:
+        UserError: see ``Transformer.prune_heads``.
+    """
+    parts = {
+        "pruned_heads": ([block.attention for block in encoder.blocks], heads),
+        "decoder_pruned_heads": ([block.attention for block in decoder.blocks], decoder_heads),
+        "cross_attn_pruned_heads": (
+            [block.crossattention for block in decoder.blocks],
+            cross_attn_heads,
+        ),
+    }
+    for attentions, gone in parts.values():
+        pruning.check_heads(attentions, gone)
+    pruned: dict[str, Any] = {
+        name: pruning.prune_heads(attentions, gone, getattr(config, name))
+        for name, (attentions, gone) in parts.items()
+    }
+    return replace(config, **pruned)
 
 
 def initialise(model: nn.Module, lm_head: nn.Linear | None) -> None:
