@@ -9,6 +9,8 @@ import torch
 from tests import tiny
 from tests.exact import assert_same_bits
 
+from heedful.compiled.int8 import products
+from heedful.compiled.int8_encoder import random_rows
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.files import read_tensors
@@ -136,6 +138,19 @@ def test_its_compiled_form_answers_as_the_discriminator() -> None:
             torch.testing.assert_close(output.logits[IDS.ne(0)], right[IDS.ne(0)])
     if compiled.kernel != "plain":
         assert compiled.model.body.encoder is not pair.body.encoder
+
+
+def test_it_answers_in_int8() -> None:
+    able, reason = products(torch.device("cpu"))
+    if not able:
+        pytest.skip(reason)
+    pair = pair_of().eval()
+    rows = random_rows([2], [3], vocab_size=50, positions=pair.max_positions)
+    compiled = compile_model(pair, lambda: rows)
+    assert compiled.kernel == "int8"
+    with torch.inference_mode():
+        found, right = (model(IDS, IDS.ne(0)).logits for model in (compiled.model, pair))
+    torch.testing.assert_close(found[IDS.ne(0)], right[IDS.ne(0)], rtol=0.1, atol=0.1)
 
 
 def test_both_parts_recompute() -> None:

@@ -20,6 +20,7 @@ from heedful.batches import Batch, Draw, Example
 from heedful.batches.masking import mask_rule
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.files import read_tensors
 from heedful.models.electra.pair import ElectraPair
 from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tokens import BertTokenizer
@@ -289,6 +290,24 @@ def test_wrong_options(
     with pytest.raises(UserError, match=message):
         heedful.train("pretrain", train=books, out=tmp_path / "run", **values)
     assert not (tmp_path / "run").exists()
+
+
+def test_accumulation_and_recomputing_give_the_same_step(
+    books: Path, start: Path, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"steps": 1, "batch_size": 24, "dropout": 0.0, "clip": 0.0}
+    ways = {
+        "whole": {},
+        "accumulated": {"batch_tokens": 64},
+        "recomputed": {"gradient_checkpointing": True},
+    }
+    weights = []
+    for name, way in ways.items():
+        train(books, start, tmp_path / name, **more, **way)
+        folders = (tmp_path / name, tmp_path / name / "generator")
+        weights.append([read_tensors(folder / "model.safetensors") for folder in folders])
+    for other in weights[1:]:
+        torch.testing.assert_close(other, weights[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(
