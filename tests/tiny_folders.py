@@ -21,6 +21,10 @@ MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
 LETTERS = [*"abcdefghijklmnopqrstuvwxyz.?,!"]
 
 
+ALBERT = [("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("[MASK]", 4)]
+"""The first pieces of ALBERT's files, each with its kind: unknown (2), control (3) or text (4)."""
+
+
 def _wordpiece(folder: Path, special: Sequence[str] = tiny.SPECIAL) -> int:
     tokens = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
     (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
@@ -35,14 +39,19 @@ def _byte_level(folder: Path, special: Sequence[str] = BYTE_LEVEL) -> int:
     return len(tokens)
 
 
-def _unigram(folder: Path) -> int:
-    controls = [("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("[MASK]", 4)]
+def _unigram(
+    folder: Path,
+    name: str = "spiece.model",
+    controls: Sequence[tuple[str, int]] = ALBERT,
+    more: int = 0,
+) -> int:
     pieces = [*controls, ("▁", 1), ("▁a", 1), *((letter, 1) for letter in LETTERS)]
     messages = [_message(token.encode(), kind) for token, kind in pieces]
-    # Of the trainer, the kind of model (field 3) and the unknown piece (field 40), both 1.
-    trainer = b"\x12\x05\x18\x01\xc0\x02\x01"
-    (folder / "spiece.model").write_bytes(b"".join(messages) + trainer)
-    return len(pieces)
+    # Of the trainer, the kind of model (field 3) and the unknown piece (field 40).
+    unknown = [kind for _, kind in controls].index(2)
+    trainer = b"\x12\x05\x18\x01\xc0\x02" + bytes([unknown])
+    (folder / name).write_bytes(b"".join(messages) + trainer)
+    return len(pieces) + more
 
 
 def _message(piece: bytes, kind: int) -> bytes:
@@ -58,7 +67,12 @@ WRITERS: dict[str, Callable[[Path], int]] = {
     "byte-level BPE": _byte_level,
     "byte-level BPE without tokens around texts": partial(_byte_level, special=["<|endoftext|>"]),
     "SentencePiece unigram": _unigram,
-    "SentencePiece unigram between `<s>` and `</s>`": _byte_level,  # the models do not know
+    "SentencePiece unigram between `<s>` and `</s>`": partial(
+        _unigram,
+        name="sentencepiece.bpe.model",
+        controls=[("<unk>", 2), ("<s>", 3), ("</s>", 3)],
+        more=2,  # <pad> and <mask> are in no file
+    ),
 }
 """By the kind of a tokenizer: what writes one of a token for each letter, and how many it has."""
 

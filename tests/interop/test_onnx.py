@@ -22,7 +22,7 @@ from heedful.commands.export import scores_of
 from heedful.errors import UserError
 from heedful.interop import export, open_exported
 from heedful.interop.onnx import writing
-from heedful.models import RobertaConfig, RobertaForSequenceClassification
+from heedful.models import Head, RobertaConfig, RobertaForSequenceClassification
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings, PredictSettings
 
@@ -161,6 +161,24 @@ def test_a_tiny_albert_keeps_shared_weights_once(
     before = run(pair).next_sentence
     run.model = open_exported(tmp_path / "run", tmp_path / "onnx", "onnx")
     assert run(pair).next_sentence == pytest.approx(before, abs=1e-4)
+
+
+HEADS: dict[Head, tuple[str, dict[str, Any]]] = {
+    "span": ("answer", {}),
+    "choice": ("choose", {}),
+    "causal_lm": ("generate", {}),
+}
+"""Heads of RoBERTa, and tasks that have them; others are exported for the page of families."""
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_each_head_of_a_roberta(onnxruntime: ModuleType, tmp_path: Path, head: Head) -> None:
+    folder, (task, goal) = tmp_path / "run", HEADS[head]
+    decoder = head == "causal_lm"
+    write_folder("roberta", folder, head=head, num_hidden_layers=1, is_decoder=decoder)
+    runs.write_record(folder, runs.outside_record(task, goal, 40))
+    files.write_manifest(folder)
+    assert export(folder, tmp_path / "onnx", "onnx").difference < 1e-4
 
 
 def test_graphs_of_8_bits_print_what_they_change(

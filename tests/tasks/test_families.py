@@ -58,6 +58,7 @@ def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
 
 DATA = Path(__file__).parents[1] / "golden" / "0.1.0" / "data"
 QUESTION = ("who is in Paris?", "Ann is in Paris")
+LONG = "Ann — née 北京 Ωmega 🙂 is in Paris; " * 12
 TRAININGS: list[tuple[str, str, dict[str, Any], Head, Any]] = [
     ("classify", "pairs.csv", {"text_pair": "reply"}, "sequence", QUESTION),
     ("regress", "regress.csv", {}, "sequence", "the bird is red"),
@@ -99,3 +100,13 @@ def test_every_task_takes_it(
         question = question.format(mask=run.tokenizer.mask_token)
     answer = run(question)
     assert answer.tokens_used == answer.tokens_total > 0
+    if task in ("answer", "tag"):
+        answer = run(("who?", LONG) if task == "answer" else LONG)
+        assert answer.tokens_used == answer.tokens_total > 2 * run.max_length  # in windows
+        spans = [
+            span
+            for span in (answer.n_best if task == "answer" else answer.entities)
+            if span.start is not None  # that there is no answer is a candidate, too
+        ]
+        words = [span.answer if task == "answer" else span.text for span in spans]
+        assert words == [LONG[span.start : span.end] for span in spans]

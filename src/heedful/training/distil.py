@@ -249,8 +249,10 @@ def check_depth(kept: int, total: int) -> None:
     Raises:
         UserError: there are not so many to leave out.
     """
+    if total == 0:
+        raise UserError("--student-layers: the teacher has no layers that could be left out")
     if not 1 <= kept < total:
-        allowed = f"1 to {total - 1}" if total > 1 else "none: it has no layers to leave out"
+        allowed = f"1 to {total - 1}" if total > 1 else "none"
         raise UserError(f"--student-layers {kept}: the teacher has {total}; give {allowed}")
 
 

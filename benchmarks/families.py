@@ -1,0 +1,128 @@
+"""How fast each family of encoders is beside BERT, at BERT's sizes.
+
+    python -m benchmarks.families [--laps 9]
+
+Models of 6 layers of width 384 with random weights and a classifier read 16 texts of 8 to 64
+tokens. Answers come from the compiled form, in float32. Training computes the loss and its
+gradients. The families take turns, and each lap is compared with BERT's of the same turn.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+from heedful.compiled.model import compile_model
+from heedful.models import FAMILIES
+from heedful.models.model import Model
+from heedful.training.gradients import TableGradients
+
+SIZES = {
+    "vocab_size": 30522,
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 514,
+}
+NAMES = {
+    "distilbert": {
+        "hidden_size": "dim",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim",
+    }
+}
+MORE = {
+    "albert": {"embedding_size": 384},
+    "electra": {"embedding_size": 384},
+    "ernie": {"use_task_id": True},
+}
+
+
+def model_of(family: str) -> Model:
+    """Make a classifier of a family."""
+    torch.manual_seed(0)
+    names = NAMES.get(family, {})
+    sizes = {names.get(name, name): value for name, value in SIZES.items()}
+    config = FAMILIES[family].config_class()(**sizes, **MORE.get(family, {}))
+    model: Model = FAMILIES[family].model_class("sequence").from_config(config)
+    return model
+
+
+def batch() -> dict[str, torch.Tensor]:
+    """Draw the texts."""
+    torch.manual_seed(1)
+    lengths = torch.randint(8, 65, (16,))
+    ids = torch.randint(10, SIZES["vocab_size"], (16, 64))
+    mask = torch.arange(64) < lengths[:, None]
+    return {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask}
+
+
+def answers(family: str) -> Callable[[], object]:
+    """Return what answers for the texts once."""
+    model, inputs = compile_model(model_of(family).eval()).model, batch()
+
+    @torch.inference_mode()
+    def lap() -> object:
+        return model(**inputs).logits
+
+    return lap
+
+
+def training(family: str) -> Callable[[], object]:
+    """Return what computes gradients once."""
+    model, inputs = model_of(family).train(), batch()
+    labels, tables = torch.arange(16) % 2, TableGradients(model)
+
+    def lap() -> object:
+        model.zero_grad(set_to_none=True)
+        with tables.sparse():
+            return model(**inputs, labels=labels).loss.backward()
+
+    return lap
+
+
+def seconds(lap: Callable[[], object]) -> float:
+    """Time a lap."""
+    start = time.perf_counter()
+    lap()
+    return time.perf_counter() - start
+
+
+def compare(arms: dict[str, Callable[[], object]], laps: int) -> dict[str, list[float]]:
+    """Return BERT's time over that of each family, turn by turn: more is faster."""
+    for lap in arms.values():
+        lap()
+    ratios: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(laps):
+        first = seconds(arms["bert"])
+        times = {name: seconds(lap) for name, lap in arms.items() if name != "bert"}
+        # BERT stands at both ends of the turn, so that a drift of the clock counts for neither.
+        bert = (first + seconds(arms["bert"])) / 2
+        for name, taken in times.items():
+            ratios[name].append(bert / taken)
+        ratios["bert"].append(1.0)
+    return ratios
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--laps", type=int, default=9, help="turns of each part")
+    laps = parser.parse_args().laps
+    families = [name for name, family in FAMILIES.items() if "masked_lm" in family.models]
+    parts = [compare({name: make(name) for name in families}, laps) for make in (answers, training)]
+    print("| family | answers | training |\n|---|---|---|")
+    for name in families:
+        cells = [
+            f"{median(part[name]):.2f} ({min(part[name]):.2f} to {max(part[name]):.2f})"
+            for part in parts
+        ]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
