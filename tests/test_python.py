@@ -22,6 +22,7 @@ from heedful.settings import (
     PredictOptions,
     PredictSettings,
     RunSettings,
+    ScoreSettings,
     TeacherSettings,
     TrainOptions,
 )
@@ -53,7 +54,7 @@ def test_the_keywords_are_the_settings() -> None:
         settings |= names(entry.data) | names(entry.options) | names(entry.training)
     assert set(TrainOptions.__annotations__) == settings - {"train", "dev", "out"}
     assert set(PredictOptions.__annotations__) == names(PredictSettings)
-    evaluate = names(PredictSettings) | names(ColumnSettings)
+    evaluate = names(PredictSettings) | names(ColumnSettings) | names(ScoreSettings)
     assert set(EvaluateOptions.__annotations__) == evaluate
     assert set(ExplainOptions.__annotations__) == names(PredictSettings) | names(ExplainSettings)
 

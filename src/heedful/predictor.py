@@ -29,7 +29,7 @@ from heedful.interop import foreign_record
 from heedful.models.model import Model
 from heedful.reading import Text
 from heedful.reading.ahead import one_ahead
-from heedful.settings import PredictOptions, PredictSettings
+from heedful.settings import PredictOptions, PredictSettings, ScoreSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
@@ -85,6 +85,15 @@ class Predictor:
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
             raise UserError(f"--precision int8: {reason}; give auto, bf16 or fp32")
+
+    def score_by(self, settings: ScoreSettings) -> None:
+        """Say how the answers are to be scored.
+
+        Raises:
+            UserError: the task is not scored so.
+        """
+        if settings != ScoreSettings():
+            self.task = self.task.scored_by(settings)
 
     @property
     def compiled(self) -> Compiled:

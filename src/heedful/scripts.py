@@ -26,6 +26,7 @@ _BEFORE = re.compile(rf"[{UNSPACED}][^\w\s]*\Z")
 _AFTER = re.compile(rf"[^\w\s]*[{UNSPACED}]")
 _WIDE = re.compile(f"[{WIDE_MARKS}]")
 _WORDS = re.compile(rf"(?P<unspaced>[{HAN}{KANA}])|[^\W\d_{HAN}{KANA}]+")
+_KANA = re.compile(f"[{KANA}]")
 _SEAM = 16
 """Characters on each side of a seam that can decide: the last letter and the marks behind it."""
 
@@ -53,3 +54,9 @@ def is_unspaced(text: str) -> bool:
     """Tell whether a text is Chinese or Japanese: no less of such characters than other words."""
     unspaced = [match["unspaced"] is not None for match in _WORDS.finditer(text)]
     return bool(unspaced) and 2 * sum(unspaced) >= len(unspaced)
+
+
+def has_kana(text: str) -> bool:
+    """Tell whether a Chinese or Japanese text is Japanese: a tenth of its characters are kana."""
+    unspaced = [match["unspaced"] for match in _WORDS.finditer(text) if match["unspaced"]]
+    return 10 * sum(_KANA.match(one) is not None for one in unspaced) >= len(unspaced) > 0

@@ -31,6 +31,7 @@ from heedful.settings import (
     LongText,
     PredictSettings,
     RunSettings,
+    ScoreSettings,
     TeacherSettings,
     TrainSettings,
 )
@@ -348,6 +349,14 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def scores(self) -> Scores[AnswerT, RecordT]:
         """Return empty scores."""
         ...
+
+    def scored_by(self, settings: ScoreSettings) -> Self:
+        """Return the same task, scored as the settings say; they are not the default ones.
+
+        Raises:
+            UserError: nothing that it scores is a text.
+        """
+        raise UserError(f"--bleu-tokenize: {self.name} writes no texts that are scored by BLEU")
 
     def judge(self) -> Judge[AnswerT, RecordT]:
         """Return what holds answers beside the truth, item by item."""

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from heedful.metrics.writing import text_scores
+from heedful.errors import UserError
+from heedful.metrics import writing
+from heedful.metrics.writing import bleu_tokenizer, text_scores
 
 
 def _lines(path: Path) -> list[str]:
@@ -37,3 +39,40 @@ def test_capital_letters() -> None:
     assert scores["chrf"] < 100
     assert text_scores(written, right, cased=False)["bleu"] == pytest.approx(100)
     assert "case:lc" in scores["signatures"]["bleu_lowercase"]
+
+
+def test_chinese_is_cut_into_characters() -> None:
+    written, right = ["我们今天去北京。"], ["我们明天去北京。"]
+    assert text_scores(written, right, cased=True)["bleu"] == 0  # one word, and a wrong one
+    scores = text_scores(written, right, cased=True, tokenize="zh")
+    assert scores["bleu"] == pytest.approx(50, abs=10)
+    for name in ("bleu", "bleu_lowercase"):
+        assert "|tok:zh|" in scores["signatures"][name]
+    assert "tok" not in scores["signatures"]["chrf"]
+    mixed = text_scores(["用 BERT 模型"], ["用BERT模型"], cased=True, tokenize="zh")
+    assert mixed["bleu"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("他来了。BERT", "zh"),
+        ("他來了，說：「Hello」", "zh"),
+        ("Anna liest Tolstoi. 你好", "13a"),
+        ("오늘은 날씨가 좋다", "13a"),
+        ("", "13a"),
+    ],
+)
+def test_the_script_chooses_the_tokenizer(text: str, name: str) -> None:
+    assert bleu_tokenizer([text, ""]) == name
+
+
+@pytest.mark.parametrize(("installed", "name"), [(True, "ja-mecab"), (False, "char")])
+def test_japanese_needs_a_package(
+    monkeypatch: pytest.MonkeyPatch, installed: bool, name: str
+) -> None:
+    monkeypatch.setattr(writing, "find_spec", lambda module: installed or None)
+    assert bleu_tokenizer(["彼は来た"]) == name
+    if not installed:
+        with pytest.raises(UserError, match=r"pip install 'heedful\[japanese\]'"):
+            text_scores(["a"], ["a"], cased=True, tokenize="ja-mecab")

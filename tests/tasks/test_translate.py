@@ -228,6 +228,29 @@ def test_a_run_goes_on_from_another(trained: Path, tmp_path: Path, capsys: Out) 
     assert "--preset is for a model from scratch" in capsys.readouterr().err
 
 
+def test_bleu_follows_the_script_that_is_written(tmp_path: Path, capsys: Out) -> None:
+    pairs = [
+        (source, f"{noun}在这里。") for (source, _), noun in zip(PAIRS, "狗人鸟鱼" * 6, strict=True)
+    ]
+    files = write(tmp_path, "zh", pairs)
+    out = tmp_path / "run"
+    words = ["--train", *files, "--arch", "rnn", "--steps", "1", "--batch-size", "4"]
+    assert train(out, *words) == 0, capsys.readouterr().err
+    few = write(tmp_path, "few", pairs[:3])
+    scoring = ["evaluate", out, "--data", *few, "--max-new-tokens", "4"]
+    (scores,) = answers(capsys, *scoring)
+    assert "|tok:zh|" in scores["signatures"]["bleu"]
+    (scores,) = answers(capsys, *scoring, "--bleu-tokenize", "char")
+    assert "|tok:char|" in scores["signatures"]["bleu"]
+    options: Any = {"bleu_tokenize": "char", "max_new_tokens": 4}
+    same = heedful.compare(out, out, few, **options)
+    assert same.scores["bleu"].first == pytest.approx(scores["bleu"])
+    observed = heedful.report(out, few, **options)
+    assert "tok:char" in observed.html
+    with pytest.raises(ValueError, match="bleu_tokenize"):
+        heedful.evaluate(out, few, bleu_tokenize="Char")  # type: ignore[arg-type]
+
+
 def test_pairs_that_are_dropped_are_counted(tmp_path: Path, capsys: Out) -> None:
     extra = [("", "Nothing."), ("Der Hund " * 80, "The dog " * 80), ("Ja", "The man " * 9)]
     files = write(tmp_path, "train", [*PAIRS, *extra])

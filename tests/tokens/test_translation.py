@@ -8,6 +8,8 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.files import write_manifest
+from heedful.reading import Record
+from heedful.reading.parallel import Cleaning
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
@@ -108,3 +110,20 @@ def test_real_texts_come_back_and_are_cut_into_few_pieces(data_folder: Path) -> 
         words = sum(len(text.split()) for text in texts)
         assert words < sum(map(len, ids)) < 1.6 * words
         assert not {*BYTES} & {piece for row in ids for piece in pair.source.pieces(row)}
+
+
+def test_chinese_and_english_come_back_as_they_were(data_folder: Path) -> None:
+    path = data_folder / "zh/tatoeba/cmn-eng.txt.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        rows = [line.split("\t")[:2] for line in stream]
+    few = [list(side) for side in zip(*rows[::20], strict=True)]
+    pair = learn_translation(*map(count_spaced, few), size=2500)
+    cleaning = Cleaning(max_tokens=127, max_ratio=4)
+    for english, chinese in rows[::4]:
+        row = [f"{english}{chinese} {chinese}  {english}\u3000", chinese, english]
+        ids = pair.target.encode_batch(row)
+        assert [pair.target.decode(one) for one in ids] == row
+        record = Record(text=english, text_pair=chinese, labels=None, source="", line=1)
+        cleaning.keeps(record, len(ids[2]), len(ids[1]))
+    # Pieces of both sides are counted, so an ideograph is not taken for a word or a letter.
+    assert cleaning.dropped.total() < cleaning.pairs / 500

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from heedful import settings
-from heedful.settings import ColumnSettings, PredictSettings
+from heedful.settings import ColumnSettings, PredictSettings, ScoreSettings
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
-COLUMNS, PREDICTING = ColumnSettings(), PredictSettings()  # defaults
+Scoring = Annotated[ScoreSettings, Parameter(name="*", group="Scores")]
+COLUMNS, PREDICTING, SCORING = ColumnSettings(), PredictSettings(), ScoreSettings()  # defaults
 
 
 @cache

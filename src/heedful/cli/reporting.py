@@ -6,7 +6,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
+from heedful.cli.options import (
+    COLUMNS,
+    PREDICTING,
+    SCORING,
+    Columns,
+    Predicting,
+    Scoring,
+    print_table,
+    say,
+)
 from heedful.errors import UserError
 
 
@@ -18,6 +27,7 @@ def report(
     overwrite: Annotated[bool, Parameter(negative="")] = False,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
+    scoring: Scoring = SCORING,
 ) -> None:
     """Show a run in one HTML file that needs no network: curves, scores with intervals, errors.
 
@@ -40,12 +50,13 @@ def report(
     path = command.path_of(run, out)
     files.check_new_file(path, overwrite=overwrite)
     if data is None:
-        if (columns, predicting) != (COLUMNS, PREDICTING):
-            raise UserError("the options of columns and computing are for --data")
+        if (columns, predicting, scoring) != (COLUMNS, PREDICTING, SCORING):
+            raise UserError("the options of columns, computing and scores are for --data")
         made = command.report_of_folder(run)
     else:
         settings, seed = seed_of(predicting)
         predictor = Predictor.load(run, settings)
+        predictor.score_by(scoring)
         labelled = command.LabelledData(paths=data, columns=columns)
         made = command.report_on_data(run, predictor, labelled, seed=seed, say=say)
     made.save(path, overwrite=overwrite)
@@ -60,6 +71,7 @@ def compare(
     metric: str | None = None,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
+    scoring: Scoring = SCORING,
 ) -> None:
     """Tell whether two runs differ on labelled files by more than chance: JSON on standard output.
 
@@ -81,6 +93,8 @@ def compare(
 
     settings, seed = seed_of(predicting)
     predictors = Predictor.load(first, settings), Predictor.load(second, settings)
+    for predictor in predictors:
+        predictor.score_by(scoring)
     names = str(first), str(second)
     comparison = command.compare(
         names, predictors, data, columns, metric=metric, seed=seed, say=say

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
+from heedful.cli.options import (
+    COLUMNS,
+    PREDICTING,
+    SCORING,
+    Columns,
+    Predicting,
+    Scoring,
+    print_table,
+    say,
+)
 from heedful.errors import UserError, unknown_name
 from heedful.interop import FORMATS
 from heedful.settings import ExportSettings, PredictSettings, VocabularySettings
@@ -46,6 +55,7 @@ def evaluate(
     data: list[Path],
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
+    scoring: Scoring = SCORING,
     picture: Path | None = None,
     predictions: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -77,6 +87,7 @@ def evaluate(
 
     file = None if predictions is None else PredictionsFile(predictions, overwrite=overwrite)
     predictor = _predictor(run, predicting)
+    predictor.score_by(scoring)
     scores = command.evaluate(run, data, columns, predictor, say, file)
     if file is not None:
         say(f"{scores['items']:,} answers written to {predictions}")

@@ -78,6 +78,7 @@ class _Wider:
 
     def __init__(self, run: Path, predictor: Predictor, records: Iterator[Any]) -> None:
         wider = Predictor.load(run, replace(predictor.settings, precision="auto"))
+        wider.task = predictor.task  # scored in the same way
         self.precision = wider.precision.name
         self._evaluation = Evaluation(wider, records)
         self._changed = 0

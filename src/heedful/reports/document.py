@@ -83,7 +83,7 @@ def report(
         {
             "run": run.name,
             "card": card,
-            "facts": _facts(record, training),
+            "facts": _facts(record, training, scores),
             "curves": curves.curves(training),
             "scored": scored is not None,
             "data": [
@@ -100,7 +100,9 @@ def report(
     return Report(document(title=f"Report: {run.name}", body=body, styles=styles))
 
 
-def _facts(record: RunRecord, training: curves.Training) -> dict[str, str]:
+def _facts(
+    record: RunRecord, training: curves.Training, scores: Mapping[str, Any]
+) -> dict[str, str]:
     settings = record.settings
     facts = {
         "task": record.task,
@@ -111,6 +113,8 @@ def _facts(record: RunRecord, training: curves.Training) -> dict[str, str]:
         "reads at once": f"{record.max_length:,} tokens",
         "seed": str(settings.get("seed", "")),
         "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+        "BLEU": scores.get("signatures", {}).get("bleu", ""),
+        "answers compared by": scores.get("compared_by", ""),
     }
     return {name: value for name, value in facts.items() if value}
 

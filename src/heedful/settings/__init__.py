@@ -11,6 +11,7 @@ from heedful.settings.python import (
     TrainOptions,
 )
 from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range
+from heedful.settings.scoring import BleuTokenize, ScoreSettings
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
     TASKS,
@@ -40,6 +41,7 @@ __all__ = [
     "TASKS",
     "AnswerPrecision",
     "AnswerSettings",
+    "BleuTokenize",
     "ChooseSettings",
     "ClassifySettings",
     "ColumnSettings",
@@ -60,6 +62,7 @@ __all__ = [
     "RegressSettings",
     "RunSettings",
     "Schedule",
+    "ScoreSettings",
     "ServeSettings",
     "TagSettings",
     "TaskEntry",

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 from heedful.settings.explaining import MethodName
 from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName
+from heedful.settings.scoring import BleuTokenize
 from heedful.settings.training import Schedule
 
 
@@ -144,7 +145,7 @@ class ExplainOptions(PredictOptions, total=False):
 
 
 class EvaluateOptions(PredictOptions, total=False):
-    """The same, and where the texts and the truth stand, as `heedful.evaluate` takes it."""
+    """The same, where the texts and the truth stand, and how answers are scored."""
 
     text: str
     text_pair: str | None
@@ -152,3 +153,4 @@ class EvaluateOptions(PredictOptions, total=False):
     header: bool
     label_separator: str | None
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    bleu_tokenize: BleuTokenize | None

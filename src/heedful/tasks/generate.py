@@ -9,7 +9,7 @@ Shapes: B examples of a batch, S tokens of the text to read, U of the text to wr
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, tee
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,12 +27,20 @@ from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
+from heedful.metrics.writing import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import head_of, load_model
 from heedful.reading import Record, Text
-from heedful.settings import ColumnSettings, DataSettings, LongText, PredictSettings
+from heedful.settings import (
+    ColumnSettings,
+    DataSettings,
+    LongText,
+    PredictSettings,
+    ScoreSettings,
+)
 from heedful.sources import resolve
 from heedful.task import (
+    SAMPLE,
     Ability,
     Fit,
     Forward,
@@ -74,6 +82,8 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     pairs: bool
     """Whether it reads a text and writes another; else it continues a text."""
+    bleu_tokenize: str = "13a"
+    """How BLEU splits its texts into words, by the script of what it learnt to write."""
 
     # Records.
 
@@ -118,10 +128,12 @@ class Generate(Task[Record, WriterOutput, Generation]):
             UserError: there is no text.
         """
         records = cls.read(recipe.data.train, recipe.columns, labelled=True)
-        kinds = {record.labels is not None for record in records}
-        if not kinds:
+        sample = list(islice(records, SAMPLE))
+        if not sample:
             raise UserError("the training data holds no text")
-        return cls(pairs=kinds.pop())
+        written = (label for record in sample for label in record.labels or ())
+        kinds = {record.labels is not None for record in chain(sample, records)}
+        return cls(pairs=kinds.pop(), bleu_tokenize=bleu_tokenizer(written))
 
     def check(self, record: Record) -> None:
         """Refuse a plain text where a pair is wanted, the other way round, and several to write.
@@ -319,13 +331,23 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     def scores(self) -> GenerationScores:
         """Return empty scores."""
-        return GenerationScores(pairs=self.pairs)
+        return GenerationScores(pairs=self.pairs, bleu_tokenize=self.bleu_tokenize)
+
+    def scored_by(self, settings: ScoreSettings) -> Self:
+        """Return the same task, with another tokenizer for BLEU.
+
+        Raises:
+            UserError: it continues texts, and so nothing is scored by BLEU.
+        """
+        if not self.pairs:
+            raise UserError("--bleu-tokenize: this run continues texts, which BLEU does not score")
+        return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
     def judge(self) -> Judge[Generation, Record]:
         """Return what judges its answers."""
         if not self.pairs:
             return judges.continued()
-        return judges.written(cased=False, translated=False)
+        return judges.written(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
         """Say what the run writes."""

@@ -24,6 +24,7 @@ from heedful.errors import UserError
 from heedful.files import new_folder
 from heedful.judging import Judge
 from heedful.losses import IGNORED
+from heedful.metrics.writing import bleu_tokenizer
 from heedful.models.loading import load_model
 from heedful.reading import Record, Text
 from heedful.reading.parallel import (
@@ -33,7 +34,13 @@ from heedful.reading.parallel import (
     read_pairs,
     read_sources,
 )
-from heedful.settings import ColumnSettings, ParallelSettings, PredictSettings, TranslateSettings
+from heedful.settings import (
+    ColumnSettings,
+    ParallelSettings,
+    PredictSettings,
+    ScoreSettings,
+    TranslateSettings,
+)
 from heedful.task import (
     Ability,
     Fit,
@@ -90,6 +97,8 @@ class Translate(Task[Record, WriterOutput, Translation]):
     """Shares of the letters of the language it reads; see ``reading.parallel.letter_shares``."""
     target_letters: dict[str, float] = field(default_factory=dict)
     """The same of the language it writes."""
+    bleu_tokenize: str = "13a"
+    """How BLEU splits its texts into words, by the script of what it learnt to write."""
 
     # Records.
 
@@ -132,6 +141,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
             longest=0,  # known once the pairs have been tokenized
             source_letters=letter_shares(record.text for record in sample),
             target_letters=letter_shares(record.text_pair or "" for record in sample),
+            bleu_tokenize=bleu_tokenizer(record.text_pair or "" for record in sample),
         )
 
     def check(self, record: Record) -> None:
@@ -342,11 +352,15 @@ class Translate(Task[Record, WriterOutput, Translation]):
 
     def scores(self) -> TranslationScores:
         """Return empty scores."""
-        return TranslationScores()
+        return TranslationScores(self.bleu_tokenize)
+
+    def scored_by(self, settings: ScoreSettings) -> Self:
+        """Return the same task, with another tokenizer for BLEU."""
+        return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
     def judge(self) -> Judge[Translation, Record]:
         """Return what judges its answers."""
-        return judges.written(cased=True, translated=True)
+        return judges.written(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
         """Say what the run does."""

@@ -191,9 +191,14 @@ def word_numbers(
 
 
 class TranslationScores:
-    """Scores of translations: how near they are to the right ones, and how likely those were."""
+    """Scores of translations: how near they are to the right ones, and how likely those were.
 
-    def __init__(self) -> None:
+    Args:
+        bleu_tokenize: how BLEU splits texts into words; see `heedful.metrics.writing`.
+    """
+
+    def __init__(self, bleu_tokenize: str) -> None:
+        self._bleu_tokenize = bleu_tokenize
         self._log_likelihood = 0.0
         self._tokens_known = self._tokens_written = 0
         self._texts: list[str] = []
@@ -221,6 +226,6 @@ class TranslationScores:
         return {
             "items": len(self._texts),
             "tokens": self._tokens_written,
-            **text_scores(self._texts, self._references, cased=True),
+            **text_scores(self._texts, self._references, cased=True, tokenize=self._bleu_tokenize),
             **likelihood_scores(self._log_likelihood, self._tokens_known),
         }

@@ -92,8 +92,9 @@ class GenerationScores:
     BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
     """
 
-    def __init__(self, *, pairs: bool) -> None:
+    def __init__(self, *, pairs: bool, bleu_tokenize: str) -> None:
         self._pairs = pairs
+        self._bleu_tokenize = bleu_tokenize
         self._log_likelihood = 0.0
         self._tokens = 0
         self._texts: list[str] = []
@@ -121,7 +122,9 @@ class GenerationScores:
             **likelihood_scores(self._log_likelihood, self._tokens),
         }
         if self._pairs:
-            scores |= text_scores(self._texts, self._references, cased=False)
+            scores |= text_scores(
+                self._texts, self._references, cased=False, tokenize=self._bleu_tokenize
+            )
         return scores
 
 

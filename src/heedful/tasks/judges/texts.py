@@ -14,14 +14,15 @@ from heedful.tasks.answers.written import Generation
 from heedful.tasks.judges.decisions import where
 
 
-def written(*, cased: bool, translated: bool) -> Judge[Any, Record]:
+def written(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Judge[Any, Record]:
     """Judge texts beside the right ones, each by its chrF.
 
     Args:
         cased: whether capital letters matter.
         translated: whether the right text is the record's second one, rather than its label.
+        bleu_tokenize: how BLEU splits texts into words.
     """
-    metrics = text_metrics(cased=cased)
+    metrics = text_metrics(cased=cased, tokenize=bleu_tokenize)
     names = list(metrics)
     sizes = [len(row) for row in _statistics(metrics, "", "")]
 
