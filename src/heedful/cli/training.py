@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from heedful.cli.options import print_table, say
-from heedful.settings import TASKS, ColumnSettings, RunSettings, TaskEntry, TeacherSettings
+from heedful.settings import (
+    TASKS,
+    ColumnSettings,
+    FileSettings,
+    RunSettings,
+    TaskEntry,
+    TeacherSettings,
+)
 
 if TYPE_CHECKING:
     from heedful.task import Recipe
@@ -24,7 +31,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         *,
         data: Any,
         options: Any = entry.options(),  # noqa: B008, a frozen value
-        columns: ColumnSettings = ColumnSettings(),  # noqa: B008
+        columns: ColumnSettings | FileSettings = ColumnSettings(),  # noqa: B008
         training: Any = entry.training(),  # noqa: B008
         teaching: TeacherSettings = TeacherSettings(),  # noqa: B008
         run: RunSettings,
@@ -32,6 +39,8 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         from heedful.commands import train as verb
         from heedful.task import Recipe
 
+        if isinstance(columns, FileSettings):
+            columns = ColumnSettings(encoding=columns.encoding)
         recipe = Recipe(
             data=data,
             options=options,
@@ -45,13 +54,11 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
     groups = {
         "data": (entry.data, "Data and model"),
         "options": (entry.options, entry.title),
-        "columns": (ColumnSettings, "Columns"),
+        "columns": (ColumnSettings, "Columns") if entry.columns else (FileSettings, "Files"),
         "training": (entry.training, "Training"),
         "teaching": (TeacherSettings, "Teacher"),
         "run": (RunSettings, "Run"),
     }
-    if not entry.columns:
-        del groups["columns"]
     if not entry.options.__dataclass_fields__:  # type: ignore[attr-defined]
         del groups["options"]
     required = ("data", "run")

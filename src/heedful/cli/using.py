@@ -144,7 +144,7 @@ def predict(
 
     from heedful.commands import predict as command
 
-    inputs = command.texts_of(predictor.task, texts, context, context_file)
+    inputs = command.texts_of(predictor.task, texts, context, context_file, columns.encoding)
     records = command.records_of(predictor.task, inputs, input, columns)
     if prefix is not None:
         records = command.with_prefix(predictor.task, records, prefix)
@@ -220,7 +220,9 @@ def score(
         print(score.line_of(scored, everything=all_scores), flush=not texts)
 
 
-def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) -> None:
+def tokenize(
+    *texts: str, model: str = "minilm", revision: str | None = None, encoding: str = "utf-8"
+) -> None:
     """Show how the model reads texts: pieces, ids and offsets, one JSON object per text.
 
     Parameters
@@ -231,11 +233,16 @@ def tokenize(*texts: str, model: str = "minilm", revision: str | None = None) ->
         Model whose vocabulary to use: a folder, a run, an installed model or a hub name.
     revision
         Commit, tag or branch of a hub name.
+    encoding
+        How standard input stores characters, such as gb18030 (also GBK and GB2312) or big5.
     """
     from heedful.commands import tokenize as command
     from heedful.reading.lines import STDIN, read_lines
+    from heedful.settings.ranges import check_encoding
 
-    lines = texts or (line.rstrip("\r\n") for line in read_lines(STDIN))
+    check_encoding(encoding)
+    read = read_lines(STDIN, encoding=encoding)
+    lines = texts or (line.rstrip("\r\n") for line in read)
     for row in command.tokenize(lines, model, revision):
         print(json.dumps(row, ensure_ascii=False))
 

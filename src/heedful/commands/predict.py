@@ -9,13 +9,17 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.reading import Text
-from heedful.reading.lines import check_file, read_lines
+from heedful.reading.lines import UTF8, check_file, read_lines
 from heedful.settings import TASKS, ColumnSettings
 from heedful.task import Answer, AnyTask
 
 
 def texts_of(
-    task: AnyTask, texts: Sequence[str], context: str | None, context_file: Path | None
+    task: AnyTask,
+    texts: Sequence[str],
+    context: str | None,
+    context_file: Path | None,
+    encoding: str = UTF8,
 ) -> Sequence[Text]:
     """Return the texts on the command line, each with the context if there is one.
 
@@ -34,7 +38,7 @@ def texts_of(
         raise UserError("--context goes with texts given as arguments; --input has its own")
     if context_file is not None:
         check_file(context_file)
-        context = "".join(read_lines(context_file))
+        context = "".join(read_lines(context_file, encoding=encoding))
     assert context is not None
     return [(text, context) for text in texts]
 
@@ -50,7 +54,7 @@ def records_of(
     if texts and path is not None:
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
-        if columns != ColumnSettings():
+        if columns != ColumnSettings(encoding=columns.encoding):
             raise UserError(
                 "the options of columns are for --input, not for texts given as arguments"
             )

@@ -56,7 +56,9 @@ def learn(
         raise UserError("no text file given")
     for path in files:
         check_file(path)
-    tokenizer = _KINDS[settings.kind](counted(_lines(files), "lines read"), settings)
+    tokenizer = _KINDS[settings.kind](
+        counted(_lines(files, settings.encoding), "lines read"), settings
+    )
     with new_folder(out, overwrite=overwrite) as folder:
         tokenizer.save_pretrained(folder)
     return tokenizer
@@ -95,7 +97,7 @@ _KINDS: dict[str, Callable[[Iterable[str], VocabularySettings], Tokenizer]] = {
 }
 
 
-def _lines(files: Sequence[Path]) -> Iterator[str]:
+def _lines(files: Sequence[Path], encoding: str) -> Iterator[str]:
     """Yield the lines of all files, without their ends.
 
     Raises:
@@ -103,7 +105,7 @@ def _lines(files: Sequence[Path]) -> Iterator[str]:
     """
     is_blank = True
     for path in files:
-        for line in read_lines(path):
+        for line in read_lines(path, encoding=encoding):
             is_blank = is_blank and not line.strip()
             yield line.rstrip("\r\n")
     if is_blank:

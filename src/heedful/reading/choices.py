@@ -13,7 +13,7 @@ from pathlib import Path
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import as_text, list_of, read_objects, value_of
-from heedful.reading.lines import read_files, source_name
+from heedful.reading.lines import UTF8, read_files, source_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,22 +29,25 @@ class Choices:
     """File and line, for messages."""
 
 
-def read_choices(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[Choices]:
+def read_choices(
+    paths: Sequence[Path], *, labelled: bool = True, encoding: str = UTF8
+) -> Iterator[Choices]:
     """Read questions from files of JSON lines, one at a time.
 
     Args:
         paths: files, also with ``.gz``; ``-`` is stdin.
         labelled: whether to read answers; without it they may be missing.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a missing file; during iteration for what is wrong inside a file,
             with its line.
     """
-    return read_files(paths, partial(_read, labelled=labelled), "questions")
+    return read_files(paths, partial(_read, labelled=labelled, encoding=encoding), "questions")
 
 
-def _read(path: Path, labelled: bool) -> Iterator[Choices]:
-    for number, item in read_objects(path):
+def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
+    for number, item in read_objects(path, encoding):
         where = f"{source_name(path)}, line {number}"
         question = value_of(item, "question", where)
         if isinstance(question, Mapping):

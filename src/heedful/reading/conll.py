@@ -13,7 +13,7 @@ from pathlib import Path
 from heedful.errors import UserError
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import find_field
-from heedful.reading.lines import read_files, read_lines, source_name
+from heedful.reading.lines import UTF8, read_files, read_lines, source_name
 from heedful.reading.tagging import (
     OUTSIDE,
     Entity,
@@ -42,7 +42,12 @@ _LATIN = re.compile(rf"[^\W{UNSPACED}]")
 
 
 def read_conll(
-    path: Path, *, word: str | None = None, tag: str | None = None, labelled: bool = True
+    path: Path,
+    *,
+    word: str | None = None,
+    tag: str | None = None,
+    labelled: bool = True,
+    encoding: str = UTF8,
 ) -> Iterator[TaggedText]:
     """Yield the sentences of a file; each text is its words with one space between them.
 
@@ -57,18 +62,25 @@ def read_conll(
         word: number of the words' column, from 1; the first by default.
         tag: number of the tags' column; the last by default.
         labelled: whether to read tags.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a missing file; during iteration for a line with too few or too many
             columns, and for a tag that is malformed or cannot follow the one before it.
     """
-    return read_files([path], partial(_read, word=word, tag=tag, labelled=labelled), "sentences")
+    return read_files(
+        [path],
+        partial(_read, word=word, tag=tag, labelled=labelled, encoding=encoding),
+        "sentences",
+    )
 
 
-def _read(path: Path, word: str | None, tag: str | None, labelled: bool) -> Iterator[TaggedText]:
+def _read(
+    path: Path, word: str | None, tag: str | None, labelled: bool, encoding: str
+) -> Iterator[TaggedText]:
     source = source_name(path)
     tags = _Tags(source)
-    sentences = _sentences(read_lines(path), source)
+    sentences = _sentences(read_lines(path, encoding=encoding), source)
     # Of a stream one cannot see more; few sentences are enough.
     heads = list(islice(sentences, _SHOWN))
     shown = [name for first, rows in heads for name in _words(rows, word, source, first)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.reading.lines import ending_of, read_files, read_lines, source_name
+from heedful.reading.lines import UTF8, ending_of, read_files, read_lines, source_name
 
 DocumentLayout = Literal["blank-line", "gap", "file", "line"]
 """What separates two documents: a blank line, two blank lines or more (as between the chapters of a
@@ -40,13 +40,14 @@ class Document:
 
 
 def read_documents(
-    paths: Sequence[Path], layout: DocumentLayout = "blank-line"
+    paths: Sequence[Path], layout: DocumentLayout = "blank-line", encoding: str = UTF8
 ) -> Iterator[Document]:
     """Stream the documents of plain text files, also ``.gz``; the end of a file ends a document.
 
     Args:
         paths: the files, read one after the other.
         layout: where documents end.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a missing file or a table; during iteration for a file that is not
@@ -55,14 +56,16 @@ def read_documents(
     for path in paths:
         if ending_of(path) in _TABLES:
             raise UserError(f"{path}: a table, by its name; running text is read from plain text")
-    return read_files(paths, partial(_read, blank_lines=_BLANK_LINES[layout]), "text")
+    return read_files(
+        paths, partial(_read, blank_lines=_BLANK_LINES[layout], encoding=encoding), "text"
+    )
 
 
-def _read(path: Path, blank_lines: float) -> Iterator[Document]:
+def _read(path: Path, blank_lines: float, encoding: str) -> Iterator[Document]:
     source = source_name(path)
     lines: list[str] = []
     start = blanks = size = 0
-    for number, raw in enumerate(read_lines(path), start=1):
+    for number, raw in enumerate(read_lines(path, encoding=encoding), start=1):
         line = raw.strip()
         if not line:
             blanks += 1

@@ -9,7 +9,7 @@ from heedful.errors import UserError, did_you_mean, listed
 from heedful.files import parse_json
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import check_characters, kind_of
-from heedful.reading.lines import MAX_LINE_BYTES, read_lines, source_name
+from heedful.reading.lines import MAX_LINE_BYTES, UTF8, read_lines, source_name
 
 
 def parse_user_json(text: str, where: str) -> object:
@@ -25,14 +25,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield the line number and the object of each line of a file; blank lines are skipped.
 
     Raises:
         UserError: a line is not a JSON object, or see `heedful.reading.lines.read_lines`.
     """
     source = source_name(path)
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         text = without_line_end(line)
         if not text or text.isspace():
             continue
@@ -43,7 +43,9 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         yield number, value
 
 
-def read_spread_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+def read_spread_objects(
+    path: Path, encoding: str = UTF8
+) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield the first line number and the object of each object of a file.
 
     An object may go over several lines; one begins on a new line.
@@ -55,7 +57,7 @@ def read_spread_objects(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     source = source_name(path)
     lines: list[str] = []
     start = depth = size = 0
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         if not lines:
             if line.isspace():
                 continue

@@ -20,6 +20,7 @@ MAX_LINE_BYTES = 16 * 2**20
 """The longest line that is read: far above any text a model takes, far below any memory."""
 
 STDIN = Path("-")
+UTF8 = "utf-8"
 
 Item = TypeVar("Item")
 
@@ -95,8 +96,10 @@ def check_file(path: Path) -> None:
     raise UserError(f"{path}: no such file{did_you_mean(path.name, siblings)}")
 
 
-def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file, or of stdin for ``-``, with their line ends.
+def read_lines(
+    path: Path, max_bytes: int = MAX_LINE_BYTES, *, encoding: str = UTF8
+) -> Iterator[str]:
+    r"""Yield the lines of a text file, or of stdin for ``-``, with their line ends.
 
     Only ``\n`` ends a line, so that no other character of the text is taken for a line end. A byte
     order mark at the start is dropped; a name that ends in ``.gz`` is inflated as it is read.
@@ -104,6 +107,7 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
     Args:
         path: the file.
         max_bytes: the longest line that is read.
+        encoding: Python's name of how characters are stored; its line ends must be those of ASCII.
 
     Raises:
         UserError: with file, line and byte, for whatever the top of this module lists.
@@ -111,17 +115,25 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
     source = source_name(path)
     number = 0
     try:
-        with _open(path) as stream:
+        with open_bytes(path) as stream:
             while raw := stream.readline(max_bytes + 1):
                 number += 1
                 if len(raw) > max_bytes:
                     raise UserError(f"{source}, line {number}: longer than {max_bytes:,} bytes")
                 try:
-                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                    line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
                     hint = _NOT_UTF8_HINTS.get(raw[:2], "") if number == 1 else ""
+                    if encoding == UTF8 and not hint:
+                        hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
-                    raise UserError(f"{source}, line {number}: not UTF-8 ({byte}{hint})") from None
+                    raise UserError(
+                        f"{source}, line {number}: not {encoding.upper()} ({byte}{hint})"
+                    ) from None
+                if number == 1:
+                    line = line.removeprefix("\ufeff")
+                    if not line:
+                        continue
                 if "\0" in line:
                     nul = raw.index(b"\0") + 1
                     raise UserError(
@@ -136,8 +148,38 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[str]:
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
 
 
+def _looks_like(raw: bytes) -> str:
+    """Return the encoding that a text seems to have, by how many of its characters are common."""
+    shares = {}
+    for encoding in ("gb18030", "big5"):
+        text = raw[: raw.rfind(b"\n") + 1 or len(raw)].decode(encoding, errors="replace")
+        others = [one for one in text if one > "\x7f"]
+        shares[encoding] = sum(one in _COMMON for one in others) / max(len(others), 1)
+    encoding = max(shares, key=lambda name: shares[name])
+    if shares[encoding] < _ENOUGH:
+        return ""
+    return f"; it looks like {encoding.upper()}: give --encoding {encoding}"
+
+
+_COMMON = frozenset(
+    "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可"
+    "她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面起"
+    "公同三已老从动两长知样现分将外但身些与高意进把法此实回二理美点月明其种声全工己话儿者向情部正"
+    "這來國個說們為時會著過對裡後麼沒於還發當無開經頭從動兩長樣現將與進實點種聲話兒產東車業"
+    "，。、！？：；“”「」《》（）"
+)
+"""The most frequent characters of Chinese, Simplified and Traditional, and its marks."""
+_ENOUGH = 0.25
+"""The least share of them in a Chinese text; of bytes that are read wrongly few are."""
+
+
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, or stdin for ``-``, and inflate it if its name ends in ``.gz``.
+
+    Raises:
+        UserError: its name ends so, but it is not gzip; or stdin is closed.
+    """
     if path == STDIN:
         if sys.stdin is None:
             raise UserError("standard input: closed")

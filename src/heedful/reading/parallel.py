@@ -46,7 +46,7 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
         return
     if not all(plain):
         raise UserError("give either tables or plain files in pairs, not both at once")
-    if columns != ColumnSettings(format=columns.format):
+    if columns != ColumnSettings(format=columns.format, encoding=columns.encoding):
         raise UserError("plain files have no columns: leave out --text, --label and --no-header")
     if len(paths) % 2:
         raise UserError(
@@ -56,7 +56,7 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
     for path in paths:
         check_file(path)
     for source, target in zip(paths[::2], paths[1::2], strict=True):
-        yield from _aligned(source, target)
+        yield from _aligned(source, target, columns.encoding)
 
 
 def read_sources(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Record]:
@@ -74,11 +74,11 @@ def _is_plain(path: Path, format: str | None) -> bool:
     return (format or ending_format(path) or "text") == "text"
 
 
-def _aligned(source: Path, target: Path) -> Iterator[Record]:
+def _aligned(source: Path, target: Path, encoding: str) -> Iterator[Record]:
     if source == target or (STDIN not in (source, target) and source.samefile(target)):
         raise UserError(f"{source_name(source)}: given as the texts and as their translations")
     number, longer = 0, None
-    lines = zip_longest(read_lines(source), read_lines(target))
+    lines = zip_longest(*(read_lines(path, encoding=encoding) for path in (source, target)))
     for number, (text, translation) in enumerate(lines, start=1):
         if text is None or translation is None:
             longer = source if translation is None else target

@@ -6,26 +6,27 @@ A mark is a pair of square brackets on either side: ``she lives in [[New York]]`
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.reading.documents import Document
-from heedful.reading.lines import read_files, read_lines
+from heedful.reading.lines import UTF8, read_files, read_lines
 
 _MARKED = re.compile(r"\[\[([^\[\]]*[^\[\]\s][^\[\]]*)\]\]")
 
 
-def read_phrases(path: Path) -> list[str]:
+def read_phrases(path: Path, encoding: str = UTF8) -> list[str]:
     """Read a list of phrases, one on each line; empty lines are left out.
 
     Raises:
         UserError: the file is missing, is not text, or holds no phrase.
     """
-    return [*read_files([path], _phrases, "phrases")]
+    return [*read_files([path], partial(_phrases, encoding=encoding), "phrases")]
 
 
-def _phrases(path: Path) -> Iterator[str]:
-    return filter(None, map(str.strip, read_lines(path)))
+def _phrases(path: Path, encoding: str) -> Iterator[str]:
+    return filter(None, map(str.strip, read_lines(path, encoding=encoding)))
 
 
 def unmark(documents: Iterable[Document]) -> Iterator[Document]:

@@ -23,6 +23,7 @@ from heedful.reading.fields import (
 from heedful.reading.json_objects import read_objects
 from heedful.reading.lines import (
     STDIN,
+    UTF8,
     check_file,
     ending_of,
     read_files,
@@ -139,13 +140,17 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
             f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
         )
-    if format == "text" and columns != ColumnSettings(label=None, format=columns.format):
+    if format == "text" and columns != ColumnSettings(
+        label=None, format=columns.format, encoding=columns.encoding
+    ):
         raise UserError(
             f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
             "say its format: csv, tsv, jsonl or parquet"
         )
     if format in ("jsonl", "parquet") and not columns.header:
         raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
+    if format == "parquet" and columns.encoding != UTF8:
+        raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
     if format == "parquet" and (path == STDIN or path.suffix.lower() == ".gz"):
         raise UserError(
             f"{source_name(path)}: Parquet is read from files only, not from stdin or .gz"
@@ -174,7 +179,7 @@ def _rows(path: Path, format: str, columns: ColumnSettings) -> Iterator[_Row]:
         return _parquet_rows(path, columns)
     if format == "jsonl":
         return _json_rows(path, columns)
-    lines = read_lines(path)
+    lines = read_lines(path, encoding=columns.encoding)
     if format == "text":
         return _text_rows(lines)
     return _table_rows(lines, source_name(path), columns, format)
@@ -198,7 +203,7 @@ def _table_rows(
 def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     names: list[str] = []
     fields: _RowFields | None = None
-    for number, value in read_objects(path):
+    for number, value in read_objects(path, columns.encoding):
         if fields is None or list(value) != names:
             names = list(value)
             where = f"{source_name(path)}, line {number}"

@@ -17,12 +17,17 @@ from heedful.reading.json_objects import (
     read_spread_objects,
     value_of,
 )
-from heedful.reading.lines import ending_of, read_files, source_name
+from heedful.reading.lines import UTF8, ending_of, read_files, source_name
 from heedful.reading.tagging import Entity, TaggedText
 
 
 def read_spans(
-    path: Path, *, text: str = "text", entities: str | None = None, labelled: bool = True
+    path: Path,
+    *,
+    text: str = "text",
+    entities: str | None = None,
+    labelled: bool = True,
+    encoding: str = UTF8,
 ) -> Iterator[TaggedText]:
     """Yield the texts of a file with their entities.
 
@@ -37,19 +42,22 @@ def read_spans(
         text: key of the text.
         entities: key of the entities; by default ``entities``, or ``label`` where that is missing.
         labelled: whether to read entities.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a missing file; during iteration for a blank text, and for an entity
             that is outside its text, begins or ends with a space, or overlaps another.
     """
-    read = partial(_read, text=text, entities=entities, labelled=labelled)
+    read = partial(_read, text=text, entities=entities, labelled=labelled, encoding=encoding)
     return read_files([path], read, "texts")
 
 
-def _read(path: Path, text: str, entities: str | None, labelled: bool) -> Iterator[TaggedText]:
+def _read(
+    path: Path, text: str, entities: str | None, labelled: bool, encoding: str
+) -> Iterator[TaggedText]:
     source = source_name(path)
     read = read_spread_objects if ending_of(path) == ".json" else read_objects
-    for number, item in read(path):
+    for number, item in read(path, encoding):
         where = f"{source}, line {number}"
         names = list(item)
         field = find_field(text, where, names, 0)

@@ -19,7 +19,7 @@ from heedful.reading.json_objects import (
     text_of,
     value_of,
 )
-from heedful.reading.lines import STDIN, ending_of, read_files, read_lines, source_name
+from heedful.reading.lines import STDIN, UTF8, ending_of, read_files, read_lines, source_name
 from heedful.reading.records import read_records
 from heedful.settings import ColumnSettings
 
@@ -54,7 +54,9 @@ class Question:
     """What is wrong with each answer that is not where the file says."""
 
 
-def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[Question]:
+def read_questions(
+    paths: Sequence[Path], *, labelled: bool = True, encoding: str = UTF8
+) -> Iterator[Question]:
     """Read questions from files, one at a time.
 
     Args:
@@ -62,6 +64,7 @@ def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[
             a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also with
             ``.gz``. Without answers also ``.csv``, ``.tsv`` and ``.parquet``.
         labelled: whether to read answers; without it they may be missing.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a file that is missing or of unknown format; during iteration for
@@ -70,7 +73,7 @@ def read_questions(paths: Sequence[Path], *, labelled: bool = True) -> Iterator[
     for path in paths:
         _check_ending(path, labelled=labelled)
     seen: dict[str, str] = {}
-    return read_files(paths, lambda path: _questions(path, seen, labelled), "questions")
+    return read_files(paths, lambda path: _questions(path, seen, labelled, encoding), "questions")
 
 
 def check_texts(question: str, context: str, where: str) -> None:
@@ -95,9 +98,11 @@ _Item = tuple[str, str, Mapping[str, object]]
 """Where a question is, its context, and the object that holds it."""
 
 
-def _questions(path: Path, seen: dict[str, str], labelled: bool) -> Iterator[Question]:
+def _questions(
+    path: Path, seen: dict[str, str], labelled: bool, encoding: str
+) -> Iterator[Question]:
     """Yield the questions of a file; ``seen`` says where each id was first used."""
-    for where, context, item in _items(path):
+    for where, context, item in _items(path, encoding):
         name = _id(item, where)
         named = where if name is None else f"{where}, question {name!r}"
         if name in seen and labelled:
@@ -117,16 +122,16 @@ def _questions(path: Path, seen: dict[str, str], labelled: bool) -> Iterator[Que
         )
 
 
-def _items(path: Path) -> Iterator[_Item]:
+def _items(path: Path, encoding: str) -> Iterator[_Item]:
     ending = ending_of(path)
     if ending in _TABLES:
-        return _table_items(path)
-    return _document_items(path) if ending == ".json" else _row_items(path)
+        return _table_items(path, encoding)
+    return (_document_items if ending == ".json" else _row_items)(path, encoding)
 
 
-def _document_items(path: Path) -> Iterator[_Item]:
+def _document_items(path: Path, encoding: str) -> Iterator[_Item]:
     source = source_name(path)
-    text = "".join(read_lines(path, MAX_DOCUMENT_BYTES))
+    text = "".join(read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding))
     articles = objects_of(parse_user_json(text, source), "data", source)
     for number, article in enumerate(articles, start=1):
         article_where = f"{source}, article {number}"
@@ -137,14 +142,14 @@ def _document_items(path: Path) -> Iterator[_Item]:
                 yield where, context, item
 
 
-def _row_items(path: Path) -> Iterator[_Item]:
-    for number, item in read_objects(path):
+def _row_items(path: Path, encoding: str) -> Iterator[_Item]:
+    for number, item in read_objects(path, encoding):
         where = f"{source_name(path)}, line {number}"
         yield where, text_of(item, "context", where), item
 
 
-def _table_items(path: Path) -> Iterator[_Item]:
-    columns = ColumnSettings(text="question", text_pair="context", label=None)
+def _table_items(path: Path, encoding: str) -> Iterator[_Item]:
+    columns = ColumnSettings(text="question", text_pair="context", label=None, encoding=encoding)
     unit = "row" if path.suffix.lower() == ".parquet" else "line"
     for record in read_records([path], columns, allow_empty=True):
         assert record.text_pair is not None

@@ -1,7 +1,7 @@
 """Settings of the commands: one sentence each, which is also the help of the command line."""
 
 from heedful.settings.answers import PredictSettings
-from heedful.settings.data import ColumnSettings, DataSettings, ParallelSettings
+from heedful.settings.data import ColumnSettings, DataSettings, FileSettings, ParallelSettings
 from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
 from heedful.settings.python import (
@@ -51,6 +51,7 @@ __all__ = [
     "ExplainOptions",
     "ExplainSettings",
     "ExportSettings",
+    "FileSettings",
     "GenerateSettings",
     "LongText",
     "MethodName",

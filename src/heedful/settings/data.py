@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.settings.ranges import LongText, in_range
+from heedful.settings.ranges import LongText, check_encoding, in_range
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,15 +25,26 @@ class ColumnSettings:
     """Separator between the labels of one row; giving it allows several labels a row."""
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None = None
     """Format of the files; default: by the ending of their names."""
+    encoding: str = "utf-8"
+    """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
     def __post_init__(self) -> None:
-        """Refuse an empty separator.
+        """Refuse an empty separator, and an encoding that is unknown.
 
         Raises:
             UserError: naming the option.
         """
+        check_encoding(self.encoding)
         if self.label_separator == "":
             raise UserError("--label-separator: empty; give what stands between two labels")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileSettings:
+    """How files without columns are read."""
+
+    encoding: str = "utf-8"
+    """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

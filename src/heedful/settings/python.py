@@ -31,6 +31,7 @@ class TrainOptions(TypedDict, total=False):
     header: bool
     label_separator: str | None
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    encoding: str
     # Training
     epochs: int
     steps: int | None
@@ -153,4 +154,5 @@ class EvaluateOptions(PredictOptions, total=False):
     header: bool
     label_separator: str | None
     format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    encoding: str
     bleu_tokenize: BleuTokenize | None

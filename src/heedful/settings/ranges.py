@@ -19,3 +19,20 @@ def in_range(name: str, value: float | None, low: float, high: float, *, what: s
     if value is not None and not low <= value <= high:  # also false for NaN
         option = "--" + name.replace("_", "-")
         raise UserError(f"{option} {value}: must be {what}")
+
+
+def check_encoding(name: str) -> None:
+    """Refuse an encoding of which no lines can be read.
+
+    Raises:
+        UserError: Python knows no such encoding of text, or its line ends take other bytes.
+    """
+    try:
+        known = "\n".encode(name) == b"\n" and b"\n".decode(name) == "\n"
+    except (LookupError, UnicodeError):
+        known = False
+    if not known:
+        raise UserError(
+            f"--encoding {name}: no encoding whose lines can be read; known are utf-8, gb18030 "
+            "(also for GBK and GB2312), big5, big5hkscs, shift_jis, euc_jp, euc_kr, latin-1, ..."
+        )

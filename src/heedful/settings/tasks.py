@@ -12,7 +12,7 @@ from typing import Literal
 
 from heedful.errors import UserError
 from heedful.settings.data import DataSettings, ParallelSettings
-from heedful.settings.ranges import in_range
+from heedful.settings.ranges import check_encoding, in_range
 from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
 
@@ -302,6 +302,8 @@ class VocabularySettings:
     alphabet: int | None = None
     """Most characters of the alphabet: the most frequent ones are kept; default: 1000. Other
     kinds have all."""
+    encoding: str = "utf-8"
+    """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -309,6 +311,7 @@ class VocabularySettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
+        check_encoding(self.encoding)
         in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
         if self.alphabet is not None:
             in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")

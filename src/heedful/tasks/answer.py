@@ -74,7 +74,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             UserError: naming the file, the place and the id of the first that cannot be used.
         """
         refuse_columns(cls.name, columns)
-        return read_questions(paths, labelled=labelled)
+        return read_questions(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text]) -> list[Question]:

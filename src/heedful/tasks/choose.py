@@ -85,7 +85,7 @@ class Choose(Task[Choices, Tensor, Choice]):
             UserError: naming the file and line of the first that cannot be used.
         """
         refuse_columns(cls.name, columns)
-        return read_choices(paths, labelled=labelled)
+        return read_choices(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text]) -> list[Choices]:

@@ -14,6 +14,7 @@ from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
+from heedful.reading.lines import UTF8
 from heedful.reading.phrases import marked_phrases, read_phrases, unmark
 from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
@@ -25,13 +26,15 @@ _LOOKED_AT = 2**20
 """Tokens that are looked at to see whether the vocabulary fits the text."""
 
 
-def check_documents(paths: Sequence[Path], layout: DocumentLayout, *, pairs: bool) -> None:
+def check_documents(
+    paths: Sequence[Path], layout: DocumentLayout, *, pairs: bool, encoding: str = UTF8
+) -> None:
     """Refuse files of which no sequences can be made, before anything is written.
 
     Raises:
         UserError: there is no text, or only one document to make pairs of.
     """
-    documents = len(list(islice(read_documents(paths, layout), 2)))
+    documents = len(list(islice(read_documents(paths, layout, encoding), 2)))
     if pairs and documents < 2:
         raise UserError(
             f"{listed(paths)}: only one document, and pairs of sentences need a "
@@ -41,7 +44,7 @@ def check_documents(paths: Sequence[Path], layout: DocumentLayout, *, pairs: boo
 
 
 def phrases_of(
-    paths: Sequence[Path], layout: DocumentLayout, listed_in: Path | None
+    paths: Sequence[Path], layout: DocumentLayout, listed_in: Path | None, encoding: str = UTF8
 ) -> tuple[str, ...]:
     """Return the phrases of a list, or those that are marked in running text.
 
@@ -49,13 +52,14 @@ def phrases_of(
         paths: plain text.
         layout: what ends a document.
         listed_in: the list; None for the marks.
+        encoding: how characters are stored.
 
     Raises:
         UserError: a file is damaged, or there is no phrase.
     """
     if listed_in is not None:
-        return tuple(read_phrases(listed_in))
-    phrases = marked_phrases(read_documents(paths, layout))
+        return tuple(read_phrases(listed_in, encoding))
+    phrases = marked_phrases(read_documents(paths, layout, encoding))
     if not phrases:
         raise UserError(
             f"{listed(paths)}: no phrase is marked; write [[a phrase]], or name a list of phrases "
@@ -72,6 +76,7 @@ def open_corpus(
     folder: Path,
     *,
     marked: bool = False,
+    encoding: str = UTF8,
     workers: int | None = None,
 ) -> Corpus:
     """Tokenize files into a folder, unless that has been done there before.
@@ -83,6 +88,7 @@ def open_corpus(
         tokenizer: the model's tokenizer.
         folder: where the corpus is kept, under a name that says what it was made of.
         marked: whether marks of phrases are left out; see ``reading/phrases.py``.
+        encoding: how characters are stored.
         workers: processes; None takes one a core, and a single one for little text.
 
     Raises:
@@ -90,12 +96,12 @@ def open_corpus(
             is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_name(paths, layout, sentences, tokenizer, marked)}.arrow"
+    path = folder / f"{_name(paths, layout, sentences, tokenizer, marked, encoding)}.arrow"
     if not path.is_file():
         if workers is None:
             small = sum(path.stat().st_size for path in paths) < _SMALL
             workers = 1 if small else os.cpu_count() or 1
-        documents = counted(read_documents(paths, layout), "documents read")
+        documents = counted(read_documents(paths, layout, encoding), "documents read")
         documents = unmark(documents) if marked else documents
         write_corpus(path, tokenize_documents(documents, tokenizer, sentences, workers=workers))
     corpus = Corpus(path)
@@ -112,6 +118,7 @@ def _name(
     sentences: SentenceRule,
     tokenizer: Tokenizer,
     marked: bool,
+    encoding: str,
 ) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
     parts = [
@@ -119,6 +126,7 @@ def _name(
         [layout, sentences],
         *tokenizer.identity(),
         *(["marked"] if marked else []),
+        *([encoding] if encoding != UTF8 else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

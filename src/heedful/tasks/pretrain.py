@@ -177,7 +177,11 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             sentences=options.sentences,
             generator_size=options.generator_size,
             discriminator_weight=options.discriminator_weight,
-            phrases=phrases_of(data.train, options.documents, options.phrases) if entity else (),
+            phrases=phrases_of(
+                data.train, options.documents, options.phrases, recipe.columns.encoding
+            )
+            if entity
+            else (),
             marked=entity and options.phrases is None,
         )
 
@@ -189,7 +193,12 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """
         for paths in (recipe.data.train, recipe.data.dev or []):
             if paths:
-                check_documents(paths, self.documents, pairs=self.learnt.mixes_documents)
+                check_documents(
+                    paths,
+                    self.documents,
+                    pairs=self.learnt.mixes_documents,
+                    encoding=recipe.columns.encoding,
+                )
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -199,10 +208,12 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         Raises:
             UserError: columns are named, or see `check_documents` and `open_corpus`.
         """
-        if columns != ColumnSettings():
+        encoding = columns.encoding
+        if columns != ColumnSettings(encoding=encoding):
             raise UserError("plain text has no columns: leave out their options")
-        check_documents(paths, self.documents, pairs=self.learnt.mixes_documents)
-        corpus = self._corpus(paths, start.tokenizer, folder)
+        pairs = self.learnt.mixes_documents
+        check_documents(paths, self.documents, pairs=pairs, encoding=encoding)
+        corpus = self._corpus(paths, start.tokenizer, folder, encoding)
         return partial(self.sequences, corpus, start, seed=0, epoch=0)
 
     def sequences(
@@ -221,6 +232,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         paths: Sequence[Path],
         tokenizer: Tokenizer,
         folder: Path,
+        encoding: str,
         workers: int | None = None,
     ) -> Corpus:
         return open_corpus(
@@ -230,6 +242,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             tokenizer,
             folder,
             marked=self.marked,
+            encoding=encoding,
             workers=workers,
         )
 
@@ -273,7 +286,9 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """Tokenize the text, and cut its sequences anew for each epoch."""
         options, tokenizer = recipe.options, start.tokenizer
         kept = options.corpus or recipe.run.out / CORPUS
-        corpus = self._corpus(recipe.data.train, tokenizer, kept, options.workers)
+        corpus = self._corpus(
+            recipe.data.train, tokenizer, kept, recipe.columns.encoding, options.workers
+        )
         unknown = unknown_share(corpus, tokenizer)
         rare = (
             f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""

@@ -356,10 +356,12 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
             text if text != default.text else None,
             label if label != default.label else None,
         )
-        return read_conll(path, word=word, tag=tag, labelled=labelled)
+        return read_conll(path, word=word, tag=tag, labelled=labelled, encoding=columns.encoding)
     if kind == "jsonl" and (labelled or ending == ".json"):
         entities = None if label == default.label else label
-        return read_spans(path, text=text, entities=entities, labelled=labelled)
+        return read_spans(
+            path, text=text, entities=entities, labelled=labelled, encoding=columns.encoding
+        )
     if labelled:
         raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
     records = read_records([path], replace(columns, label=None), allow_empty=True)

@@ -45,7 +45,7 @@ def refuse_columns(task: str, columns: ColumnSettings) -> None:
     Raises:
         UserError: naming the task.
     """
-    if columns != ColumnSettings():
+    if columns != ColumnSettings(encoding=columns.encoding):
         raise UserError(
             f"the files of {task} have a format of their own: leave out the options of columns"
         )

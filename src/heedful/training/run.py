@@ -17,6 +17,7 @@ from heedful.checkpoints.opening import check_run, data_folder, discarded_unless
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, unknown_name
 from heedful.reading import fingerprint
+from heedful.reading.encodings import count_damaged
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training.device import choose_precision, prepare_device
 from heedful.training.distil import (
@@ -67,6 +68,8 @@ def train(
     if not check_run(recipe.run, record):
         say(f"{out} is finished; nothing to do")
         return None
+    if damage := count_damaged(data.train, recipe.columns.encoding):
+        say(damage)
     task = kind.decide(recipe)
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
