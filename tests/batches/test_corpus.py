@@ -1,5 +1,7 @@
+import sys
 import tracemalloc
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,9 @@ from tests.tiny import SPECIAL, byte_level_tokenizer
 from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
-from heedful.batches.sentences import SentenceRule
-from heedful.reading.documents import Document
+from heedful.batches.segments import IN_WORD, load_segmenter
+from heedful.batches.sentences import SentenceRule, running_sentences
+from heedful.reading.documents import Document, read_documents
 from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefg."]))
@@ -97,3 +100,67 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 def test_ids_are_narrow(tmp_path: Path) -> None:
     assert made(tmp_path / "c.arrow", ["a b"])[0].ids.dtype == np.int32
+
+
+CHINESE = [
+    "\u4eca\u5929\u53bb\u5317\u4eac\u5927\u5b66\u3002a bc\n\n\u4eca\u5929 cab",
+    "a bc",
+    "\u304b\u5929",
+]
+
+
+def segmented(path: Path, tokenizer: BertTokenizer) -> Corpus:
+    chunks = tokenize_documents(
+        documents(CHINESE), tokenizer, "punctuation", segmented=True, workers=1
+    )
+    write_corpus(path, chunks)
+    return Corpus(path)
+
+
+def test_words_of_chinese_sentences_are_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(text: str) -> list[int]:
+        return [at for at, one in enumerate(text) if one not in "\u5929\u4eac\u5927\u5b66"]
+
+    monkeypatch.setattr(corpus_module, "load_segmenter", lambda: starts)
+    characters = "\u4eca\u5929\u53bb\u5317\u4eac\u5927\u5b66\u3002\u304b"
+    tokenizer = BertTokenizer(Vocabulary([*SPECIAL, *"abc", "##b", "##c", *characters]))
+    marked = [
+        "".join(
+            ("+" if token & IN_WORD else "") + tokenizer.vocabulary.token(token & ~IN_WORD)
+            for token in document.ids.tolist()
+        )
+        for document in segmented(tmp_path / "c.arrow", tokenizer)
+    ]
+    assert marked == [
+        "\u4eca+\u5929\u53bb\u5317+\u4eac+\u5927+\u5b66\u3002ab##c\u4eca+\u5929[UNK]",
+        "ab##c",
+        "\u304b\u5929",
+    ]
+
+
+def test_words_need_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    load_segmenter.cache_clear()
+    with pytest.raises(UserError, match=r"words of Chinese texts need jieba: pip install"):
+        segmented(tmp_path / "c.arrow", TOKENIZER)
+
+
+def test_words_of_a_novel(data_folder: Path) -> None:
+    pytest.importorskip("jieba", reason="needs jieba, of the extra chinese")
+    load_segmenter.cache_clear()
+    (document, *_) = read_documents([data_folder / "zh/novels/sanguo.txt.gz"], "file")
+    for sentence in running_sentences(document.text[:20_000]):
+        starts = load_segmenter()(sentence)
+        ends = [*starts[1:], len(sentence)]
+        words = [sentence[start:end] for start, end in zip(starts, ends, strict=True)]
+        assert "".join(words) == sentence
+    assert {"\u8bf8\u845b\u4eae"} == {
+        word for word in [*cut("\u8bf8\u845b\u4eae\u51fa\u5c71")] if len(word) == 3
+    }
+
+
+def cut(text: str) -> list[str]:
+    starts = [*load_segmenter()(text), len(text)]
+    return [text[start:end] for start, end in pairwise(starts)]

@@ -7,6 +7,7 @@ from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer, UserError
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule, n_grams
+from heedful.batches.segments import IN_WORD
 from heedful.tokens.vocabulary import Vocabulary
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -196,3 +197,19 @@ def test_a_vocabulary_without_a_mask_is_named() -> None:
         mask_rule(tokenizer, most=None)
     with pytest.raises(UserError, match="only special tokens"):
         mask_rule(BertTokenizer(Vocabulary(SPECIAL)), most=None)
+
+
+def test_characters_of_a_segmented_word_are_hidden_together() -> None:
+    ids = np.array([2, *range(FIRST, FIRST + 12), 3], np.int32)
+    words = [[1, 2, 3], [4], [5, 6], [7, 8], [9], [10, 11, 12]]
+    for word in words:
+        ids[word[1:]] |= IN_WORD
+    seen, labels = draws(mask_rule(TOKENIZER, masking="word", share=0.3, most=None), 200, ids)
+    assert labels[labels != IGNORED].max() < IN_WORD > seen.max()
+    chosen = labels != IGNORED
+    for word in words:
+        assert (chosen[:, word].any(1) == chosen[:, word].all(1)).all()
+        assert chosen[:, word[0]].any()
+    assert (seen[:, [0, -1]] == [2, 3]).all()
+    alone, _ = draws(PLAIN, 200, ids)
+    assert alone.max() < IN_WORD

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from heedful.batches.segments import IN_WORD, go_on, is_chinese, load_segmenter
 from heedful.batches.sentences import SentenceRule, running_sentences
 from heedful.batches.store import open_blocks, to_lists, write_blocks
 from heedful.reading.documents import Document
@@ -43,13 +44,18 @@ class Tokenized:
     """One document as token ids, without special tokens."""
 
     ids: NDArray[np.int32]
-    """(T,), T at least 1."""
+    """(T,), T at least 1; perhaps with the bit `heedful.batches.segments.IN_WORD`."""
     ends: NDArray[np.int32]
     """(S,) The end of each sentence in ``ids``; the last is T."""
 
 
 def tokenize_documents(
-    documents: Iterable[Document], tokenizer: Tokenizer, rule: SentenceRule, *, workers: int
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    rule: SentenceRule,
+    *,
+    segmented: bool = False,
+    workers: int,
 ) -> Iterator[list[Tokenized]]:
     """Tokenize documents in order, a chunk at a time; documents without a token are left out.
 
@@ -60,16 +66,21 @@ def tokenize_documents(
         documents: the documents, streamed.
         tokenizer: the model's tokenizer.
         rule: how to split a document into sentences.
+        segmented: whether to mark the ids that go on with a word of a Chinese sentence by
+            `heedful.batches.segments.IN_WORD`.
         workers: how many processes; 1 uses this one alone. They do not change the result.
     """
     chunks = _chunks(documents)
     if workers == 1:
         for chunk in chunks:
-            yield _tokenize(chunk, tokenizer, rule)
+            yield _tokenize(chunk, tokenizer, rule, segmented)
         return
     # New processes, not forks: a fork of a process with threads may hang.
     with ProcessPoolExecutor(
-        workers, get_context("spawn"), initializer=_start_worker, initargs=(tokenizer, rule)
+        workers,
+        get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(tokenizer, rule, segmented),
     ) as pool:
         pending: deque[Future[list[Tokenized]]] = deque()
         for chunk in chunks:
@@ -93,13 +104,13 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
         yield chunk
 
 
-_worker: tuple[Tokenizer, SentenceRule] | None = None
+_worker: tuple[Tokenizer, SentenceRule, bool] | None = None
 """What a worker process tokenizes with; it is sent once, not with each chunk."""
 
 
-def _start_worker(tokenizer: Tokenizer, rule: SentenceRule) -> None:
+def _start_worker(tokenizer: Tokenizer, rule: SentenceRule, segmented: bool) -> None:
     global _worker
-    _worker = tokenizer, rule
+    _worker = tokenizer, rule, segmented
 
 
 def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
@@ -107,18 +118,36 @@ def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
     return _tokenize(texts, *_worker)
 
 
-def _tokenize(texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule) -> list[Tokenized]:
+def _tokenize(
+    texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule, segmented: bool
+) -> list[Tokenized]:
     special = np.array(tokenizer.all_special_ids)
     documents = []
     for text in texts:
-        sentences = [row for row in tokenizer.encode_batch(running_sentences(text, rule)) if row]
+        texts_of = running_sentences(text, rule)
+        rows = tokenizer.encode_batch(texts_of)
+        sentences = [row for row in rows if row]
         if not sentences:
             continue
         ids = np.fromiter(chain.from_iterable(sentences), np.int32)
         ids[np.isin(ids, special)] = tokenizer.unk_token_id
+        if segmented:
+            ids[_in_words(texts_of, rows, tokenizer)] |= IN_WORD
         ends = np.cumsum([len(row) for row in sentences], dtype=np.int32)
         documents.append(Tokenized(ids=ids, ends=ends))
     return documents
+
+
+def _in_words(
+    sentences: Sequence[str], rows: Sequence[Sequence[int]], tokenizer: Tokenizer
+) -> NDArray[np.bool_]:
+    """Tell which tokens go on with a word of a Chinese sentence. Shape (T,)."""
+    parts = [np.zeros(len(row), np.bool_) for row in rows]
+    for number, sentence in enumerate(sentences):
+        if is_chinese(sentence):
+            offsets = tokenizer.pieces(sentence).offsets
+            parts[number] = go_on(sentence, offsets, load_segmenter()(sentence))
+    return np.concatenate(parts)
 
 
 def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:

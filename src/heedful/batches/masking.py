@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.batches.phrases import Phrases
+from heedful.batches.segments import IN_WORD
 from heedful.errors import UserError
 from heedful.tokens import Tokenizer
 
@@ -105,7 +106,8 @@ def hide_tokens(
     rounded.
 
     Args:
-        ids: the sequence, special tokens included. Shape (T,).
+        ids: the sequence, special tokens included, perhaps with the bit
+            `heedful.batches.segments.IN_WORD`. Shape (T,).
         rule: what to hide.
         seed: determines the draws together with ``epoch`` and ``index``. Not negative.
         epoch: number of the epoch.
@@ -115,6 +117,7 @@ def hide_tokens(
         The ids that the model sees, and the labels: the true id of each token to predict, else
         -100. Each of shape (T,).
     """
+    stored, ids = ids, ids & ~IN_WORD
     seen = ids.astype(np.int64)
     labels = np.full(len(ids), IGNORED, np.int64)
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, index]))
@@ -123,7 +126,7 @@ def hide_tokens(
     ordinary = np.flatnonzero(~rule.special[ids])
     wanted = max(1, round(rule.share * len(ordinary)))
     wanted = min(wanted, len(ordinary), wanted if rule.most is None else rule.most)
-    chosen = rule.choose(ids, ordinary, order, wanted, rule) if wanted else ordinary
+    chosen = rule.choose(stored, ordinary, order, wanted, rule) if wanted else ordinary
     labels[chosen] = ids[chosen]
     fates = fate[chosen] % 10
     seen[chosen[fates < 8]] = rule.mask_id
@@ -213,7 +216,10 @@ def _words(
 ) -> list[NDArray[np.int64]]:
     """Divide the positions of ordinary tokens into words."""
     # The token after a special token begins a word, even if the word's first piece was cut off.
-    begins = ~rule.continues[ids[ordinary]] | (np.diff(ordinary, prepend=-2) > 1)
+    goes_on = (ids & IN_WORD != 0)[ordinary]
+    ids = ids & ~IN_WORD
+    goes_on |= rule.continues[ids[ordinary]]
+    begins = ~goes_on | (np.diff(ordinary, prepend=-2) > 1)
     if rule.phrases is not None:
         in_sequence = np.zeros(len(ids) + 1, np.bool_)
         in_sequence[ordinary] = begins

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
+from heedful.batches.segments import IN_WORD, segmenter_name
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
 from heedful.reading import fingerprint
@@ -76,6 +77,7 @@ def open_corpus(
     folder: Path,
     *,
     marked: bool = False,
+    segmented: bool = False,
     encoding: str = UTF8,
     workers: int | None = None,
 ) -> Corpus:
@@ -88,6 +90,7 @@ def open_corpus(
         tokenizer: the model's tokenizer.
         folder: where the corpus is kept, under a name that says what it was made of.
         marked: whether marks of phrases are left out; see ``reading/phrases.py``.
+        segmented: whether the words of Chinese texts are marked; see ``batches/segments.py``.
         encoding: how characters are stored.
         workers: processes; None takes one a core, and a single one for little text.
 
@@ -96,14 +99,19 @@ def open_corpus(
             is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_name(paths, layout, sentences, tokenizer, marked, encoding)}.arrow"
+    path = (
+        folder / f"{_name(paths, layout, sentences, tokenizer, marked, segmented, encoding)}.arrow"
+    )
     if not path.is_file():
         if workers is None:
             small = sum(path.stat().st_size for path in paths) < _SMALL
             workers = 1 if small else os.cpu_count() or 1
         documents = counted(read_documents(paths, layout, encoding), "documents read")
         documents = unmark(documents) if marked else documents
-        write_corpus(path, tokenize_documents(documents, tokenizer, sentences, workers=workers))
+        chunks = tokenize_documents(
+            documents, tokenizer, sentences, segmented=segmented, workers=workers
+        )
+        write_corpus(path, chunks)
     corpus = Corpus(path)
     if unknown_share(corpus, tokenizer) == 1:
         raise UserError(
@@ -118,6 +126,7 @@ def _name(
     sentences: SentenceRule,
     tokenizer: Tokenizer,
     marked: bool,
+    segmented: bool,
     encoding: str,
 ) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
@@ -126,6 +135,7 @@ def _name(
         [layout, sentences],
         *tokenizer.identity(),
         *(["marked"] if marked else []),
+        *(["words", segmenter_name()] if segmented else []),
         *([encoding] if encoding != UTF8 else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -136,7 +146,7 @@ def unknown_share(corpus: Corpus, tokenizer: Tokenizer) -> float:
     seen = unknown = 0
     for document in corpus:
         seen += len(document.ids)
-        unknown += int(np.count_nonzero(document.ids == tokenizer.unk_token_id))
+        unknown += int(np.count_nonzero(document.ids & ~IN_WORD == tokenizer.unk_token_id))
         if seen > _LOOKED_AT:
             break
     return unknown / seen if seen else 1.0

@@ -20,6 +20,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
 from heedful.batches.corpus import Corpus
 from heedful.batches.masking import MaskRule, mask_rule
+from heedful.batches.segments import IN_WORD
 from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
@@ -242,6 +243,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             tokenizer,
             folder,
             marked=self.marked,
+            segmented=self.masking in ("word", "n-gram"),
             encoding=encoding,
             workers=workers,
         )
@@ -383,7 +385,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """Take a sequence's scores, or answer for a text."""
         if not isinstance(record, Example):
             return self.learnt.decode(record, fitted, outputs, settings, tokenizer)
-        text = tokenizer.text_of(record.ids.tolist())
+        text = tokenizer.text_of((record.ids & ~IN_WORD).tolist())
         return self.learnt.scored(outputs[0].tolist(), text, fitted)
 
     def aim(
