@@ -17,6 +17,7 @@ from heedful.errors import UserError
 from heedful.explanations.explanation import AttentionMap, Attribution, Explanation, Side
 from heedful.explanations.heads import HeadImportance
 from heedful.extras import missing
+from heedful.metrics.fonts import give_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,6 +117,7 @@ def _save(figure: "Figure", path: Path) -> None:
     ):
         # The viewer's fonts draw what matplotlib's own font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
             options["metadata"] = {"Date": None}
         figure.savefig(path, **options)

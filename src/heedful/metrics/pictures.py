@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError, shorten
 from heedful.extras import missing
+from heedful.metrics.fonts import give_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
     A row adds up to 100 %, so a rare class is as legible as a frequent one. Every eye, and a grey
     printer, can tell the shades of one hue apart. An SVG shows labels in any script that its viewer
-    has fonts for; a PNG only those of matplotlib's own font.
+    has fonts for; a PNG those of matplotlib's own font, and of a Chinese one if there is one.
 
     Args:
         scores: what :meth:`ClassificationScores.compute` returned for single-label data.
@@ -55,9 +56,10 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
         mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
+        # Where no font has them, one line says so; the viewer of an SVG has fonts of its own.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
-            # The viewer's fonts will draw what matplotlib's own font lacks.
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")
             options["metadata"] = {"Date": None}
         figure.savefig(path, **options)
 

@@ -1,0 +1,83 @@
+"""Glyphs of Chinese labels in pictures, and tables that line up in a terminal."""
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from heedful.metrics import fonts
+from heedful.metrics.fonts import east_asian_family, give_fonts
+from heedful.metrics.pictures import save_confusion_picture
+from heedful.metrics.tables import confusion_table
+
+NAMES = ["财经", "科技新闻", "x"]
+SCORES = {
+    "items": 6,
+    "accuracy": 0.5,
+    "per_class": [{"label": name, "support": 2} for name in NAMES],
+    "confusion": [[1, 1, 0], [0, 1, 1], [1, 0, 1]],
+}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    east_asian_family.cache_clear()
+
+
+def drawn_families(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[list[str]]:
+    families: list[list[str]] = []
+
+    def spy(figure: Any, name: Path) -> None:
+        from matplotlib.text import Text
+
+        give_fonts(figure, name)
+        families.extend(
+            text.get_fontfamily() for text in figure.findobj(Text) if "科技" in text.get_text()
+        )
+
+    monkeypatch.setattr("heedful.metrics.pictures.give_fonts", spy)
+    save_confusion_picture(SCORES, path)
+    return families
+
+
+def test_chinese_labels_get_a_font_that_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("matplotlib")
+    # A family that matplotlib brings stands for one that has the characters.
+    monkeypatch.setattr(fonts, "_FAMILIES", ("No Such Font", "STIXGeneral", "DejaVu Serif"))
+    east_asian_family.cache_clear()
+    families = drawn_families(monkeypatch, tmp_path / "a.png")
+    assert families
+    assert all(one == ["sans-serif", "STIXGeneral"] for one in families)
+    assert not [one for one in caplog.records if one.name == fonts.__name__]
+
+
+def test_one_line_where_no_font_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(fonts, "_FAMILIES", ("No Such Font",))
+    east_asian_family.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        save_confusion_picture(SCORES, tmp_path / "a.png")
+        save_confusion_picture(SCORES, tmp_path / "a.svg")
+    (line,) = [one.getMessage() for one in caplog.records if one.name == fonts.__name__]
+    assert line.startswith(f"{tmp_path / 'a.png'}: no font of this machine has Chinese")
+    assert "\n" not in line
+    assert "科技新闻" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_tables_align_full_width_characters() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80).print(confusion_table(SCORES))
+    lines = [line.rstrip("\n") for line in stream.getvalue().splitlines() if line.strip()]
+    ends = [cell_len(line.rstrip()) for line in lines]
+    assert len(set(ends)) == 1, stream.getvalue()
+    assert len({len(line.rstrip()) for line in lines}) > 1
