@@ -51,7 +51,7 @@ class AddedTokens:
         late = {rewrite(token): token for token in self.ids if token in special.normalized}
         late.pop("", None)
         self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
-        self._starts = {token[0] for token in (*early, *late)}
+        self._find_start = _starts((*early, *late)).search
         self.take_neighbours = bool(special.single_word)
         """Whether what stands beside a token decides if it is one."""
         self.take_spaces = bool(special.lstrip or special.rstrip)
@@ -60,7 +60,7 @@ class AddedTokens:
     def are_in(self, text: str) -> bool:
         """Tell whether there may be such tokens in a text."""
         # Looking for a character is much faster than looking for a token.
-        return any(start in text for start in self._starts) and any(
+        return self._find_start(text) is not None and any(
             one.pattern.search(text) for one in self._passes
         )
 
@@ -110,7 +110,14 @@ def bare(text: str, part: Part) -> Part:
 
 
 def _pattern(tokens: Collection[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))) or "(?!)")
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return re.compile(f"(?={_starts(tokens).pattern})(?:{'|'.join(map(re.escape, longest_first))})")
+
+
+def _starts(tokens: Collection[str]) -> re.Pattern[str]:
+    """Return what matches the first character of any token; nothing where there are none."""
+    starts = "".join(re.escape(start) for start in sorted({token[0] for token in tokens}))
+    return re.compile(f"[{starts}]" if starts else "(?!)")
 
 
 def _is_word(character: str) -> bool:

@@ -113,10 +113,16 @@ class UnigramEncoder:
         return self._item_ids(splitter.items(text))
 
     def _ids_of(self, before: str, chunk: str, *, closed: bool = False) -> tuple[int, ...]:
-        word = self._splitter.only_word(before, chunk)
-        if word is not None:
-            return tuple([token_id for token_id, _ in self._words[word]])
-        return tuple(self._item_ids(self._splitter.chunk_items(before, chunk, closed=closed)))
+        words = None if closed else self._splitter.chunk_words(before, chunk)
+        if words is None:
+            return tuple(self._item_ids(self._splitter.chunk_items(before, chunk, closed=closed)))
+        ids: list[int] = []
+        for word in words:
+            if isinstance(word, str):
+                ids += [token_id for token_id, _ in self._words[word]]
+            else:
+                ids.append(word)
+        return tuple(ids)
 
     def _item_ids(self, items: Iterable[Item]) -> list[int]:
         ids: list[int] = []
@@ -137,14 +143,15 @@ class UnigramEncoder:
         words: list[int] = []
         count = 0
         for word, sources, added_id in items:
-            begin = 0
+            begin = previous = 0
             # With an added token goes the white space that it takes.
             cut = self._words[word] if added_id is None else [(added_id, len(sources))]
             for token_id, end in cut:
+                if end > begin:  # else one more byte of the same characters
+                    previous, begin = begin, end
                 ids.append(token_id)
-                begins.append(sources[begin])
+                begins.append(sources[previous])
                 ends.append(sources[end - 1] + 1)
                 words.append(count)
-                begin = end
             count += 1
         return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)

@@ -17,6 +17,7 @@ UNDERLINE = "▁"
 Prefix = Literal["always", "first", "never"]
 
 _find_words = re.compile(f"{UNDERLINE}?[^{UNDERLINE}]+|{UNDERLINE}").finditer
+_find_space = re.compile(f"[{WHITE}]").search
 _find_runs = re.compile(f"[^{WHITE}]+").finditer
 _join_spaces = JoinSpaces(new=" ").apply
 
@@ -63,6 +64,7 @@ class Splitter:
         self._rules = rules
         self._whole = Rewriting(rules.steps)
         self.added = AddedTokens(vocabulary, self._whole.text)
+        self._late = bool(vocabulary.special.normalized & self.added.ids.keys())
         steps = [*rules.steps]
         self._joins = bool(steps) and isinstance(steps[-1], JoinSpaces)
         if self._joins:
@@ -89,8 +91,7 @@ class Splitter:
             for first, last, late in self.added.split_late(rewritten):
                 places = sources[first:last]
                 if late is None:
-                    at_start = start + first == 0
-                    yield from self._words(rewritten[first:last], places, at_start=at_start)
+                    yield from self._words(rewritten[first:last], places, at_start=True)
                 else:
                     yield Item(late, places, self.added.ids[late])
 
@@ -123,19 +124,44 @@ class Splitter:
                 text, sources = _join_spaces(text, sources)
                 text = text.rstrip(" ") if is_open else text
             sources = [start - shift + source for source in sources]
-            yield from self._words(text, sources, at_start=not before and not start)
+            yield from self._words(text, sources, at_start=not before)
 
-    def only_word(self, before: str, chunk: str) -> str | None:
-        """Return the word that a chunk is; None where it is not one word, or that is not clear."""
+    def chunk_words(self, before: str, chunk: str) -> list[str | int] | None:
+        """Return the words of a chunk inside a text, and the ids of added tokens.
+
+        This is the short way for most chunks; None where that of `chunk_items` has to be taken.
+        """
         raw = before + chunk
-        if self.added.are_in(raw):
+        if self._rules.prefix == "first" and not before:
             return None
-        text = self._in_chunk.text(raw)
-        word = text[len(before) :]
-        plain = text[: len(before)] == before and word and word.strip(WHITE) == word
-        if not plain or " " in word or UNDERLINE in word or self._has_late(word):
+        if not self.added.are_in(raw):
+            word = self._only_word(raw)
+            return None if word is None else [word]
+        words: list[str | int] = []
+        for start, stop, token in self.added.split_early(raw):
+            if token is not None:
+                if before and not start:  # it takes the space
+                    return None
+                words.append(self.added.ids[token])
+                continue
+            word = self._only_word(raw[start:stop])
+            if word is None:
+                return None
+            words.append(word)
+        return words
+
+    def _only_word(self, part: str) -> str | None:
+        """Return the word that a part of a chunk is; None where it is not one, or not clearly."""
+        text = self._in_chunk.text(part)
+        has_space = part[:1] == " "
+        word = text[has_space:]
+        is_one = word and " " not in word and UNDERLINE not in word and word.strip(WHITE) == word
+        if not is_one or (has_space and text[0] != " ") or self._has_late(text):
             return None
-        return word if not before and self._rules.prefix == "never" else UNDERLINE + word
+        if self._rules.at_white_space and _find_space(word):
+            return None
+        begins = has_space and not self._rules.at_white_space
+        return UNDERLINE + word if begins or self._is_prefixed(False) else word
 
     def ends_plainly(self, text: str) -> bool:
         """Tell whether a text ends in a character that is neither white space nor dropped."""
@@ -151,17 +177,24 @@ class Splitter:
             return text.rstrip(WHITE) == text.rstrip(" ")
         return True
 
+    def _is_prefixed(self, at_start: bool) -> bool:
+        """Tell whether what begins with no space is to begin with `UNDERLINE`."""
+        prefix = self._rules.prefix
+        return prefix == "always" or (prefix == "first" and at_start)
+
     def _has_late(self, text: str) -> bool:
-        return any(part.token for part in self.added.split_late(text))
+        return self._late and any(part.token for part in self.added.split_late(text))
 
     def _words(self, text: str, sources: list[int], *, at_start: bool) -> Iterator[Item]:
+        """Yield the words of a part; ``at_start`` if a source of 0 is the start of the text."""
         runs = [(text.replace(" ", UNDERLINE), sources)]
         if self._rules.at_white_space:
             runs = [(run.group(), sources[run.start() : run.end()]) for run in _find_runs(text)]
-        prefix = self._rules.prefix
-        for number, (run, places) in enumerate(runs):
-            wants = prefix == "always" or (prefix == "first" and at_start and not number)
-            if wants and run and not run.startswith(UNDERLINE):
+        for run, places in runs:
+            if not run:
+                continue
+            wants = self._is_prefixed(at_start and places[0] == 0)
+            if wants and not run.startswith(UNDERLINE):
                 run, places = UNDERLINE + run, [places[0], *places]
             for match in _find_words(run):
                 yield Item(match.group(), places[match.start() : match.end()])

@@ -78,8 +78,7 @@ class Unigram:
         best = [0.0] + [-inf] * size
         starts = [0] * (size + 1)
         for start in range(size):
-            before = best[start]
-            end = start + 1
+            before, end = best[start], start + 1
             score = scores(word[start:end])
             if score is None or score == -inf:
                 total = before + unknown
@@ -89,9 +88,9 @@ class Unigram:
                 total = before + score
                 if total > best[end]:
                     best[end], starts[end] = total, start
-                end += 1
-                if end > size:
+                if end == size:
                     break
+                end += 1
                 score = scores(word[start:end])
         return starts
 

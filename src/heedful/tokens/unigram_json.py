@@ -78,7 +78,7 @@ def read_rules(files: TokenizerFiles) -> Rules:
     path, compiled = files.compiled_path, files.compiled
     steps: list[Step] = []
     for part in _parts(path, compiled.get("normalizer"), "normalizers"):
-        step = _step(path, part)
+        step = read_step(path, part)
         if step == STRIP_ACCENTS and steps[-1:] == [_SIMPLE["NFKD"]]:
             steps[-1] = BARE
         else:
@@ -155,7 +155,12 @@ def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:
         yield from _parts(path, one, inner)
 
 
-def _step(path: Path, part: Mapping[str, Any]) -> Step:
+def read_step(path: Path, part: Mapping[str, Any]) -> Step:
+    """Read one normalizer.
+
+    Raises:
+        UserError: it is one that is not supported.
+    """
     kind = str(part.get("type"))
     if kind in _SIMPLE:
         return _SIMPLE[kind]
