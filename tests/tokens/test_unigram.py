@@ -21,6 +21,7 @@ from tests.tokens.reference import assert_same_call
 from tests.tokens.spiece import xlm_roberta_folder
 from tests.tokens.test_call import CUTS, EVERYTHING, PADS
 
+from heedful.batches.words import piece_words
 from heedful.tokens import AlbertTokenizer, SpecialTokens, XLMRobertaTokenizer, load_tokenizer
 from heedful.tokens.clusters import EXTENDING
 from heedful.tokens.metaspace import UnigramEncoder
@@ -270,3 +271,10 @@ def test_half_a_surrogate_pair_is_dropped(pairs: dict[str, Any]) -> None:
     ours, _ = pairs["albert"]
     assert ours.pieces("a\ud800b \udc00").ids == ours.pieces("ab ").ids
     assert ours.pieces("\ud800ab").offsets == [(1, 3)]
+
+
+def test_words_are_slices_without_the_space_before_them(pairs: dict[str, Any]) -> None:
+    ours, _ = pairs["albert"]
+    text = " In Paris  Bob sang."
+    _, spans = piece_words(text, ours)
+    assert [text[a:b] for a, b in spans.tolist()] == ["In", "Paris", "Bob", "sang", "."]

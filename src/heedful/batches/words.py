@@ -84,6 +84,11 @@ def piece_words(
     first = _changes(number)  # (W,)
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
+    # A piece of SentencePiece has the space before its word in its slice.
+    starts[:] = [
+        end - len(text[start:end].lstrip())
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
     if not text.isascii():
         limits = [*starts[1:].tolist(), len(text)]
         ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
