@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import heedful
 from heedful import predictor
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.predict import records_of
@@ -182,6 +183,20 @@ def test_one_text_is_written_for_one_read() -> None:
     (one,) = Generate.from_texts(["a text"])
     with pytest.raises(UserError, match="text, line 1: 2 texts to write, expected 1"):
         Generate(pairs=True).check(replace(one, labels=("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("option", "choice", "near"),
+    [
+        ("long_text", "windows", "window"),
+        ("precision", "bf61", "bf16"),
+        ("aggregation", "average ", "average"),
+    ],
+)
+def test_a_choice_that_there_is_not_is_refused(option: str, choice: str, near: str) -> None:
+    run = Path(__file__).parent / "golden" / "0.1.0" / "classify"
+    with pytest.raises(UserError, match=f"unknown {option} '{choice}' .did you mean '{near}'"):
+        heedful.load(run, **{option: choice})
 
 
 def test_a_call_has_options_of_its_own(tiny_model: Path) -> None:

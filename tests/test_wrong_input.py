@@ -246,7 +246,7 @@ def misspelt(path: Path) -> None:
 
 
 def foreign(path: Path) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "gpt2"}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "t5"}))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def foreign(path: Path) -> None:
         ("model.safetensors", one_missing, "encoder.layer.1.output.dense.bias"),
         ("model.safetensors", pickled, "pickle"),
         ("config.json", misspelt, "'hiden_size' (did you mean 'hidden_size'?)"),
-        ("config.json", foreign, "gpt2"),
+        ("config.json", foreign, "t5"),
         ("config.json", truncated, "config.json"),
         ("config.json", Path.unlink, "config.json"),
         ("vocab.txt", twice, "apple"),

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from heedful.errors import UserError
-from heedful.settings.ranges import AnswerPrecision, LongText, in_range
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range, one_of
 
+Aggregation = Literal["first", "average", "max"]
+"""What decides a word's tag."""
 _MOST_TEXTS = 1000
 """Most texts generated for one input; all of them are held in memory."""
 _MOST_TARGETS = 1000
@@ -35,7 +37,7 @@ class PredictSettings:
     """Number of answers to give where a task has several."""
     no_answer_threshold: float | None = None
     """Margin by which 'no answer' must beat the best answer; default: as in training."""
-    aggregation: Literal["first", "average", "max"] = "first"
+    aggregation: Aggregation = "first"
     """What decides a word's tag: its first piece, the mean of its pieces, or the surest piece."""
     raw: bool = False
     """Give numbers as the model computes them: logits, not probabilities; a vector of any length,
@@ -76,11 +78,14 @@ class PredictSettings:
     """Seed of the samples, and of what `report` and `compare` draw."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range.
+        """Refuse numbers out of range, and choices that there are not.
 
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
+        one_of("precision", self.precision, get_args(AnswerPrecision))
+        one_of("long_text", self.long_text, get_args(LongText))
+        one_of("aggregation", self.aggregation, get_args(Aggregation))
         count = "a whole number of at least 1"
         for name in ("batch_size", "batch_tokens", "top", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)

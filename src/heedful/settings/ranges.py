@@ -1,8 +1,9 @@
 """What several settings have in common: names of choices, and how numbers are checked."""
 
+from collections.abc import Sequence
 from typing import Literal
 
-from heedful.errors import UserError
+from heedful.errors import UserError, unknown_name
 
 LongText = Literal["window", "head", "head-tail", "refuse"]
 """What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
@@ -19,6 +20,16 @@ def in_range(name: str, value: float | None, low: float, high: float, *, what: s
     if value is not None and not low <= value <= high:  # also false for NaN
         option = "--" + name.replace("_", "-")
         raise UserError(f"{option} {value}: must be {what}")
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Refuse a choice that there is not, naming its option; only Python lets one through to here.
+
+    Raises:
+        UserError: naming the nearest right one.
+    """
+    if value not in allowed:
+        raise unknown_name("--" + name.replace("_", "-"), str(value), allowed)
 
 
 def check_encoding(name: str) -> None:
