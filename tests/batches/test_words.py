@@ -3,12 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tiny import byte_level_tokenizer
+from tests.tiny_folders import write_folder
 
 from heedful.batches.windows import windows
 from heedful.batches.words import (
     entities_in_words,
     first_inside,
     first_pieces,
+    past_spaces,
     piece_words,
     spaced_words,
     word_breaks,
@@ -16,7 +18,7 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText
-from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary, load_encoder_tokenizer
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "é", ".", "'", "中"]
@@ -220,3 +222,27 @@ def _context(row: np.ndarray, first: int, last: int) -> int:  # type: ignore[typ
     if last <= start or first >= end:
         return -1
     return min(max(first - start, 0), max(end - last, 0))
+
+
+@pytest.fixture(scope="module")
+def unigram(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Give a tokenizer of SentencePiece with a piece for each letter and mark."""
+    folder = tmp_path_factory.mktemp("unigram") / "model"
+    write_folder("albert", folder)
+    return load_encoder_tokenizer(folder)
+
+
+def test_words_of_sentencepiece_end_at_marks_and_begin_behind_their_space(
+    unigram: Tokenizer,
+) -> None:
+    text = " in paris,  yes!"
+    _, spans = piece_words(text, unigram)
+    words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
+    assert words == ["in", "paris", ",", "yes", "!"]
+
+
+def test_slices_without_the_space_before_a_word(unigram: Tokenizer) -> None:
+    text = " in  paris"
+    spans = past_spaces(text, unigram.pieces(text).offsets).tolist()
+    assert [text[start:end] for start, end in spans if start < end] == [*"inparis"]
+    assert past_spaces("", []).shape == (0, 2)

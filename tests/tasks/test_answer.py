@@ -14,6 +14,7 @@ import torch
 from tests import tiny
 from tests.alike import assert_same_scores
 from tests.exact import assert_same_bits
+from tests.tiny_folders import write_folder
 from torch import Tensor
 
 import heedful
@@ -539,3 +540,19 @@ def test_wrong_prediction(
     fails: Callable[..., str], trained: Path, words: list[str], message: str
 ) -> None:
     assert message in fails("predict", trained, *words)
+
+
+@pytest.mark.parametrize("family", ["albert", "gpt2"])
+def test_no_answer_has_the_spaces_around_it(family: str, tmp_path: Path) -> None:
+    """The pieces of some tokenizers have it in their slices."""
+    write_folder(family, tmp_path / "model")
+    rows = [
+        {"question": "who?", "context": "it was ann.", "answers": [{"text": "ann", "start": 7}]}
+    ]
+    options = {"steps": 1, "precision": "fp32", "model": str(tmp_path / "model")}
+    heedful.train("answer", train=rows, out=tmp_path / "run", **options)
+    context = "it is  bob, or eve"
+    answer = heedful.load(tmp_path / "run")(("who?", context), top=200)
+    texts = [each.answer for each in answer.n_best if each.answer is not None]
+    assert len(texts) > 20
+    assert [text for text in texts if not text or text != text.strip()] == []

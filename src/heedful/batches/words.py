@@ -73,8 +73,13 @@ def piece_words(
         N ids, and (N, 2) start and end.
     """
     pieces = tokenizer.pieces(text)
-    spans = np.array(pieces.offsets, dtype=np.int32)  # (N, 2)
-    number = spans[:, 0] if rule == "pieces" else np.array(pieces.words)
+    spans = past_spaces(text, pieces.offsets)  # (N, 2)
+    if rule == "pieces":
+        number = spans[:, 0].astype(np.int64)
+    else:
+        number = np.array(pieces.words, dtype=np.int64)
+        if tokenizer.words_at_spaces:
+            number = _split_words(text, spans, number)
     of_words = np.array([bool(text[start:end].strip()) for start, end in pieces.offsets])
     if not of_words.any():
         return [], np.empty((0, 2), dtype=np.int32)
@@ -84,16 +89,31 @@ def piece_words(
     first = _changes(number)  # (W,)
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
-    # A piece of SentencePiece has the space before its word in its slice.
-    starts[:] = [
-        end - len(text[start:end].lstrip())
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
     if not text.isascii():
         limits = [*starts[1:].tolist(), len(text)]
         ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
     counts = _ends(first, len(number)) - first
     return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
+
+
+def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
+    """Return the slices of pieces without the space that stands before a word in some of them.
+
+    Shape:
+        (N, 2) for N pieces.
+    """
+    trimmed = [(end - len(text[start:end].lstrip()), end) for start, end in offsets]
+    return np.array(trimmed, dtype=np.int32).reshape(-1, 2)
+
+
+def _split_words(text: str, spans: Spans, number: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number words anew that are split at punctuation and ideographs, too. Shapes: (N,)."""
+    changes = number[1:] != number[:-1]
+    seams = zip(spans[:-1, 1].tolist(), spans[1:, 0].tolist(), strict=True)
+    for index, (end, start) in enumerate(seams):
+        if end and not changes[index]:
+            changes[index] = not in_one_word(text, end, start)
+    return np.concatenate([[0], changes.cumsum()])
 
 
 def _owners(of_words: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -77,6 +77,9 @@ def best_spans(windows: Sequence[ScoredWindow], *, count: int, max_tokens: int) 
         scores[owner[window.first :][: len(scores)] != number] = -np.inf
         for first, more in np.argwhere(scores >= _least(scores, count)):
             tokens = window.offsets[first : first + more + 1]
+            tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # some are nothing but a space
+            if not len(tokens):
+                continue
             # Where marks of a letter were reordered, the first token may not start first.
             span = int(tokens[:, 0].min()), int(tokens[:, 1].max())
             best[span] = max(best.get(span, -np.inf), float(scores[first, more]))

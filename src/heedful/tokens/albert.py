@@ -36,6 +36,7 @@ class AlbertTokenizer(ModelTokenizer):
     """
 
     kind = ALBERT
+    words_at_spaces = True
 
     def __init__(
         self,

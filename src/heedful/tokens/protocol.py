@@ -25,6 +25,10 @@ class Tokenizer(Protocol):
         """Which special tokens stand around a text, or around the two of a pair."""
 
     @property
+    def words_at_spaces(self) -> bool:
+        """Whether the words of `pieces` go from space to space, with punctuation in them."""
+
+    @property
     def cls_token_id(self) -> int:
         """Begins a row."""
 

@@ -40,6 +40,9 @@ class ModelTokenizer:
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
     """
 
+    words_at_spaces: bool = False
+    """Whether words go from space to space, with punctuation in them."""
+
     def __init__(
         self,
         encoder: PieceEncoder,

@@ -36,6 +36,7 @@ class XLMRobertaTokenizer(ModelTokenizer):
     """
 
     kind = XLM_ROBERTA
+    words_at_spaces = True
 
     def __init__(
         self,
