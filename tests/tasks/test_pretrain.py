@@ -139,6 +139,9 @@ def test_a_roberta_from_scratch(
     assert fill.max_length == fill.model.max_positions == 24
     assert config.type_vocab_size == 1
     assert len(fill(f"the {tokenizer.mask_token} is red.").blanks) == 1
+    hint = f'"The cat sat on the {tokenizer.mask_token}."'
+    assert hint in capsys.readouterr().err
+    assert hint in (tmp_path / "run" / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
 def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: Out) -> None:

@@ -91,6 +91,8 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     """What the discriminator's loss is multiplied by."""
     phrases: tuple[str, ...] = ()
     """What is masked as a word is, although it has spaces."""
+    mask: str = "[MASK]"
+    """What users write for a hidden token, which differs between tokenizers."""
     marked: bool = False
     """Whether these are marked in the text, which is read without the marks."""
 
@@ -106,7 +108,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
     @property
     def example(self) -> str:
         """What a user may ask a run."""
-        return self.learnt.example
+        return self.learnt.example.replace("[MASK]", self.mask)
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -310,7 +312,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
         if line := self.learnt.doubt(store_of(0)):
             say(line)
-        return self, start, store_of
+        return replace(self, mask=tokenizer.mask_token), start, store_of
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
@@ -407,7 +409,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
     def card(self) -> str:
         """Say what the run learns."""
-        return self.learnt.card(_MASKED[self.masking])
+        return self.learnt.card(_MASKED[self.masking]).replace("[MASK]", self.mask)
 
 
 _MASKED = {
