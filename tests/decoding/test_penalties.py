@@ -128,7 +128,7 @@ def test_stopping_early_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     for options, (width, wanted) in itertools.product(GRID, [(1, 1), (3, 1), (3, 2)]):
         given = {**options, "num_beams": width, "num_return_sequences": wanted, "max_new_tokens": 6}
         searches.append((given, run(list(range(5, 11)), **given)))
-    monkeypatch.setattr("heedful.decoding.beam._lead_over_all", lambda *given: -math.inf)
+    monkeypatch.setattr("heedful.decoding.beam._lead_of_finished", lambda *given: -math.inf)
     for given, found in searches:
         assert_same_texts(run(list(range(5, 11)), **given), found)
 

@@ -124,9 +124,7 @@ def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int
         ]
         going = [(total, whole) for total, whole in ranked if whole[-1] != END][:width]
         if len(ended) >= width:
-            score, whole = sorted(ended, reverse=True)[wanted - 1]
-            if score * (len(whole) - 1) ** penalty >= going[0][0]:
-                break
+            break
         if length == longest:
             ended += [(total / length**penalty, whole) for total, whole in going]
     return sorted(ended, reverse=True)[:wanted]
@@ -155,7 +153,7 @@ def test_stopping_early_changes_nothing(penalty: float, monkeypatch: pytest.Monk
     options = {"num_beams": 4, "num_return_sequences": 2, "length_penalty": penalty}
     quick = Language()
     found = run(list(range(5, 25)), quick, **options)
-    monkeypatch.setattr("heedful.decoding.beam._lead_over_all", lambda *given: -math.inf)
+    monkeypatch.setattr("heedful.decoding.beam._lead_of_finished", lambda *given: -math.inf)
     slow = Language()
     assert_same_texts(run(list(range(5, 25)), slow, **options), found)
     assert sum(quick.computed) < sum(slow.computed)

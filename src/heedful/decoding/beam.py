@@ -67,8 +67,7 @@ def beam_search(
     """Search all items side by side.
 
     A hypothesis that ends inside the beam leaves it, and the next best takes its position. An item
-    is done when as many have ended as the beam is wide and none that goes on is likelier than the
-    texts to return, or before that, when nothing can change the result.
+    is done when as many have ended as the beam is wide, or nothing can change the result.
 
     Args:
         step: scores the next tokens.
@@ -96,12 +95,11 @@ def beam_search(
         ranked = _rank(active, top, options)
         coverage = _coverage(state, len(active.items), options)
         goes_on = _take_finished(ranked, active, coverage, finished, options)
-        done, margin = _done(ranked, goes_on, finished, length, options)
-        margin = np.minimum(margin, _margins(ranked, options))
-        margins[ranked.items] = np.minimum(margins[ranked.items], margin)
-        keep = goes_on & ~done[:, None]
+        lead = _lead(ranked, goes_on, finished, length, options)
+        margins[ranked.items] = np.minimum(margins[ranked.items], _margins(ranked, lead, options))
+        keep = goes_on & ~(lead >= 0)[:, None]
         if length == options.max_new_tokens:
-            _cut_off(ranked, goes_on, done, active, coverage, finished, options)
+            _cut_off(ranked, goes_on, active, coverage, finished, options)
             break
         rows = ranked.parents[keep]
         if not len(rows):
@@ -183,15 +181,14 @@ def _take_finished(
 def _cut_off(
     ranked: _Ranked,
     goes_on: NDArray[np.bool_],
-    done: NDArray[np.bool_],
     active: _Partial,
     coverage: NDArray[np.float64],
     finished: Sequence[list[Hypothesis]],
     options: Search,
 ) -> None:
-    """Add texts of the greatest length where too few have ended, or none that is as likely."""
+    """Add texts of the greatest length to the finished ones of items where too few have ended."""
     for row, item in enumerate(ranked.items):
-        if len(finished[item]) < options.num_beams or not done[row]:
+        if len(finished[item]) < options.num_beams:
             finished[item].extend(
                 _continued(ranked, active, coverage, row, rank, options)
                 for rank in np.flatnonzero(goes_on[row])
@@ -219,35 +216,30 @@ def _continued(
     )
 
 
-def _done(
+def _lead(
     ranked: _Ranked,
     goes_on: NDArray[np.bool_],
     finished: Sequence[list[Hypothesis]],
     length: int,
     options: Search,
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Tell which items are done, and by which difference of totals that was decided.
-
-    To go on until nothing can change is no decision: to stop would have changed nothing, either.
+) -> NDArray[np.float64]:
+    """Return by how much each item's result is safe from any change; below 0, it must go on.
 
     Shape:
-        (A,) and (A,).
+        (A,).
     """
     best = np.where(goes_on, ranked.totals, -np.inf).max(1)  # (A,)
-    enough = np.array([len(finished[item]) >= options.num_beams for item in ranked.items])
-    leads = np.array(
+    return np.array(
         [
-            _lead_over_now(finished[item], float(total), options)
-            if full
-            else _lead_over_all(finished[item], float(total), length, options)
-            for item, total, full in zip(ranked.items, best, enough, strict=True)
+            np.inf
+            if len(finished[item]) >= options.num_beams
+            else _lead_of_finished(finished[item], float(total), length, options)
+            for item, total in zip(ranked.items, best, strict=True)
         ]
     )
-    done = leads >= 0
-    return done, np.where(done | enough, np.abs(leads), np.inf)
 
 
-def _lead_over_all(
+def _lead_of_finished(
     finished: Sequence[Hypothesis], best: float, length: int, options: Search
 ) -> float:
     """Return by how much the finished texts are better than any active one can become.
@@ -268,41 +260,18 @@ def _lead_over_all(
     """
     if len(finished) < options.num_return_sequences:
         return -math.inf
-    worst = _worst_returned(finished, options)
+    worst = sorted(finished, key=lambda text: text.score)[-options.num_return_sequences]
     longest = options.length_penalty > 0
     kindest = math.pow(options.max_new_tokens if longest else length + 1, options.length_penalty)
     # The smaller divisor gives the smaller difference of totals.
     return (worst.score - best / kindest) * min(kindest, _divisor(worst, options))
 
 
-def _lead_over_now(finished: Sequence[Hypothesis], best: float, options: Search) -> float:
-    """Return by how much the finished texts are likelier than the active ones are by now.
+def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDArray[np.float64]:
+    """Return the smallest difference of totals by which a decision on each item was made.
 
-    That is enough once as many have ended as the beam is wide. Of a model that is sure of itself,
-    these may all be unlikely texts that ended early, while the right one is being searched.
-
-    Args:
-        finished: the texts that have ended, as many as the beam is wide.
-        best: the highest total of the active ones.
-        options: how to search.
-
-    Returns:
-        The lead as a difference of totals.
-    """
-    worst = _worst_returned(finished, options)
-    return worst.score * _divisor(worst, options) - best
-
-
-def _worst_returned(finished: Sequence[Hypothesis], options: Search) -> Hypothesis:
-    """Return the worst of the texts that would be returned now."""
-    return sorted(finished, key=lambda text: text.score)[-options.num_return_sequences]
-
-
-def _margins(ranked: _Ranked, options: Search) -> NDArray[np.float64]:
-    """Return the smallest difference of totals by which candidates of each item were kept.
-
-    The decisions are which candidates are inside the beam, and which of those that do not end go
-    on.
+    The decisions are which candidates are inside the beam, which of those that do not end are kept,
+    and whether nothing can change the result.
 
     Shape:
         (A,).
@@ -311,7 +280,7 @@ def _margins(ranked: _Ranked, options: Search) -> NDArray[np.float64]:
     whole = ranked.totals
     ends = ranked.token_ids == options.eos_token_id
     lasting = -np.sort(-np.where(ends, -np.inf, whole), axis=1)
-    margins = np.full(len(whole), np.inf)
+    margins = np.where(lead >= 0, lead, np.inf)
     for totals in (whole, lasting):
         if totals.shape[1] > width:
             inside, outside = totals[:, width - 1], totals[:, width]
