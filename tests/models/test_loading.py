@@ -26,6 +26,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "distilbert": {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "electra": {**BERT, "embedding_size": 8},
     "ernie": BERT,
+    "gpt2": {"vocab_size": 50, "n_positions": 12, "n_embd": 24, "n_layer": 2, "n_head": 4},
     "heedful-rnn": {**PIECES, "embedding_width": 8, "hidden_width": 8},
     "marian": {**PIECES, **ENDS, **DEPTHS},
     "mpnet": BERT,
@@ -121,7 +122,7 @@ def test_an_unknown_family_is_named(tmp_path: Path) -> None:
 
 HEADS = {
     "body": ("pooler",),
-    "sequence": ("pooler", "classifier"),
+    "sequence": ("pooler", "classifier", "score"),
     "token": ("classifier",),
     "span": ("qa_outputs",),
     "choice": ("pooler", "classifier"),

@@ -25,12 +25,17 @@ TASK = Pretrain.decide(tiny.recipe("pretrain", objective="mlm"))
 
 
 def scored(
-    model: torch.nn.Module, texts: list[str], *, max_length: int = 40, batch_tokens: int = 50
+    model: torch.nn.Module,
+    texts: list[str],
+    *,
+    task: Pretrain = TASK,
+    max_length: int = 40,
+    batch_tokens: int = 50,
 ) -> Iterator[Likelihood]:
     return likelihoods(
         texts,
         model,
-        TASK,
+        task,
         TOKENIZER,
         max_length=max_length,
         settings=PredictSettings(batch_tokens=batch_tokens),
@@ -87,7 +92,8 @@ def test_a_long_text_is_scored_in_windows(model: BertForMaskedLM) -> None:
 def test_a_model_of_pairs_scores_too() -> None:
     torch.manual_seed(0)
     pairs = BertForPreTraining(CONFIG).eval()
-    (found,) = scored(pairs, ["a b"])
+    task = Pretrain.decide(tiny.recipe("pretrain", objective="mlm+nsp"))
+    (found,) = scored(pairs, ["a b"], task=task)
     assert len(found.log_probabilities) == 2
 
 
