@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import httpx
 from rich.console import Console
@@ -213,12 +214,12 @@ def batch_seconds(server: Server, share: float) -> float:
     return below
 
 
-def questions(run: Path, texts: int) -> list[Asked]:
-    """Return texts with heedful's answers, each computed alone."""
+def questions(run: Path, texts: int, precision: Literal["fp32", "bf16"]) -> list[Asked]:
+    """Return texts with heedful's answers, each computed alone in the server's precision."""
     import heedful
 
     records = ag_news("test", texts)
-    predictor = heedful.load(run, precision="fp32")
+    predictor = heedful.load(run, precision=precision)
     answers = [predictor(record.text) for record in records]
     return [
         Asked(text=record.text, label=one.label, score=one.score, truth=(record.labels or ("",))[0])
@@ -300,24 +301,27 @@ def main() -> None:
     console = Console(width=110, highlight=False)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         run = options.run or train(Path(folder))
-        asked = questions(run, options.texts)
+        asked = {
+            name: questions(run, options.texts, "bf16" if name.endswith("bf16") else "fp32")
+            for name in options.arms
+        }
         if "onnx" in options.arms:
             write_onnx(run)
         os.sched_setaffinity(0, {own})
         arms = {name: stack.enter_context(running(name, run, cores)) for name in options.arms}
         tallies = {name: Tally() for name in arms}
-        for server in arms.values():
-            asyncio.run(ask_in_turn(server, asked, options.lap_seconds / 4, Tally()))  # to warm up
+        for name, server in arms.items():  # to warm up
+            asyncio.run(ask_in_turn(server, asked[name], options.lap_seconds / 4, Tally()))
         for _ in range(options.laps):
             for name, server in arms.items():
-                asyncio.run(ask_in_turn(server, asked, options.lap_seconds, tallies[name]))
+                asyncio.run(ask_in_turn(server, asked[name], options.lap_seconds, tallies[name]))
         seconds = options.laps * options.lap_seconds
         show_race(console, tallies, seconds)
         ours = next((server for name, server in arms.items() if name.startswith("heedful")), None)
         if ours is not None and options.overload_seconds:
             rate = 2 * len(tallies[ours.name].seconds) / seconds
             tally = Tally()
-            steady = ask_steadily(ours, asked, rate, options.overload_seconds, tally)
+            steady = ask_steadily(ours, asked[ours.name], rate, options.overload_seconds, tally)
             memory = asyncio.run(steady)
             show_overload(console, tally, memory, batch_seconds(ours, 0.99), rate)
 
