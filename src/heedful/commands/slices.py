@@ -23,8 +23,8 @@ from heedful.sources import SlicedModel, models_folders
 _CHUNK = 2**20
 _ROOM = 100
 """Megabytes of the largest slice, which is on the disk twice for a while."""
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What a damaged archive, or one of another kind, makes the library raise."""
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""What a damaged archive makes the library raise, or one with a password or unknown compression."""
 
 
 def install(model: SlicedModel, say: Callable[[str], None]) -> None:

@@ -206,6 +206,43 @@ def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
     return labels or inverse
 
 
+def encoder_from_keys(
+    kind: type[Config],
+    values: Mapping[str, Any],
+    where: str,
+    *,
+    fixed: Mapping[str, Any],
+    ignored: Collection[str] = (),
+) -> Config:
+    """Build the configuration of an encoder, which has labels and pruned heads; see ``from_keys``.
+
+    Args:
+        kind: the same.
+        values: the same.
+        where: the same.
+        fixed: the same.
+        ignored: further keys beside ``IGNORED``, which change nothing.
+
+    Raises:
+        UserError: the same.
+    """
+    read = {
+        "id2label": read_labels(values, where),
+        "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
+    }
+    ignored = {*IGNORED, *ignored, "label2id"}
+    return from_keys(kind, {**values, **read}, where, fixed=fixed, ignored=ignored)
+
+
+def encoder_keys(config: Any) -> dict[str, Any]:
+    """Return what a ``config.json`` of an encoder holds, for heedful and for the reference."""
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    del values["num_labels"]  # the reference counts id2label
+    values["id2label"] = {str(number): label for number, label in config.id2label.items()}
+    values["pruned_heads"] = write_pruned_heads(config.pruned_heads)
+    return {"model_type": config.MODEL_TYPE, **values, "label2id": config.label2id}
+
+
 def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:
     """Return the heads that were pruned from each block, by the block's number.
 

@@ -1,6 +1,6 @@
 """What a DistilBERT is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -8,16 +8,13 @@ from heedful.errors import UserError, unknown_name
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
-    IGNORED,
     check_numbers,
     check_pruned_heads,
     check_sizes,
     check_switches,
     complete_labels,
-    from_keys,
-    read_labels,
-    read_pruned_heads,
-    write_pruned_heads,
+    encoder_from_keys,
+    encoder_keys,
 )
 
 _FIXED: dict[str, Any] = {
@@ -215,19 +212,10 @@ class DistilBertConfig:
             values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
             where: what an error calls their source.
         """
-        read = {
-            "id2label": read_labels(values, where),
-            "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
-        }
-        # The reference ignores ``tie_weights_``, which its oldest files have, too.
-        ignored = {*IGNORED, "label2id", "tie_weights_"}
+        # The reference ignores it, which its oldest files have, too.
         fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
+        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=("tie_weights_",))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["num_labels"]  # the reference counts id2label
-        values["id2label"] = {str(number): label for number, label in self.id2label.items()}
-        values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
-        return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
+        return encoder_keys(self)
