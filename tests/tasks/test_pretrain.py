@@ -432,6 +432,10 @@ def error_of(capsys: Out) -> str:
             "unknown --preset of --arch bert 'bas' (did you mean 'base'?)",
         ),
         (
+            ["--arch", "gpt2", "--preset", "tiny", "--vocabulary", "words"],
+            "unknown --arch 'gpt2'",
+        ),
+        (
             ["--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"],
             "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),

@@ -31,7 +31,8 @@ def fresh_config(
     Raises:
         UserError: there is no such family, or it has no such sizes or positions.
     """
-    encoders = [name for name, family in FAMILIES.items() if "body" in family.models]
+    # Each objective hides tokens, which a decoder such as GPT-2 has no head for.
+    encoders = [name for name, family in FAMILIES.items() if "masked_lm" in family.models]
     if arch not in encoders:
         raise unknown_name("--arch", arch, encoders)
     kind, presets = FAMILIES[arch].config_class(), FAMILIES[arch].presets()
