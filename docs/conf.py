@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.errors import SphinxError
@@ -46,6 +47,23 @@ def _fill(app: Sphinx, page: str, source: list[str]) -> None:
     )
 
 
+def _link_languages(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put a link to the page in the other language below its title, where there is one."""
+    chinese = page.startswith("zh/")
+    other = f"../{page[3:]}" if chinese else f"zh/{page}"
+    if (Path(app.srcdir) / page).parent.joinpath(f"{other}.md").exists():
+        link = f"[{'English' if chinese else '中文'}]({other}.md)"
+        source[0] = re.sub(r"^# .*\n", rf"\g<0>\n{link}\n", source[0], count=1)
+
+
+def _name_language(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object
+) -> None:
+    """Say in which language a page is, for fonts and screen readers."""
+    if page.startswith("zh/"):
+        context["language"] = "zh-CN"
+
+
 def _refuse_remote(app: Sphinx, error: Exception | None) -> None:
     """Refuse a site that loads anything from the network; links may lead there."""
     loads = re.compile(
@@ -60,6 +78,8 @@ def setup(app: Sphinx) -> None:
     """Connect what is generated with the pages."""
     app.connect("build-finished", _refuse_remote)
     app.connect("source-read", _fill)
+    app.connect("source-read", _link_languages)
+    app.connect("html-page-context", _name_language)
     app.connect("autodoc-process-signature", generated.shorten)
     # Napoleon, at 500, takes what stands before a colon in a field's docstring for its type.
     app.connect("autodoc-process-docstring", generated.keep, priority=400)

@@ -12,7 +12,9 @@ from heedful.cli import app
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 # The site checks the links of its own pages, when it is built.
-OUTSIDE_THE_SITE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+OUTSIDE_THE_SITE = [
+    ROOT / file for file in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
+]
 
 
 def name(path: Path) -> str:
