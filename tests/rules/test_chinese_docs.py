@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from markdown_it import MarkdownIt
@@ -55,7 +56,7 @@ def target(link: str, page: Path) -> str:
     """Return where a link leads, alike in both languages."""
     if "://" in link:
         return link
-    path, _, anchor = link.partition("#")
+    path, _, anchor = unquote(link).partition("#")
     other = (page.parent / path).resolve() if path else page
     chinese = README if other == ROOT / "README.md" else CHINESE / other.name
     if page.parent == CHINESE or page == README:
@@ -63,8 +64,10 @@ def target(link: str, page: Path) -> str:
         assert back or other.parent != ENGLISH or not chinese.exists(), (
             f"{name(page)}: {link} could lead to {name(chinese)}"
         )
-    heading = f"#{anchors(other).index(anchor)}" if anchor and other.suffix == ".md" else ""
-    return name(english(other)) + heading
+    # A heading that is made from the code has its English name in both.
+    headings = anchors(other) if anchor else []
+    heading = headings.index(anchor) if anchor in headings else anchor
+    return f"{name(english(other))}#{heading}"
 
 
 def sections(text: str, page: Path) -> list[Section]:
