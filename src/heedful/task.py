@@ -298,9 +298,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write into the run folder what other libraries want beside the model."""
+        return
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete what the run folder held only in case training was stopped."""
+        return
 
     # Answers.
 

@@ -433,7 +433,7 @@ def error_of(capsys: Out) -> str:
         ),
         (
             ["--arch", "gpt2", "--preset", "tiny", "--vocabulary", "words"],
-            "unknown --arch 'gpt2'",
+            "--arch gpt2: its models have no head for pairs of texts; give --objective clm",
         ),
         (
             ["--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"],

@@ -225,5 +225,42 @@ def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
         yield Example(ids=np.concatenate(parts))
 
 
+def running_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+    """Cut an epoch's sequences for next words from a corpus: what begins a text, then its tokens.
+
+    Documents follow one another as in `full_sequences`. A document is ended only where it ends, so
+    that no model learns to end a text where a sequence was full. Where one token ends a text and
+    begins another it stands between two documents once.
+
+    Args:
+        corpus: the documents.
+        frame: the form of a sequence.
+        seed: determines the draws together with ``epoch``.
+        epoch: number of the epoch.
+    """
+    begin, end = _ids(frame.layout.begin), _ids(frame.layout.end)
+    same = frame.layout.begin == frame.layout.end
+    least = len(begin) + 1
+    room = least + _below(frame.max_length - least + 1, Random(f"{seed}/{epoch}"))
+    parts: list[Ids] = []
+    for document in corpus:
+        start = 0
+        while start < len(document.ids):
+            if not (parts and same):
+                parts.append(begin)
+                room -= len(begin)
+            text = document.ids[start : start + room]
+            start, room = start + len(text), room - len(text)
+            parts.append(text)
+            if start == len(document.ids) and room >= len(end):
+                parts.append(end)
+                room -= len(end)
+            if room < least:
+                yield Example(ids=np.concatenate(parts))
+                parts, room = [], frame.max_length
+    if parts:
+        yield Example(ids=np.concatenate(parts))
+
+
 def _ids(special: tuple[int, ...]) -> Ids:
     return np.array(special, dtype=np.int32)

@@ -177,7 +177,8 @@ def score(
 ) -> None:
     """Score how likely texts are to a pre-trained run, or re-rank n-best lists by that.
 
-    Each token is masked in turn, and the log probabilities of all are added up:
+    Each token is masked in turn, or told from those before it where the run goes on with texts,
+    and the log probabilities of all are added up:
 
         heedful score runs/mini "He sat on the chair." "He sat on the cheer."
 

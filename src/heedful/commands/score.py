@@ -9,22 +9,18 @@ from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.reading.n_best import NBestList, read_n_best
+from heedful.task import AnyTask
+from heedful.tasks.generate import Generate
 from heedful.tasks.likelihood import Likelihood, likelihoods
-from heedful.tasks.pretrain import Pretrain
 
 
 def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likelihood]:
-    """Compute how likely texts are to a run that was pre-trained.
+    """Compute how likely texts are to a run that was pre-trained, or that goes on with texts.
 
     Raises:
         UserError: the run learnt something else, the precision is int8, or a text is empty.
     """
-    if not isinstance(predictor.task, Pretrain):
-        raise UserError(f"this is a {predictor.task.name} run; only a pretrain run scores texts")
-    if "fill" not in predictor.task.abilities:
-        raise UserError(
-            "this run learnt replaced tokens; only one that fills in masks scores texts"
-        )
+    _check(predictor.task)
     if predictor.precision.int8:
         raise UserError("texts are not scored in int8; give --precision auto, bf16 or fp32")
     return likelihoods(
@@ -36,6 +32,19 @@ def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likeliho
         settings=predictor.settings,
         device=predictor.device,
     )
+
+
+def _check(task: AnyTask) -> None:
+    if task.name == "pretrain" and not task.abilities & {"fill", "write"}:
+        raise UserError(
+            "this run learnt replaced tokens; only one that fills in masks or tells next words "
+            "scores texts"
+        )
+    if task.name != "pretrain" and not (isinstance(task, Generate) and not task.pairs):
+        raise UserError(
+            f"this is a {task.name} run; only a pretrain run, or one that goes on with texts, "
+            "scores texts"
+        )
 
 
 def texts_of(records: Iterable[Record]) -> Iterator[str]:

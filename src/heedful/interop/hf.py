@@ -104,7 +104,7 @@ def _refuse(source: Source) -> None:
 def _write_search(source: Source, folder: Path) -> None:
     """Write how a model that generates searches, as heedful does unless told otherwise."""
     model, tokenizer, defaults = source.model, source.tokenizer, PredictSettings()
-    if source.record.task != "generate":
+    if not source.writes:
         return
     search = {
         "eos_token_id": tokenizer.sep_token_id,
@@ -112,8 +112,9 @@ def _write_search(source: Source, folder: Path) -> None:
         "num_beams": defaults.beam,
         "length_penalty": defaults.length_penalty,
         "early_stopping": True,
-        "bad_words_ids": [[tokenizer.cls_token_id]],
     }
+    if tokenizer.cls_token_id != tokenizer.sep_token_id:
+        search |= {"bad_words_ids": [[tokenizer.cls_token_id]]}
     if isinstance(model, BertEncoderDecoder):
         positions = model.decoder.max_positions
         start = model.decoder_start_token_id

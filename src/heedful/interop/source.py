@@ -25,6 +25,11 @@ class Source:
     """In evaluation mode, on the CPU, in float32."""
     tokenizer: Any
 
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes texts and is no translator."""
+        return self.record.task in ("generate", "pretrain") and hasattr(self.model, "generate")
+
 
 def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
     """Say where a finished run is, and what it is.

@@ -14,6 +14,7 @@ _HOMES = {
     "EntityScores": "entities",
     "LanguageScores": "language",
     "NeighbourScores": "neighbours",
+    "NextTokenScores": "language",
     "RegressionScores": "regression",
     "confusion_table": "tables",
     "precision_table": "tables",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from heedful.metrics.detection import DetectionScores as DetectionScores
     from heedful.metrics.entities import EntityScores as EntityScores
     from heedful.metrics.language import LanguageScores as LanguageScores
+    from heedful.metrics.language import NextTokenScores as NextTokenScores
     from heedful.metrics.neighbours import NeighbourScores as NeighbourScores
     from heedful.metrics.pictures import save_confusion_picture as save_confusion_picture
     from heedful.metrics.regression import RegressionScores as RegressionScores

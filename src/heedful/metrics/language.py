@@ -1,8 +1,10 @@
-"""Scores of masked tokens and next sentences, batch by batch, with the means of torchmetrics."""
+"""Scores of masked and next tokens and sentences, batch by batch, with torchmetrics' means."""
 
 import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.errors import UserError
@@ -75,3 +77,55 @@ class LanguageScores:
         if self._pair_metric is not None and self._pairs:
             scores[self._pair_metric] = float(self._pair.compute())
         return scores
+
+
+class NextTokenScores:
+    """Scores the prediction of each token from those before it.
+
+    Its memory grows with the vocabulary alone.
+    """
+
+    def __init__(self) -> None:
+        self._scores = LanguageScores()
+        self._counts = np.zeros(0, np.int64)  # how often each token was to be told
+
+    def update(self, loss: float, right: int, tokens: NDArray[np.int32]) -> None:
+        """Count a sequence.
+
+        Args:
+            loss: sum of the losses of its tokens, in nats.
+            right: how many of them were predicted right.
+            tokens: what was to be told. Shape (T,).
+
+        Raises:
+            UserError: the loss is not a number.
+        """
+        import torch
+
+        self._scores.update(*(torch.tensor([number]) for number in (loss, right, len(tokens))))
+        counts = np.bincount(tokens, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores of everything counted, ready for JSON.
+
+        ``items`` and ``tokens``; ``next_accuracy``, and ``always_commonest``, what it would be for
+        the commonest token each time; ``log_likelihood`` (a token's mean) and ``perplexity``, and
+        ``unigram_perplexity``, what it would be for knowing only how often each token stands in
+        this very data.
+
+        Raises:
+            UserError: nothing was counted.
+        """
+        scores = self._scores.compute()
+        shares = self._counts[self._counts > 0] / self._counts.sum()
+        return {
+            "items": scores["items"],
+            "tokens": scores["masked_tokens"],
+            "next_accuracy": scores["masked_accuracy"],
+            "always_commonest": float(shares.max()),
+            "log_likelihood": -math.log(scores["perplexity"]),
+            "perplexity": scores["perplexity"],
+            "unigram_perplexity": math.exp(-float((shares * np.log(shares)).sum())),
+        }

@@ -176,6 +176,17 @@ def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
+def next_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    """Measure running text. An item's numbers: loss, tokens told right, tokens to tell."""
+    loss, right, tokens = (weights @ columns).T
+    mean = ratio(loss, tokens)
+    return {
+        "next_accuracy": ratio(right, tokens),
+        "log_likelihood": -mean,
+        "perplexity": np.exp(np.minimum(mean, 700.0)),
+    }
+
+
 def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     """Measure replaced tokens among original ones.
 

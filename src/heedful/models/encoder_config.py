@@ -8,6 +8,8 @@ class EncoderConfig(Protocol):
 
     DEPTH: ClassVar[str]
     """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str]
+    """The field that has the number of positions."""
 
     @property
     def vocab_size(self) -> int:

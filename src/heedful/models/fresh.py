@@ -31,8 +31,7 @@ def fresh_config(
     Raises:
         UserError: there is no such family, or it has no such sizes or positions.
     """
-    # Each objective hides tokens, which a decoder such as GPT-2 has no head for.
-    encoders = [name for name, family in FAMILIES.items() if "masked_lm" in family.models]
+    encoders = [name for name, family in FAMILIES.items() if "body" in family.models]
     if arch not in encoders:
         raise unknown_name("--arch", arch, encoders)
     kind, presets = FAMILIES[arch].config_class(), FAMILIES[arch].presets()
@@ -40,7 +39,7 @@ def fresh_config(
         raise unknown_name(f"--preset of --arch {arch}", preset, presets)
     known = {field.name: field for field in fields(kind)}
     values: dict[str, Any] = {name: value for name, value in tokens.items() if name in known}
-    values["max_position_embeddings"] = kind.positions_for(positions, tokens["pad_token_id"])
+    values[kind.POSITIONS] = kind.positions_for(positions, tokens["pad_token_id"])
     if "position_embedding_type" in known:
         values["position_embedding_type"] = position_type
     elif position_type != "absolute":

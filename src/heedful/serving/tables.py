@@ -229,7 +229,9 @@ _REPLACED = Columns(
 def columns_of(task: AnyTask) -> Columns:
     """Return the tensors of a run's task."""
     columns = _COLUMNS[task.name]
-    if task.name == "pretrain" and "fill" not in task.abilities:
+    if task.name == "pretrain" and "write" in task.abilities:
+        columns = _COLUMNS["generate"]
+    elif task.name == "pretrain" and "fill" not in task.abilities:
         columns = _REPLACED
     inputs, outputs, tensors = columns.inputs, columns.outputs, columns.tensors
     if isinstance(task, Classify) and task.multi_label:

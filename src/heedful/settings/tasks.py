@@ -145,7 +145,7 @@ _WEIGHT = 50.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
-    """Learn from plain text alone: which words are masked, and which sentences follow others.
+    """Learn from plain text alone: words that are masked or come next, and sentences that follow.
 
     From scratch, or on from another model to make it know your field:
 
@@ -169,9 +169,9 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: Literal["mlm+nsp", "mlm", "sop", "rtd"] = "mlm+nsp"
-    """Masked words: with next-sentence prediction, alone, or with the order of sentences; or
-    replaced tokens (--arch electra)."""
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm"] = "mlm+nsp"
+    """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
+    tokens (--arch electra); or next words (--arch gpt2)."""
     mask_share: float = 0.15
     """Share of the tokens to predict."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"
@@ -220,6 +220,11 @@ class PretrainSettings:
                 if getattr(self, name) not in (None, _WEIGHT):
                     option = name.replace("_", "-")
                     raise UserError(f"--{option} is for --objective rtd; leave it out")
+        if self.objective == "clm":
+            for name in ("mask_share", "masking", "max_predictions"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    option = name.replace("_", "-")
+                    raise UserError(f"--{option}: --objective clm masks nothing; leave it out")
         if self.preset is None and self.generator_size is not None:
             raise UserError("--generator-size is for a model from scratch: give --preset too")
         if self.preset is None and self.positions is not None:

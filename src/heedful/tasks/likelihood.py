@@ -1,30 +1,32 @@
-"""Pseudo-log-likelihood: how likely a text is to a model of masked words.
+"""How likely a text is to a model: the sum of the log-probabilities of its tokens.
 
-The sum of the log probabilities of a text's tokens, each given all others (Salazar et al. 2020,
-"Masked Language Model Scoring", equation 1): a text of n tokens is computed n times, another token
-masked each time.
+To a model of masked words that is a pseudo-log-likelihood, each token given all others (Salazar et
+al. 2020, "Masked Language Model Scoring", equation 1): a text of n tokens is computed n times,
+another token masked each time. To a decoder each token is given those before it, and the text is
+computed once.
 
-Shapes: B masked copies of a batch, T their length.
+Shapes: B rows of a batch, T their length, N tokens that are scored, V vocabulary.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from heedful.batches import Batch, Example, collate, plan_pass
 from heedful.batches.windows import window_starts
 from heedful.errors import UserError
 from heedful.settings import PredictSettings
-from heedful.task import Forward
-from heedful.tasks.pretrain import Pretrain
+from heedful.task import AnyTask, Forward
 from heedful.tokens import Tokenizer
 
 _TOGETHER = 64
-"""Texts whose copies are sorted by length together."""
+"""Texts whose rows are sorted by length together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,35 +35,35 @@ class Likelihood:
 
     tokens: tuple[str, ...]
     log_probabilities: tuple[float, ...]
-    """Of each token, given all others."""
+    """Of each token, given all others, or those before it."""
 
     @property
     def total(self) -> float:
-        """The pseudo-log-likelihood, in nats."""
+        """The log-likelihood or pseudo-log-likelihood, in nats."""
         return math.fsum(self.log_probabilities)
 
     @property
     def perplexity(self) -> float:
-        """The pseudo-perplexity: of a token, on average."""
+        """The perplexity or pseudo-perplexity: of a token, on average."""
         return math.exp(-self.total / len(self.tokens))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Copy:
-    """A text with one token masked."""
+class _Row:
+    """What the model reads to score some tokens of a text."""
 
     example: Example
     position: int
-    """Where the mask is."""
-    truth: int
-    """The token behind it."""
+    """Where the first of them is told."""
+    truth: Sequence[int]
+    """These tokens, told one after the other."""
 
 
 @torch.inference_mode()
 def likelihoods(
     texts: Iterable[str],
     forward: Forward,
-    task: Pretrain,
+    task: AnyTask,
     tokenizer: Tokenizer,
     *,
     max_length: int,
@@ -70,13 +72,13 @@ def likelihoods(
 ) -> Iterator[Likelihood]:
     """Compute how likely each text is, in order, holding some at a time.
 
-    A token of a text that is too long is masked in a window of it, the one that has the most text
-    around the token.
+    A token of a text that is too long is told in a window of it: the one that has the most text
+    around the token, or for a decoder before it.
 
     Args:
         texts: the texts.
         forward: the model.
-        task: what it learnt.
+        task: what it learnt: to fill in masks, or to go on with texts.
         tokenizer: its tokenizer.
         max_length: the most tokens it is given at once.
         settings: how many of them are computed at once.
@@ -85,31 +87,42 @@ def likelihoods(
     Raises:
         UserError: a text has no token.
     """
+    rows_of = _masked if "fill" in task.abilities else _continued
     numbered = enumerate(texts, start=1)
     while chunk := list(islice(numbered, _TOGETHER)):
         texts_ids = tokenizer.encode_batch([text for _, text in chunk])
         for (number, _), ids in zip(chunk, texts_ids, strict=True):
             if not ids:
                 raise UserError(f"text {number}: empty; there is nothing to score")
-        copies = [copy for ids in texts_ids for copy in _copies(ids, tokenizer, max_length)]
-        log_probabilities = np.empty(len(copies))
-        for rows in plan_pass(
-            [len(copy.example.ids) for copy in copies],
+        rows = [row for ids in texts_ids for row in rows_of(ids, tokenizer, max_length)]
+        scored: list[Sequence[float]] = [()] * len(rows)
+        for numbers in plan_pass(
+            [len(row.example.ids) for row in rows],
             batch_tokens=settings.batch_tokens,
             max_items=settings.batch_size,
         ):
-            batch = _batch([copies[row] for row in rows], tokenizer).to(device)
-            losses = task.compute(forward, batch, settings)[:, 0]
-            log_probabilities[rows] = -losses.cpu().double().numpy()
-        each = iter(log_probabilities.tolist())
+            some = [rows[number] for number in numbers]
+            batch = _batch(some, tokenizer).to(device)
+            each = iter(_log_probabilities(forward(**batch.inputs), batch).tolist())
+            for number, row in zip(numbers, some, strict=True):
+                scored[number] = list(islice(each, len(row.truth)))
+        every = (number for row in scored for number in row)
         for ids in texts_ids:
             yield Likelihood(
                 tokens=tuple(tokenizer.vocabulary.token(token_id) for token_id in ids),
-                log_probabilities=tuple(islice(each, len(ids))),
+                log_probabilities=tuple(islice(every, len(ids))),
             )
 
 
-def _copies(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Copy]:
+def _log_probabilities(output: Any, batch: Batch) -> Tensor:
+    """Return those of the N tokens that are scored. Shape (N,)."""
+    pairs_too = hasattr(output, "prediction_logits")
+    logits: Tensor = output.prediction_logits if pairs_too else output.logits  # (N, V)
+    tokens = batch.targets["tokens"]
+    return logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1).double().cpu()
+
+
+def _masked(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Row]:
     """Yield a copy of a text for each of its tokens."""
     assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
     layout = tokenizer.layout
@@ -121,15 +134,34 @@ def _copies(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterat
         hidden = np.array(layout.ids(ids[start : start + room]), dtype=np.int32)
         position = len(layout.begin) + at - start
         hidden[position] = tokenizer.mask_token_id
-        yield _Copy(example=Example(ids=hidden), position=position, truth=truth)
+        yield _Row(example=Example(ids=hidden), position=position, truth=[truth])
 
 
-def _batch(copies: Sequence[_Copy], tokenizer: Tokenizer) -> Batch:
-    batch = collate([copy.example for copy in copies], pad_id=tokenizer.pad_token_id)
+def _continued(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Row]:
+    """Yield the windows of a text, each with the tokens that none before it has."""
+    begin = [tokenizer.cls_token_id]
+    room = max_length - len(begin)
+    told = 0
+    for start in window_starts(len(ids), room, room // 2):
+        window = ids[start : start + room]
+        # The last token is read by no other.
+        example = Example(ids=np.array([*begin, *window[:-1]], dtype=np.int32))
+        yield _Row(example=example, position=told - start, truth=window[told - start :])
+        told = start + len(window)
+
+
+def _batch(rows: Sequence[_Row], tokenizer: Tokenizer) -> Batch:
+    batch = collate([row.example for row in rows], pad_id=tokenizer.pad_token_id)
     width = batch.inputs["input_ids"].shape[1]
-    positions = torch.tensor([row * width + copy.position for row, copy in enumerate(copies)])
+    positions = torch.tensor(
+        [
+            number * width + row.position + at
+            for number, row in enumerate(rows)
+            for at in range(len(row.truth))
+        ]
+    )
     return replace(
         batch,
         inputs=batch.inputs | {"positions": positions},
-        targets={"tokens": torch.tensor([copy.truth for copy in copies])},
+        targets={"tokens": torch.tensor([token for row in rows for token in row.truth])},
     )

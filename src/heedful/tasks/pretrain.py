@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.rtd import ReplacedTokens, generator_size
 from heedful.tasks.texts import read_table, text_records
-from heedful.tokens import Tokenizer, load_encoder_tokenizer
+from heedful.tokens import PairLayout, Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
 MAX_LENGTH = 128
@@ -65,7 +65,7 @@ MANY_UNKNOWN = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pretrain(Task[Example | Record, Tensor, Answer]):
+class Pretrain(Task[Example | Record, Any, Answer]):
     """What a run learns, and from what."""
 
     name: ClassVar[str] = "pretrain"
@@ -227,7 +227,11 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         Raises:
             UserError: there is only one document to make pairs of.
         """
-        frame = Frame(layout=start.tokenizer.layout, max_length=start.max_length)
+        layout = start.tokenizer.layout
+        if layout == layout.bare():  # no tokens stand around texts, so those that part them do
+            begin, end = (start.tokenizer.cls_token_id,), (start.tokenizer.sep_token_id,)
+            layout = PairLayout(begin=begin, end=end)
+        frame = Frame(layout=layout, max_length=start.max_length)
         return self.learnt.sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def _corpus(
@@ -265,7 +269,8 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         data = recipe.data
         torch.manual_seed(recipe.training.seed)
         tokenizer = load_encoder_tokenizer(recipe.options.vocabulary or data.model, data.revision)
-        mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
+        if self.learnt.hides:
+            mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         if self.preset is None:
             model = self.learnt.load(data)
         else:
@@ -298,7 +303,8 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
             f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
         )
         say(f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}")
-        if (phrases := self._rule(tokenizer).phrases) is not None:
+        rule = self._rule(tokenizer)
+        if rule is not None and (phrases := rule.phrases) is not None:
             unknown_too = len(self.phrases) - phrases.size
             left_out = f"; {unknown_too:,} with unknown tokens are left out" if unknown_too else ""
             say(f"{phrases.size:,} phrases are masked whole{left_out}")
@@ -335,12 +341,14 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
                 yield self.learnt.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; with a draw hide some of their tokens."""
+        """Pad examples; with a draw say what is to be told of them."""
         if draw is None:
             return self.learnt.ask(examples, tokenizer)
         return self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
 
-    def _rule(self, tokenizer: Tokenizer) -> MaskRule:
+    def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
+        if not self.learnt.hides:
+            return None
         return _rule(tokenizer, self.mask_share, self.masking, self.phrases, self.max_predictions)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
@@ -353,11 +361,11 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
     @property
     def taught_by(self) -> Literal["scores"] | None:
-        """A teacher gives scores where words are hidden."""
-        return "scores" if "fill" in self.abilities else None
+        """A teacher gives scores of words."""
+        return "scores" if self.abilities & {"fill", "write"} else None
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of hidden tokens, and of pairs where those are learnt."""
+        """Return the scores of words, and of pairs where those are learnt."""
         return hidden.lessons(batch)
 
     def write_beside(self, start: Start, folder: Path) -> None:
@@ -370,8 +378,10 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         """Load the model of a finished run."""
         return self.learnt.reload(folder)
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Score sequences, or answer. Shape (B, ...)."""
+    def compute(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> Sequence[Any] | Tensor:
+        """Score sequences, shape (B, ...), or answer."""
         if batch.targets:
             return self.learnt.score(model, batch)
         return self.learnt.answer(model, batch, settings)
@@ -380,7 +390,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
         self,
         record: Example | Record,
         fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
+        outputs: Sequence[Any],
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Answer:
@@ -392,7 +402,7 @@ class Pretrain(Task[Example | Record, Tensor, Answer]):
 
     def aim(
         self,
-        computed: Computed[Example | Record, Tensor, Answer],
+        computed: Computed[Example | Record, Any, Answer],
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:

@@ -57,7 +57,7 @@ def graphs_of(source: Source) -> list[Graph]:
     model = source.model
     if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):
         return _writer(model, batch)
-    if source.record.task == "generate":
+    if source.writes:
         return [_decoder(model, batch)]
     return [_encoder(source, batch)]
 

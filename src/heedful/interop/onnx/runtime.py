@@ -87,7 +87,7 @@ def open_model(
     """
     files = {name: (folder / name).with_suffix(suffix) for name in FILES}
     graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
-    if READER in graphs or source.record.task == "generate":
+    if READER in graphs or source.writes:
         return OnnxWriter(source.model, graphs)
     return OnnxEncoder(source.model, graphs[MODEL])
 

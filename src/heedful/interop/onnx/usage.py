@@ -170,7 +170,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             most=record.goal["longest"] + 1,
             text="tokenizer.target.decode([id for id in written[1:] if id != written[0]])",
         )
-    if record.task == "generate":
+    if source.writes:
         body: Any = model.body
         heads = [block.attention.self for block in body.encoder.blocks]
         return _CONTINUE.format(

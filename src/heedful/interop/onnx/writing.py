@@ -127,7 +127,7 @@ def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         vector = pool(hidden, batch["attention_mask"], goal["pooling"])
         vector = F.normalize(vector, dim=-1) if goal["normalise"] else vector
         return {"last_hidden_state": hidden, "sentence_embedding": vector}
-    if "decoder_input_ids" in batch or source.record.task == "generate":
+    if "decoder_input_ids" in batch or source.writes:
         return {"logits": outputs["logits"], "logits by steps": outputs["logits"]}
     return outputs
 

@@ -49,6 +49,8 @@ class BertConfig:
     """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "num_hidden_layers"
     """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str] = "max_position_embeddings"
+    """The field that has the number of positions."""
     LEAST_TYPES: ClassVar[int] = 1
     """How many token types there must be."""
     OLD_KEYS: ClassVar[tuple[str, ...]] = ()

@@ -42,6 +42,8 @@ class DistilBertConfig:
     """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "n_layers"
     """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str] = "max_position_embeddings"
+    """The field that has the number of positions."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""

@@ -41,6 +41,8 @@ class GPT2Config:
     """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "n_layer"
     """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str] = "n_positions"
+    """The field that has the number of positions."""
 
     vocab_size: int = 50257
     """Number of tokens in the vocabulary."""

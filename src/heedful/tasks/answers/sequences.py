@@ -1,4 +1,4 @@
-"""How well a pre-trained model tells the hidden tokens of sequences, and their scores."""
+"""How well a pre-trained model tells the hidden or next tokens of sequences, and their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,6 +65,52 @@ class SequenceScores:
             torch.tensor([answer.hidden for answer in scored]),
             torch.tensor([answer.pair_right for answer in scored]) if self._pairs else None,
         )
+
+    def compute(self) -> dict[str, Any]:
+        """Return the scores."""
+        return self._scores.compute()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Followed:
+    """How well each token of a sequence was told from those before it."""
+
+    text: str
+    """The sequence as a text."""
+    loss: float
+    """Sum of the losses of its tokens, in nats."""
+    right: int
+    told: int
+    """How many there are; the first follows none."""
+    tokens_total: int
+    tokens_used: int
+
+    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the counts."""
+        names = ("loss", "right", "told", "tokens_total", "tokens_used")
+        return {name: getattr(self, name) for name in names}
+
+    def plain(self) -> str:
+        """Return the loss of a token."""
+        return f"{self.loss / max(self.told, 1):.6f}"
+
+
+class NextScores:
+    """Scores of sequences; see ``heedful.metrics.NextTokenScores``."""
+
+    def __init__(self) -> None:
+        from heedful.metrics import NextTokenScores  # its library is slow to import
+
+        self._scores = NextTokenScores()
+
+    def update(self, answers: Sequence[Any], records: Sequence[Example | Record]) -> None:
+        """Count sequences."""
+        for answer, record in zip(answers, records, strict=True):
+            if isinstance(answer, Followed) and isinstance(record, Example):
+                following = record.ids[1:]
+                if len(following) != answer.told:  # what begins a text is told by nothing
+                    following = following[following != record.ids[0]]
+                self._scores.update(answer.loss, answer.right, following)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores."""

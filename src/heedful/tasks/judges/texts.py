@@ -8,7 +8,7 @@ from heedful.metrics import measures
 from heedful.metrics.writing import score_of_statistics, text_metrics, text_statistics
 from heedful.reading import Record
 from heedful.tasks.answers.replaced import ScoredReplaced
-from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.answers.sequences import Followed, Scored
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import Generation
 from heedful.tasks.judges.decisions import where
@@ -91,6 +91,24 @@ def replaced_tokens() -> Judge[ScoredReplaced, object]:
 
     measure = measures.both(measures.masked_tokens, measures.detections, at=3)
     return Judge(judged=each(judge), measure=measure, worth="rtd_accuracy")
+
+
+def followed() -> Judge[Followed, object]:
+    """Judge how well each token of sequences was told from those before it."""
+
+    def judge(answer: Followed, record: object) -> Judgement:
+        return Judgement(
+            where="",
+            texts={"text": answer.text},
+            truth=f"{answer.told} to tell",
+            answer=f"{answer.right} right",
+            right=None,
+            worth=-answer.loss / max(answer.told, 1),
+            confidence=None,
+            counts=(answer.loss, float(answer.right), float(answer.told)),
+        )
+
+    return Judge(judged=each(judge), measure=measures.next_tokens, worth="log_likelihood")
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:

@@ -1,5 +1,6 @@
 """What pre-training can learn from running text: a file and a line of the table for each."""
 
+from heedful.tasks.objectives.clm import NextWords
 from heedful.tasks.objectives.mlm import MaskedWords
 from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
 from heedful.tasks.objectives.objective import Objective
@@ -11,5 +12,6 @@ OBJECTIVES: dict[str, Objective] = {
     "mlm": MaskedWords(),
     "sop": SENTENCE_ORDER,
     "rtd": ReplacedTokens(),
+    "clm": NextWords(),
 }
 """All objectives, by the name that users give."""

@@ -6,6 +6,7 @@ Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,48 +34,59 @@ def reload(folder: Path) -> Model:
     return model
 
 
-_LACKING: dict[Head, str] = {
-    "pretraining": "pairs of texts; give --objective mlm",
-    "masked_lm": "masked words; give another --objective",
+_LEARNS: dict[Head, tuple[str, str]] = {
+    "pretraining": ("pairs of texts", "mlm+nsp"),
+    "masked_lm": ("masked words", "mlm"),
+    "causal_lm": ("next words", "clm"),
 }
-"""What cannot be learnt without a head, and what to do."""
+"""What is learnt with a head, and the objective that a family with it can learn."""
 
 
 def load_with(head: Head, data: DataSettings) -> Model:
-    """Load an encoder with a head to go on with.
+    """Load a model with a head to go on with; one of next words is a decoder.
 
     Raises:
         UserError: there is no such model, or it has no such head.
     """
+    decodes = True if head == "causal_lm" else encodes(data.model, data.revision)
     model: Model = load_model(
         data.model,
         head=head,
         dropout=data.dropout,
-        is_decoder=encodes(data.model, data.revision),
+        is_decoder=decodes,
         revision=data.revision,
     )
     return model
 
 
-def make_with(head: Head, arch: str, config: object) -> Model:
-    """Make an encoder with a head from scratch.
+def make_with(head: Head, arch: str, config: Any) -> Model:
+    """Make a model with a head from scratch; one of next words is a decoder.
 
     Raises:
         UserError: the family has no such head.
     """
     family = FAMILIES[arch]
     if head not in family.models:
-        raise UserError(f"--arch {arch}: its models have no head for {_LACKING[head]}")
+        able = [name for each, (_, name) in _LEARNS.items() if each in family.models]
+        raise UserError(
+            f"--arch {arch}: its models have no head for {_LEARNS[head][0]}; give --objective "
+            f"{able[0] if able else 'rtd'}"
+        )
+    if head == "causal_lm" and not config.is_decoder:
+        config = replace(config, is_decoder=True)
     model: Model = family.model_class(head)(config)
     return model
 
 
-def hide(examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw) -> Batch:
+def hide(
+    examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
+) -> Batch:
     """Hide tokens, and pad.
 
     The N hidden tokens stand at ``positions`` of the inputs, in the batch laid out as one row. The
     targets are ``tokens``, (N,).
     """
+    assert rule is not None  # of an objective that hides
     hidden = [
         hide_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
         for example, index in zip(examples, draw.rows, strict=True)

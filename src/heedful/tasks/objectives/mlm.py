@@ -37,6 +37,7 @@ class MaskedWords:
     """Which words stand behind masks; see ``Objective``."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    hides: ClassVar[bool] = True
     example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
@@ -69,7 +70,7 @@ class MaskedWords:
         return None
 
     def learn(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Hide tokens, and keep the texts of a sequence apart. The targets are ``tokens``, (N,)."""
         batch = hidden.hide(examples, tokenizer, rule, draw)

@@ -49,6 +49,10 @@ class Objective(Protocol):
         """Whether it makes pairs of two documents, and so needs as many."""
 
     @property
+    def hides(self) -> bool:
+        """Whether it hides tokens, and so needs a vocabulary with a mask, and a rule."""
+
+    @property
     def example(self) -> str:
         """What a user may put after ``heedful predict RUN`` to try it."""
 
@@ -89,9 +93,16 @@ class Objective(Protocol):
         """Say in a line what is odd about the first epoch's sequences, if anything."""
 
     def learn(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Hide some tokens, pad, and say what is to be told: the batch's ``targets``."""
+        """Pad, and say what is to be told: the batch's ``targets``.
+
+        Args:
+            examples: sequences.
+            tokenizer: the model's tokenizer.
+            rule: how tokens are hidden; None where none are.
+            draw: what the draws depend on.
+        """
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of each loss; their means add up. Shape (number of losses,)."""
@@ -134,14 +145,16 @@ class Objective(Protocol):
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Pad examples that are asked about."""
 
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return what `decode` wants of each example. Shape (B, ...)."""
+    def answer(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> Sequence[Any] | Tensor:
+        """Return what `decode` wants of each example; of a tensor, one row."""
 
     def decode(
         self,
         record: Record,
         fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
+        outputs: Sequence[Any],
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Answer:
@@ -149,7 +162,7 @@ class Objective(Protocol):
 
     def aim(
         self,
-        computed: Computed[Any, Tensor, Any],
+        computed: Computed[Any, Any, Any],
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:

@@ -53,6 +53,7 @@ class MaskedPairs:
     """What to say where many pairs do not belong together; None where that says nothing."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    hides: ClassVar[bool] = True
     example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     inputs: ClassVar[tuple[Input, ...]] = (
@@ -98,7 +99,7 @@ class MaskedPairs:
         return f"{share:.0%} of the pairs {self.many_false}"
 
     def learn(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Hide tokens. The targets are ``tokens``, (N,), and ``pairs``, (B,)."""
         batch = hidden.hide(examples, tokenizer, rule, draw)

@@ -61,6 +61,7 @@ class ReplacedTokens:
     metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     mixes_documents: ClassVar[bool] = False
+    hides: ClassVar[bool] = True
     example: ClassVar[str] = '"The cat sat on the moon."'
 
     def load(self, data: DataSettings) -> Model:
@@ -116,7 +117,7 @@ class ReplacedTokens:
         return None
 
     def learn(
-        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule, draw: Draw
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Mask tokens, and draw the numbers that decide what is put in their place.
 
@@ -124,6 +125,7 @@ class ReplacedTokens:
         (B, T), bool, False for padding.
         """
         batch = hidden.hide(examples, tokenizer, rule, draw)
+        assert rule is not None
         ids, positions = batch.inputs["input_ids"], batch.inputs["positions"]
         # Each is masked, none is left as it is or put at random: it is replaced in any case.
         ids = ids.flatten().index_fill(0, positions, rule.mask_id).view_as(ids)

@@ -1,0 +1,174 @@
+"""Next words: what follows the words before it, as decoders learn (Radford et al. 2018, 3.1).
+
+Answers are those of ``train generate`` from plain text: a run goes on with texts.
+
+Shapes: B sequences of a batch, T their length, N tokens that follow another, V vocabulary.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful import losses
+from heedful.aim import Aim, Computed
+from heedful.batches import Batch, Draw, Example, Fitted, Store
+from heedful.batches.corpus import Corpus
+from heedful.batches.masking import MaskRule
+from heedful.batches.packing import keep_apart
+from heedful.batches.sentence_pairs import Frame, running_texts
+from heedful.errors import UserError
+from heedful.judging import AnyJudge
+from heedful.models.model import Model
+from heedful.reading import Record
+from heedful.settings import DataSettings, PredictSettings
+from heedful.task import Ability, Fit, Forward, Input, Start
+from heedful.tasks.answers.sequences import Followed, NextScores
+from heedful.tasks.answers.written import Generation
+from heedful.tasks.generate import Generate
+from heedful.tasks.judges import texts as judges
+from heedful.tasks.objectives import hidden
+from heedful.tasks.writing import WriterOutput
+from heedful.tokens import Tokenizer
+
+_CONTINUES = Generate(pairs=False)
+"""What a finished run is asked: how texts go on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextWords:
+    """Which word follows those before it; see ``Objective``."""
+
+    abilities: ClassVar[frozenset[Ability]] = _CONTINUES.abilities
+    example: ClassVar[str] = '"The cat sat on"'
+    answer_options: ClassVar[frozenset[str]] = _CONTINUES.answer_options
+    metrics: ClassVar[tuple[str, ...]] = ("log_likelihood", "next_accuracy")
+    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
+    mixes_documents: ClassVar[bool] = False
+    hides: ClassVar[bool] = False
+
+    def load(self, data: DataSettings) -> Model:
+        """Load a decoder."""
+        return hidden.load_with("causal_lm", data)
+
+    def make(self, arch: str, config: Any) -> Model:
+        """Make one from scratch."""
+        return hidden.make_with("causal_lm", arch, config)
+
+    def reload(self, folder: Path) -> Model:
+        """Load the model of a finished run."""
+        return hidden.reload(folder)
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write nothing."""
+
+    def sequences(
+        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+    ) -> Iterator[Example]:
+        """Cut full sequences, one text after another."""
+        return running_texts(corpus, frame, seed=seed, epoch=epoch)
+
+    def doubt(self, store: Store) -> str | None:
+        """Find nothing odd."""
+        return None
+
+    def learn(
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
+    ) -> Batch:
+        """Pad, and keep the texts of a sequence apart.
+
+        The N tokens that another follows in its text stand at ``positions`` of the inputs, in the
+        batch laid out as one row. The targets are ``tokens``, what follows them, (N,).
+        """
+        batch = hidden.pad(examples, tokenizer)
+        ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
+        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        begin = tokenizer.cls_token_id
+        following = F.pad(ids[:, 1:], (0, 1))  # (B, T)
+        follows = F.pad(real[:, 1:], (0, 1))
+        if begin != tokenizer.sep_token_id:
+            follows &= following != begin  # no text says which comes next
+        inputs = {"positions": follows.flatten().nonzero().squeeze(1)}
+        inputs |= keep_apart(ids, None if mask is None else real, begin, causal=True)
+        targets = {"tokens": following[follows]}
+        return replace(hidden.with_inputs(batch, inputs), targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of tokens that follow others. Shape (1,)."""
+        logits: Tensor = forward(**batch.inputs).logits  # (N, V)
+        return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
+
+    def count(self, batch: Batch) -> Tensor:
+        """Return how many there are. Shape (1,)."""
+        tokens = batch.targets["tokens"]
+        return torch.tensor([len(tokens)], device=tokens.device)
+
+    def score(self, model: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses, the tokens told right, all that were told. Shape (B, 3)."""
+        return hidden.told(model(**batch.inputs).logits, batch)
+
+    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Followed:
+        """Name a sequence's numbers."""
+        total, right, count = numbers
+        return Followed(
+            text=text,
+            loss=total,
+            right=int(right),
+            told=int(count),
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
+
+    def scores(self) -> NextScores:
+        """Return empty scores."""
+        return NextScores()
+
+    def judge(self) -> AnyJudge:
+        """Return what judges sequences."""
+        return judges.followed()
+
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+        """Encode a text to go on with.
+
+        Raises:
+            UserError: it is a pair.
+        """
+        if record.text_pair is not None:
+            raise UserError(
+                f"{record.source}, line {record.line}: a pair, but this run goes on with single "
+                "texts (objective clm)"
+            )
+        return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
+
+    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+        """Pad examples."""
+        return _CONTINUES.batch(examples, tokenizer, None)
+
+    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> list[WriterOutput]:
+        """Go on with texts."""
+        return _CONTINUES.compute(model, batch, settings)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[WriterOutput],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Generation:
+        """Turn tokens into texts."""
+        return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
+
+    def aim(
+        self, computed: Computed[Any, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain a word that was written, or all of them."""
+        return _CONTINUES.aim(computed, target, tokenizer)
+
+    def card(self, masked: str) -> str:
+        """Say what a run does."""
+        return "Goes on with a text, word by word; learnt from running text."
