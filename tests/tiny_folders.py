@@ -67,6 +67,9 @@ WRITERS: dict[str, Callable[[Path], int]] = {
     "byte-level BPE": _byte_level,
     "byte-level BPE without tokens around texts": partial(_byte_level, special=["<|endoftext|>"]),
     "SentencePiece unigram": _unigram,
+    "SentencePiece unigram between `[CLS]` and `[SEP]`": partial(
+        _unigram, controls=[*ALBERT, ("<s>", 3), ("</s>", 3)]
+    ),
     "SentencePiece unigram between `<s>` and `</s>`": partial(
         _unigram,
         name="sentencepiece.bpe.model",
@@ -79,6 +82,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
 TOKENIZERS = {
     "albert": "SentencePiece unigram",
     "bert": "WordPiece",
+    "big_bird": "SentencePiece unigram between `[CLS]` and `[SEP]`",
     "distilbert": "WordPiece",
     "electra": "WordPiece",
     "ernie": "WordPiece",

@@ -13,6 +13,7 @@ _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
     "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
+    "BigBirdTokenizer": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from heedful.tasks.classify import Prediction as Prediction
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.tokens import BigBirdTokenizer as BigBirdTokenizer
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer
     from heedful.tokens import GPT2Tokenizer as GPT2Tokenizer

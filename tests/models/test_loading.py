@@ -23,6 +23,7 @@ DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decod
 SMALL: dict[str, dict[str, Any]] = {
     "albert": {**BERT, "embedding_size": 8},
     "bert": BERT,
+    "big_bird": {**BERT, "sep_token_id": 3},
     "distilbert": {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "electra": {**BERT, "embedding_size": 8},
     "ernie": BERT,
@@ -123,12 +124,12 @@ def test_an_unknown_family_is_named(tmp_path: Path) -> None:
 HEADS = {
     "body": ("pooler",),
     "sequence": ("pooler", "classifier", "score"),
-    "token": ("classifier",),
-    "span": ("qa_outputs",),
+    "token": ("pooler", "classifier"),
+    "span": ("qa_outputs", "qa_classifier"),
     "choice": ("pooler", "classifier"),
     "next_sentence": ("pooler", "cls.seq_relationship"),
-    "masked_lm": ("cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
-    "causal_lm": ("cls.predictions", "lm_head", "generator_lm_head"),
+    "masked_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
+    "causal_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head"),
     "pretraining": ("pooler", "cls"),
     "replaced": ("discriminator_predictions",),
 }

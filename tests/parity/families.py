@@ -107,6 +107,23 @@ ROWS: dict[str, Row] = {
         labels={"next_sentence_label": "sentence_order_label"},
     ),
     "bert": Row(sizes=_BERT_SIZES, types=3, folders=_BERT_FOLDERS, every_pair=True),
+    "big_bird": Row(
+        sizes={**tiny.SIZES, **tiny.STILL, "type_vocab_size": 3, "sep_token_id": 3},
+        types=3,
+        # Its reference prunes no heads, and with an encoder its tokens do not see each other.
+        lacks=frozenset({"positions", "encoder", "pruned"}),
+        config_options={
+            "attention_type": ["block_sparse", "original_full"],
+            "use_bias": [True, False],
+            "rescale_embeddings": [False, True],
+            "hidden_act": ["gelu_new", "relu"],
+        },
+        folders={
+            "without biases": {"use_bias": False, "sep_token_id": 5},
+            "blocks": {"block_size": 2, "num_random_blocks": 1, "rescale_embeddings": True},
+            "own output": {"tie_word_embeddings": False, "chunk_size_feed_forward": 5},
+        },
+    ),
     "distilbert": Row(
         sizes=_DISTILBERT_SIZES,
         lacks=frozenset(

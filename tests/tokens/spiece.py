@@ -45,8 +45,22 @@ def contents(
 
 def xlm_roberta_folder(albert: Path, to: Path) -> Path:
     """Write a folder with a small vocabulary and the rules by which ALBERT normalises."""
+    first = [("<unk>", PieceKind.UNKNOWN), ("<s>", PieceKind.CONTROL), ("</s>", PieceKind.CONTROL)]
+    return _folder(albert, to / "sentencepiece.bpe.model", first, "xlm-roberta")
+
+
+def big_bird_folder(albert: Path, to: Path) -> Path:
+    """Write the same for BigBird, whose special tokens are all in the file."""
+    control = PieceKind.CONTROL
+    names = ("<pad>", "</s>", "<s>", "[CLS]", "[SEP]", "[MASK]")
+    first = [*((name, control) for name in names), ("<unk>", PieceKind.UNKNOWN)]
+    return _folder(albert, to / "spiece.model", first, "big_bird")
+
+
+def _folder(
+    albert: Path, path: Path, first: Sequence[tuple[str, PieceKind]], model_type: str
+) -> Path:
     kinds = PieceKind
-    first = [("<unk>", kinds.UNKNOWN), ("<s>", kinds.CONTROL), ("</s>", kinds.CONTROL)]
     whole = [("@@", kinds.USER_DEFINED), ("(x)", kinds.USER_DEFINED)]
     words = [
         *("▁", "▁the", "▁un", "aff", "able", "▁a", "▁b", "ab", "▁hel", "lo", "the", "▁1", "00")
@@ -59,6 +73,7 @@ def xlm_roberta_folder(albert: Path, to: Path) -> Path:
         for rank, piece in enumerate(dict.fromkeys([*words, *letters]))
     ]
     charsmap = read_model(albert / "spiece.model").charsmap
-    (to / "sentencepiece.bpe.model").write_bytes(contents(pieces, charsmap=charsmap))
-    (to / "config.json").write_text('{"model_type": "xlm-roberta"}')
-    return to
+    unknown = [kind for _, kind in first].index(kinds.UNKNOWN)
+    path.write_bytes(contents(pieces, charsmap=charsmap, unknown_id=unknown))
+    path.with_name("config.json").write_text(f'{{"model_type": "{model_type}"}}')
+    return path.parent

@@ -53,6 +53,8 @@ def _say(folder: Path, tokenizer_class: str | None, model_type: str | None) -> N
         (None, "bert", "BertTokenizer"),
         ("MPNetTokenizerFast", "bert", "MPNetTokenizer"),
         (None, "mpnet", "MPNetTokenizer"),
+        ("BigBirdTokenizerFast", "bert", "BigBirdTokenizer"),
+        (None, "big_bird", "BigBirdTokenizer"),
         (None, "roberta", "RobertaTokenizer"),
         (None, "marian", "MarianTokenizer"),
         ("PreTrainedTokenizerFast", "heedful-rnn", "MarianTokenizer"),

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.tokens.reference import assert_same_call
-from tests.tokens.spiece import xlm_roberta_folder
+from tests.tokens.spiece import big_bird_folder, xlm_roberta_folder
 from tests.tokens.test_call import CUTS, EVERYTHING, PADS
 
 from heedful.batches.words import piece_words
@@ -30,6 +30,7 @@ from heedful.tokens.unigram_folder import ALBERT, UnigramSettings, recipe_of
 SWEEP = "HEEDFUL_SWEEP" in os.environ
 STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "4000"))
 NAMES = ["albert", "albert, cased", "xlm-roberta", "xlm-roberta, compiled", "xlnet-chinese"]
+NAMES += ["big_bird", "big_bird, compiled"]
 
 HARD = [
     *("", " ", "  ", "\t", "a ", "a  ", " a", "  a", "a\u200b", "a\r\nb", "x\u200db", "▁", "▁▁a"),
@@ -78,6 +79,11 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
     saved = tmp_path_factory.mktemp("compiled")
     xlm.save_pretrained(saved)
     (saved / "sentencepiece.bpe.model").unlink(missing_ok=True)
+    bird_folder = big_bird_folder(albert_folder, tmp_path_factory.mktemp("bird"))
+    bird = transformers.AutoTokenizer.from_pretrained(bird_folder)
+    saved_bird = tmp_path_factory.mktemp("compiled_bird")
+    bird.save_pretrained(saved_bird)
+    (saved_bird / "spiece.model").unlink(missing_ok=True)
     chinese = data_folder / "tokenizers/xlnet-chinese/spiece.model"
     cased = {"do_lower_case": False, "keep_accents": True}
     special = SpecialTokens(
@@ -99,6 +105,11 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
         "xlm-roberta, compiled": (
             load_tokenizer(saved),
             transformers.AutoTokenizer.from_pretrained(saved),
+        ),
+        "big_bird": (load_tokenizer(bird_folder), bird),
+        "big_bird, compiled": (
+            load_tokenizer(saved_bird),
+            transformers.AutoTokenizer.from_pretrained(saved_bird),
         ),
         "xlnet-chinese": (
             AlbertTokenizer(xlnet),
@@ -223,7 +234,7 @@ def test_real_texts(pairs: dict[str, Any], data_folder: Path, name: str) -> None
     assert sum(_assert_equal(*pairs[name], batch) for batch in _in_batches(lines)) == 0
 
 
-@pytest.mark.parametrize("name", ["albert", "xlm-roberta"])
+@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird"])
 def test_calls(pairs: dict[str, Any], name: str) -> None:
     ours, theirs = pairs[name]
     for number, (cut, pad) in enumerate(zip(CUTS * len(PADS), PADS * len(CUTS), strict=True)):
@@ -237,7 +248,7 @@ def test_calls(pairs: dict[str, Any], name: str) -> None:
     assert_same_call(ours(WORDS, **options), theirs(WORDS, **options))
 
 
-@pytest.mark.parametrize("name", ["albert", "xlm-roberta"])
+@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird"])
 def test_decoding(pairs: dict[str, Any], name: str) -> None:
     ours, theirs = pairs[name]
     for text in ["Hello, the (x) U.S. [MASK] 😀 ok", " a  b", "北京 1,000", ""]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.attention import Mixed
+from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, Past
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
@@ -50,6 +51,8 @@ class BlockOptions:
     """Whether each part normalises what it reads, and not what it and its residual add up to."""
     chunk: int = 0
     """How many tokens go through the feed-forward part at once; 0 for all."""
+    attention_bias: bool = True
+    """Whether queries, keys and values have biases."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +74,8 @@ class Context:
     """Of the hidden states, where they are packed: their shape is then (1, tokens, D)."""
     encoded_packing: Packing | None = None
     """The same of ``encoded``."""
+    texts: Texts | None = None
+    """Where the texts stand, for attention that is sparse."""
 
 
 class BlockOutput(NamedTuple):
@@ -133,6 +138,7 @@ class Attention(nn.Module):
         heads: see ``MultiHead``.
         positions: the same.
         score_factor: the same.
+        sparse: the same.
     """
 
     def __init__(
@@ -141,10 +147,13 @@ class Attention(nn.Module):
         heads: Sequence[int],
         positions: Positions | None = None,
         score_factor: float = 1.0,
+        sparse: BlockSparse | None = None,
     ) -> None:
         super().__init__()
-        rest = (options.attention_dropout, positions, score_factor)
-        self.self = MultiHead(options.width, options.head_width, heads, *rest)
+        rest = (options.attention_dropout, positions, score_factor, sparse)
+        self.self = MultiHead(
+            options.width, options.head_width, heads, *rest, bias=options.attention_bias
+        )
         self.output = Residual(
             len(heads) * options.head_width, options, options.attention_output_dropout
         )
@@ -161,6 +170,7 @@ class Attention(nn.Module):
         bias: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
+        texts: Texts | None = None,
     ) -> Mixed:
         """Return hidden states of shape (B, S, D).
 
@@ -174,6 +184,7 @@ class Attention(nn.Module):
             bias: the same.
             start: the same.
             packing: the same.
+            texts: the same.
         """
         mixed, weights, kernel = self.self(
             source,
@@ -184,6 +195,7 @@ class Attention(nn.Module):
             bias=bias,
             start=start,
             packing=packing,
+            texts=texts,
         )
         return Mixed(self.output(mixed, hidden), weights, kernel)
 
@@ -198,6 +210,7 @@ class Block(nn.Module):
         cross_heads: the same of its attention to an encoder; None where it has none.
         positions: how positions take part in its attention to itself, if they do.
         score_factor: what the scaled scores are multiplied by.
+        sparse: how its attention to itself reads long texts, if not every token by every token.
     """
 
     def __init__(
@@ -208,10 +221,11 @@ class Block(nn.Module):
         cross_heads: Sequence[int] | None = None,
         positions: Positions | None = None,
         score_factor: float = 1.0,
+        sparse: BlockSparse | None = None,
     ) -> None:
         super().__init__()
         self.chunk = options.chunk
-        self.attention = Attention(options, heads, positions, score_factor)
+        self.attention = Attention(options, heads, positions, score_factor, sparse)
         if cross_heads is not None:
             self.crossattention = Attention(options, cross_heads, None, score_factor)
         self.intermediate = Intermediate(
@@ -263,6 +277,7 @@ class Block(nn.Module):
             bias=bias,
             start=start,
             packing=packing,
+            texts=context.texts,
         )
         kernels, cross_weights = [kernel], None
         cross = None if past is None else past.cross_attention

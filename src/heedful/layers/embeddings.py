@@ -13,8 +13,7 @@ from heedful.layers.packing import Packing
 class Embeddings(nn.Module):
     """The sum of word, token type and position embeddings, perhaps layer normalisation, dropout.
 
-    Where the tables are narrower than the model a linear layer widens what comes out (Lan et al.
-    2020, section 3.1).
+    A linear layer may widen what comes out (Lan et al. 2020, section 3.1).
 
     Args:
         vocab_size: number of pieces in the vocabulary.
@@ -24,8 +23,8 @@ class Embeddings(nn.Module):
             call has none, none are added.
         position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
         width: W.
-        model_width: D; None for W.
-        widen: whether that layer is there even where they are as wide.
+        model_width: D, where a linear layer comes last; None where there is none, and D is W.
+        word_scale: what the vectors of words are multiplied by.
         pad_id: the piece whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation; None where the sum is not normalised,
             as pre-norm blocks do that themselves.
@@ -44,7 +43,7 @@ class Embeddings(nn.Module):
         position_embeddings: nn.Module,
         width: int,
         model_width: int | None = None,
-        widen: bool = False,
+        word_scale: float = 1.0,
         pad_id: int | None,
         eps: float | None,
         dropout: float,
@@ -59,9 +58,8 @@ class Embeddings(nn.Module):
         self.word_types = word_types
         self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
         self.dropout = Dropout(dropout)
-        model_width = model_width or width
-        widen = widen or model_width != width
-        self.project = nn.Linear(width, model_width) if widen else None
+        self.word_scale = word_scale
+        self.project = None if model_width is None else nn.Linear(width, model_width)
 
     def forward(
         self,
@@ -83,7 +81,7 @@ class Embeddings(nn.Module):
             packing: where the tokens stand, if the padding is to be left out.
         """
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
-        summed = vectors
+        summed = vectors if self.word_scale == 1 else vectors * self.word_scale
         if self.token_type_embeddings is not None:
             summed = summed + _types(self.token_type_embeddings, token_type_ids)
         elif self.word_types and token_type_ids is not None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from heedful.layers.attention import Mixed, attend
+from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions
@@ -26,6 +27,8 @@ class MultiHead(nn.Module):
         dropout: probability with which an attention weight is dropped in training.
         positions: how positions take part, if they do.
         score_factor: what the scaled scores are multiplied by.
+        sparse: how long texts are read, if not every token by every token.
+        bias: whether queries, keys and values have biases.
     """
 
     def __init__(
@@ -36,16 +39,20 @@ class MultiHead(nn.Module):
         dropout: float,
         positions: Positions | None = None,
         score_factor: float = 1.0,
+        sparse: BlockSparse | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads = tuple(heads)
         self.head_width = head_width
         self.dropout = dropout
         self.score_factor = score_factor
-        self.query = nn.Linear(width, len(heads) * head_width)
-        self.key = nn.Linear(width, len(heads) * head_width)
-        self.value = nn.Linear(width, len(heads) * head_width)
+        self.query = nn.Linear(width, len(heads) * head_width, bias)
+        self.key = nn.Linear(width, len(heads) * head_width, bias)
+        self.value = nn.Linear(width, len(heads) * head_width, bias)
         self.distance_embedding = positions
+        self.sparse = sparse
 
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None
@@ -71,6 +78,7 @@ class MultiHead(nn.Module):
         bias: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
+        texts: Texts | None = None,
     ) -> Mixed:
         """Return the mixed values with the heads side by side, shape (B, S, D) if none is pruned.
 
@@ -85,6 +93,7 @@ class MultiHead(nn.Module):
                 (B, H, S, T), of 4 dimensions, where H are all heads, those that were pruned, too.
             start: the position of the first query.
             packing: of the source.
+            texts: where the texts stand whose tokens attend to each other; for what is sparse.
         """
         query = self._rotate(self._split(self.query(source), packing), start)
         if self.score_factor != 1:
@@ -94,14 +103,22 @@ class MultiHead(nn.Module):
         if self.distance_embedding is not None:
             own = self.distance_embedding.bias(query, memory.key, start=start)
             bias = own if bias is None or own is None else bias + own
-        mixed, weights, kernel = attend(
-            query,
-            *memory,
-            mask=mask,
-            bias=bias,
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
+        dropout = self.dropout if self.training else 0.0
+        if self.sparse is not None and texts is not None and self.sparse.applies(query, memory.key):
+            mixed, weights, kernel = self.sparse.attend(
+                query,
+                *memory,
+                heads=self.heads,
+                texts=texts,
+                mask=mask,
+                dropout=dropout,
+                training=self.training,
+                need_weights=need_weights,
+            )
+        else:
+            mixed, weights, kernel = attend(
+                query, *memory, mask=mask, bias=bias, dropout=dropout, need_weights=need_weights
+            )
         if head_mask is not None:
             # After the softmax a factor may move from a head's weights to what they mix, so the
             # fused kernel needs to know nothing of it.

@@ -83,6 +83,20 @@ FAMILIES: dict[str, Family] = {
             "pretraining": "BertForPreTraining",
         },
     ),
+    "big_bird": Family(
+        package="big_bird",
+        config="BigBirdConfig",
+        models={
+            "body": "BigBirdModel",
+            "sequence": "BigBirdForSequenceClassification",
+            "token": "BigBirdForTokenClassification",
+            "span": "BigBirdForQuestionAnswering",
+            "choice": "BigBirdForMultipleChoice",
+            "masked_lm": "BigBirdForMaskedLM",
+            "causal_lm": "BigBirdForCausalLM",
+            "pretraining": "BigBirdForPreTraining",
+        },
+    ),
     "distilbert": Family(
         package="distilbert",
         config="DistilBertConfig",
@@ -202,6 +216,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.albert.model import *  # noqa: F403
     from heedful.models.bert.config import BertConfig as BertConfig
     from heedful.models.bert.model import *  # noqa: F403
+    from heedful.models.big_bird.config import BigBirdConfig as BigBirdConfig
+    from heedful.models.big_bird.model import *  # noqa: F403
     from heedful.models.distilbert.config import DistilBertConfig as DistilBertConfig
     from heedful.models.distilbert.model import *  # noqa: F403
     from heedful.models.electra.config import ElectraConfig as ElectraConfig

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.layers.block import Block, BlockOptions
+from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
 from heedful.layers.positions import POSITIONS, BucketedPositions
@@ -69,6 +70,13 @@ class Variant:
     """Of the embeddings; None takes ``hidden_dropout_prob``."""
     learns_padding: bool = False
     """Whether the vector of padding is learnt as any other."""
+    word_scale: float = 1.0
+    """What the vectors of words are multiplied by."""
+    attention_bias: bool = True
+    """Whether queries, keys and values have biases."""
+    sparse: BlockSparse | None = None
+    """How the first block reads long texts, if not every token by every token; the others draw
+    otherwise."""
 
 
 _BERT = Variant()
@@ -91,6 +99,7 @@ class Encoder(Model):
         super().__init__()
         self.config = config
         dropout = variant.embedding_dropout
+        widen = variant.widen or config.embedding_width != config.hidden_size
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
@@ -100,8 +109,8 @@ class Encoder(Model):
                 config.max_position_embeddings, config.embedding_width, config.padding_position
             ),
             width=config.embedding_width,
-            model_width=config.hidden_size,
-            widen=variant.widen,
+            model_width=config.hidden_size if widen else None,
+            word_scale=variant.word_scale,
             pad_id=None if variant.learns_padding else config.pad_token_id,
             eps=None if variant.norm_before else config.layer_norm_eps,
             dropout=config.hidden_dropout_prob if dropout is None else dropout,
@@ -109,6 +118,7 @@ class Encoder(Model):
         )
         self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks
+        self.sparse = variant.sparse
         self.encoder = _encoder(config, variant)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
@@ -274,6 +284,7 @@ class Encoder(Model):
             encoded=encoder_hidden_states,
             encoded_mask=encoder_attention_mask,
             need_cache=use_cache,
+            by_text=self.sparse is not None,
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         alone = encoder_hidden_states is None and past_key_values is None and not use_cache
@@ -323,6 +334,7 @@ def _encoder(config: EncoderConfig, variant: Variant) -> Stack:
         eps=config.layer_norm_eps,
         norm_before=variant.norm_before,
         chunk=config.chunk_size_feed_forward,
+        attention_bias=variant.attention_bias,
     )
     positions = partial(POSITIONS[config.position_embedding_type], scaled=variant.scaled)
     blocks = (
@@ -332,6 +344,7 @@ def _encoder(config: EncoderConfig, variant: Variant) -> Stack:
             cross_heads=range(heads) if config.add_cross_attention else None,
             positions=positions(config.max_position_embeddings, head_width),
             score_factor=factor,
+            sparse=None if variant.sparse is None else replace(variant.sparse, number=number),
         )
         for number, factor in enumerate(variant.score_factors or [1.0] * config.num_blocks)
     )

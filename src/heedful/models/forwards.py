@@ -69,7 +69,7 @@ def classify(
     )
     if self.head.every_token:
         hidden = encoded.last_hidden_state  # (B, S, D)
-    elif encoded.pooler_output is not None:
+    elif encoded.pooler_output is not None and not isinstance(self.head, heads.DenseSequenceHead):
         hidden = encoded.pooler_output  # (B, D)
     else:
         hidden = heads.summary(self.head, encoded.last_hidden_state, attention_mask)  # (B, D)
@@ -149,8 +149,6 @@ def find_span(
     Raises:
         UserError: an argument has a wrong shape, type or value.
     """
-    if (start_positions is None) != (end_positions is None):
-        raise UserError("give both start_positions and end_positions, or neither")
     encoded: BertModelOutput = self.body(
         input_ids,
         attention_mask,
@@ -162,7 +160,21 @@ def find_span(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    start, end = self.head(encoded.last_hidden_state).unbind(-1)  # each (B, S)
+    logits = self.head(encoded.last_hidden_state)  # (B, S, 2)
+    return span_output(self, encoded, logits, start_positions, end_positions)
+
+
+def span_output(
+    self: WithHead,
+    encoded: BertModelOutput,
+    logits: Tensor,
+    start_positions: Tensor | None,
+    end_positions: Tensor | None,
+) -> QuestionAnsweringOutput:
+    """Return what ``find_span`` does, for logits of shape (B, S, 2)."""
+    if (start_positions is None) != (end_positions is None):
+        raise UserError("give both start_positions and end_positions, or neither")
+    start, end = logits.unbind(-1)  # each (B, S)
     loss = None
     if start_positions is not None and end_positions is not None:
         loss = (self.head.loss(start, start_positions) + self.head.loss(end, end_positions)) / 2

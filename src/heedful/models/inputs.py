@@ -13,6 +13,7 @@ from heedful import losses
 from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.block import Context
+from heedful.layers.blocksparse import texts_of
 from heedful.layers.cache import Cache
 from heedful.layers.packing import Packing, packing
 from heedful.models.encoder_config import EncoderConfig
@@ -103,6 +104,7 @@ def context(
     encoded: Tensor | None,
     encoded_mask: Tensor | None,
     need_cache: bool,
+    by_text: bool = False,
 ) -> Context:
     """Check what tokens may attend to, and return what all blocks are told of it.
 
@@ -114,6 +116,7 @@ def context(
         encoded: ``encoder_hidden_states``, shape (B, E, D).
         encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
         need_cache: whether a cache is asked for.
+        by_text: whether blocks must know where texts stand.
     """
     batch, length = tokens.shape[:2]
     if (past is not None or need_cache) and not config.is_decoder:
@@ -146,6 +149,7 @@ def context(
         encoded=encoded,
         cross_mask=cross_mask,
         need_cache=need_cache,
+        texts=texts_of(mask, tokens) if by_text else None,
     )
 
 

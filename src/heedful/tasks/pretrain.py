@@ -445,4 +445,5 @@ def _tokens(tokenizer: Tokenizer) -> dict[str, int]:
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.cls_token_id,
         "eos_token_id": tokenizer.sep_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
     }

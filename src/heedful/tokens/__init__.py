@@ -7,6 +7,7 @@ from heedful.tokens.bert import (
     ElectraTokenizer,
     MPNetTokenizer,
 )
+from heedful.tokens.big_bird import BigBirdTokenizer
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
@@ -21,6 +22,7 @@ from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
 __all__ = [
     "AlbertTokenizer",
     "BertTokenizer",
+    "BigBirdTokenizer",
     "DistilBertTokenizer",
     "ElectraTokenizer",
     "Encoding",

@@ -201,12 +201,13 @@ def read_special(
         if switch not in refused
     }
     described = _switched(files, "lstrip").keys()
-    before = {
-        named[name]
-        for name, token in defaults.named().items()
-        if token in defaults.lstrip and named[name] not in described
-    }
-    switches["lstrip"] = switches.get("lstrip", frozenset()) | before
+    for switch in ("lstrip", "normalized"):
+        on = {
+            named[name]
+            for name, token in defaults.named().items()
+            if token in getattr(defaults, switch) and named[name] not in described
+        }
+        switches[switch] = switches.get(switch, frozenset()) | on
     special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
     return Vocabulary(tokens, special, source=source)
 

@@ -20,6 +20,8 @@ class PairLayout:
     end: tuple[int, ...] = ()
     second_type: int = 0
     """Token type of a second text and of what closes it; all other tokens are of type 0."""
+    tells_types: bool = True
+    """Whether models are told these types, rather than to take all tokens for one type."""
 
     def size(self, *, pair: bool) -> int:
         """Return how many special tokens a row has."""
@@ -27,7 +29,7 @@ class PairLayout:
 
     def bare(self) -> "PairLayout":
         """Return the layout of rows without special tokens."""
-        return PairLayout(second_type=self.second_type)
+        return PairLayout(second_type=self.second_type, tells_types=self.tells_types)
 
     def ids(self, first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
         """Put special tokens around the ids of a text, or of two."""
@@ -49,8 +51,11 @@ class PairLayout:
         return len(self.begin) + first + len(self.middle)
 
     def type_split(self, first: int) -> int | None:
-        """Return where the tokens of type 1 start, behind a first text; None where none are."""
-        return self.second_start(first) if self.second_type else None
+        """Return where the tokens that a model takes for type 1 start, behind a first text.
+
+        That is None where there are none.
+        """
+        return self.second_start(first) if self.second_type and self.tells_types else None
 
     def types(self, first: int, second: int | None = None) -> list[int]:
         """Return the token types of a row of texts of so many tokens."""

@@ -17,6 +17,7 @@ from heedful.tokens.bert import (
     ElectraTokenizer,
     MPNetTokenizer,
 )
+from heedful.tokens.big_bird import BigBirdTokenizer
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
@@ -91,6 +92,11 @@ KINDS = (
         classes=(unigram_folder.XLM_ROBERTA.name,),
         model_types=("xlm-roberta",),
         is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.XLM_ROBERTA),
+    ),
+    TokenizerKind(
+        read=BigBirdTokenizer.from_pretrained,
+        classes=(unigram_folder.BIG_BIRD.name,),
+        model_types=("big_bird",),
     ),
     TokenizerKind(
         read=TranslationTokenizer.from_pretrained,

@@ -57,9 +57,15 @@ class UnigramKind:
     second_type: int
     """Token type of a second text."""
     token_types: bool
-    """Whether calls return token types unless told otherwise."""
-    cleans: bool
+    """Whether calls return token types, and models are told them, unless told otherwise."""
+    cleans: bool = False
     """Whether quotes, case and accents are looked after before SentencePiece does its part."""
+    fairseq: bool = False
+    """Whether ids are those of fairseq, whose special tokens come before the pieces of the file."""
+    bos_token: str | None = None
+    """The token that folders call so; None for that which begins a row."""
+    eos_token: str | None = None
+    """The same of what ends one."""
 
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
@@ -70,7 +76,14 @@ class UnigramKind:
             middle=(sep_id,) * self.separators,
             end=(sep_id,),
             second_type=self.second_type,
+            tells_types=self.token_types,
         )
+
+    def ends(self, vocabulary: Vocabulary) -> tuple[str, str]:
+        """Return what folders call the tokens that begin and end a text."""
+        named = vocabulary.special
+        bos, eos = self.bos_token or named.cls_token, self.eos_token or named.sep_token
+        return bos, eos
 
 
 ALBERT = UnigramKind(
@@ -96,7 +109,22 @@ XLM_ROBERTA = UnigramKind(
     separators=2,
     second_type=0,
     token_types=False,
-    cleans=False,
+    fairseq=True,
+)
+BIG_BIRD = UnigramKind(
+    name="BigBirdTokenizer",
+    file="spiece.model",
+    special=SpecialTokens(
+        unk_token="<unk>",
+        pad_token="<pad>",
+        lstrip=frozenset({"[MASK]"}),
+        normalized=frozenset({"<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]"}),
+    ),
+    separators=1,
+    second_type=1,
+    token_types=False,
+    bos_token="<s>",
+    eos_token="</s>",
 )
 
 
@@ -292,6 +320,8 @@ def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], 
             for piece, score in zip(model.pieces, model.scores, strict=True)
         )
         return list(model.pieces), tuple(scores)
+    if not kind.fairseq:
+        return list(model.pieces), model.scores
     # Its ids are those of fairseq, which has special tokens of its own in the place of the first.
     special = kind.special
     first = [special.cls_token, special.pad_token, special.sep_token, special.unk_token]
@@ -329,7 +359,7 @@ def write_folder(
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
     vocabulary, tokens = recipe.vocabulary, recipe.vocabulary.special
     special = special_entries(vocabulary)
-    special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
+    special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
     # The reference guesses the switches of special tokens that are not described.
     described = {
         str(token_id): {

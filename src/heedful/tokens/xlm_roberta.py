@@ -56,8 +56,9 @@ class XLMRobertaTokenizer(ModelTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.bos_token_id = self.cls_token, self.cls_token_id
-        self.eos_token, self.eos_token_id = self.sep_token, self.sep_token_id
+        self.bos_token, self.eos_token = self.kind.ends(self.recipe.vocabulary)
+        ids = self.recipe.vocabulary.ids
+        self.bos_token_id, self.eos_token_id = ids.get(self.bos_token), ids.get(self.eos_token)
 
     @classmethod
     def from_pretrained(

@@ -1,0 +1,235 @@
+"""BigBird (Zaheer et al. 2020): BERT's blocks, which read long texts by blocks of tokens.
+
+Shapes: B batch, S length, D model width.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from heedful.layers.block import BlockOptions, Residual
+from heedful.layers.blocksparse import BlockSparse
+from heedful.layers.feedforward import Intermediate
+from heedful.models import forwards, pretraining
+from heedful.models.big_bird.config import BigBirdConfig
+from heedful.models.big_bird.names import IN_FILES, PREFIX
+from heedful.models.encoder import Encoder, Variant, language_head
+from heedful.models.heads import (
+    DenseSequenceHead,
+    PreTrainingHead,
+    SequenceHead,
+    SpanHead,
+    TokenHead,
+)
+from heedful.models.outputs import QuestionAnsweringOutput
+from heedful.models.with_head import WithHead
+
+
+class BigBirdModel(Encoder):
+    """BigBird without a head.
+
+    What a text gets does not depend on the others of its batch, or on what was read before. A
+    decoder reads all texts as a whole.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+    """
+
+    config: BigBirdConfig
+    prefix = PREFIX
+    in_files = IN_FILES
+
+    def __init__(self, config: BigBirdConfig, add_pooling_layer: bool = True) -> None:
+        variant = Variant(
+            attention_bias=config.use_bias,
+            word_scale=config.hidden_size**0.5 if config.rescale_embeddings else 1.0,
+            sparse=_sparse(config),
+        )
+        super().__init__(config, add_pooling_layer, variant)
+
+
+def _sparse(config: BigBirdConfig) -> BlockSparse | None:
+    """Return how long texts are read; None where none is too long to be read as a whole."""
+    sparse = BlockSparse(
+        size=config.block_size,
+        num_random=config.num_random_blocks,
+        num_heads=config.num_attention_heads,
+        positions=config.max_position_embeddings,
+    )
+    whole = config.is_decoder or config.attention_type == "original_full"
+    return None if whole or config.max_position_embeddings <= sparse.longest_whole else sparse
+
+
+class BigBirdForSequenceClassification(WithHead):
+    """BigBird with a classifier, or regression, of two layers on the first token."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        head = DenseSequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            problem_type=config.problem_type,
+            activation=config.hidden_act,
+        )
+        super().__init__(BigBirdModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class BigBirdForMultipleChoice(WithHead):
+    """BigBird that gives each choice one score; the choices of an item share a softmax."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        head = SequenceHead(config.hidden_size, 1, dropout=config.hidden_dropout_prob)
+        super().__init__(BigBirdModel(config), head, at="classifier")
+
+    forward = forwards.choose
+
+
+class BigBirdForTokenClassification(WithHead):
+    """BigBird with a linear classifier of every token."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
+        super().__init__(BigBirdModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class _AnswerHead(nn.Module):
+    """Scores each token as an end of an answer, behind one more feed-forward part."""
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        super().__init__()
+        options = BlockOptions(
+            width=config.hidden_size,
+            head_width=config.hidden_size // config.num_attention_heads,
+            inner_width=config.intermediate_size,
+            activation=config.hidden_act,
+            dropout=config.hidden_dropout_prob,
+            attention_dropout=0.0,
+            eps=config.layer_norm_eps,
+        )
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.intermediate = Intermediate(options.width, options.inner_width, options.activation)
+        self.output = Residual(options.inner_width, options)
+        self.qa_outputs = SpanHead(config.hidden_size, config.num_labels)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return logits of shape (B, S, 2) for shape (B, S, D)."""
+        inner = self.intermediate(self.dropout(hidden))
+        logits: Tensor = self.qa_outputs(self.output(inner, hidden))
+        return logits
+
+    def loss(self, logits: Tensor, positions: Tensor) -> Tensor:
+        """Return the mean loss of one of the ends; see ``SpanHead``."""
+        return self.qa_outputs.loss(logits, positions)
+
+
+class BigBirdForQuestionAnswering(WithHead):
+    """BigBird that says where in a text an answer starts and ends.
+
+    No answer starts or ends in the question: its tokens get scores far below all others, but for
+    the first, which stands for no answer.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig, add_pooling_layer: bool = False) -> None:
+        body = BigBirdModel(config, add_pooling_layer)
+        super().__init__(body, _AnswerHead(config), at="qa_classifier")
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        question_lengths: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        head_mask: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+    ) -> QuestionAnsweringOutput:
+        """Score each token as an end of the answer; see ``forwards.find_span``.
+
+        ``question_lengths`` are the tokens of each question, with those that stand around it. Shape
+        (B, 1). None counts them to the first ``sep_token_id``; where there are vectors in the place
+        of ids, no token is then taken for one of a question. ``token_type_ids`` that are None are 0
+        in the question and 1 behind it.
+        """
+        tokens = inputs_embeds if input_ids is None else input_ids
+        if question_lengths is None and input_ids is not None:
+            question_lengths = _question_lengths(input_ids, self.config.sep_token_id)
+        in_question = None
+        if question_lengths is not None and tokens is not None:
+            numbers = torch.arange(tokens.shape[1], device=tokens.device)
+            in_question = numbers < question_lengths  # (B, S)
+            if token_type_ids is None:
+                token_type_ids = (~in_question).long()
+        encoded = self.body(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            head_mask=head_mask,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        logits = self.head(encoded.last_hidden_state)  # (B, S, 2)
+        if in_question is not None:
+            logits = logits - 1e6 * (in_question & (numbers > 0))[..., None]
+        return forwards.span_output(self, encoded, logits, start_positions, end_positions)
+
+
+def _question_lengths(ids: Tensor, end: int) -> Tensor:
+    """Return the tokens of each question up to its end, shape (B, 1), for ids of shape (B, S)."""
+    return ids.eq(end).int().argmax(1, keepdim=True) + 1
+
+
+class BigBirdForMaskedLM(WithHead):
+    """BigBird that says which pieces stand at masked positions."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        super().__init__(BigBirdModel(config), language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_masked
+
+
+class BigBirdForCausalLM(WithHead):
+    """BigBird that says which piece comes next, for a configuration with ``is_decoder``."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        super().__init__(BigBirdModel(config), language_head(config), at="cls.predictions")
+
+    forward = forwards.predict_next
+    generate = forwards.generate
+
+
+class BigBirdForPreTraining(WithHead):
+    """BigBird with both heads of BERT's pre-training: masked pieces, next sentence."""
+
+    bert: BigBirdModel
+
+    def __init__(self, config: BigBirdConfig) -> None:
+        head = PreTrainingHead(language_head(config), config.hidden_size)
+        super().__init__(BigBirdModel(config), head, at="cls")
+
+    forward = pretraining.pretrain
