@@ -13,8 +13,10 @@ from tests import tiny
 from heedful.models import FAMILIES, Head
 from heedful.tokens.bpe import ALPHABET
 
-ENCODERS = [name for name, family in FAMILIES.items() if "body" in family.models]
-"""Families that give hidden states for tasks to decide from."""
+ENCODERS = [
+    name for name, family in FAMILIES.items() if "body" in family.models and family.reads == "texts"
+]
+"""Families that give hidden states of texts for tasks to decide from."""
 
 BYTE_LEVEL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]

@@ -18,6 +18,7 @@ class Extra:
 EXTRAS = {
     "hub": Extra(needed_by="models by hub name", packages=("huggingface_hub",)),
     "hf": Extra(needed_by="folders of transformers", packages=("transformers",)),
+    "images": Extra(needed_by="pictures of users", packages=("pillow",)),
     "plot": Extra(needed_by="pictures", packages=("matplotlib",)),
     "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
     "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),

@@ -27,13 +27,13 @@ from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import foreign_record
 from heedful.models.model import Model
+from heedful.readers import load_reader
 from heedful.reading import Text
 from heedful.reading.ahead import one_ahead
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
-from heedful.tokens import load_tokenizer
 from heedful.training.device import choose_answer_precision, choose_device
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
@@ -123,7 +123,7 @@ class Predictor:
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
         model = read_task(record).load(folder, record.head).to(device=device, dtype=dtype)
-        return cls(model, load_tokenizer(folder), record, settings, name=folder.resolve().name)
+        return cls(model, load_reader(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.

@@ -177,9 +177,8 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     # Records.
 
-    @classmethod
     def read(
-        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+        self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[RecordT]:
         """Stream records from files, with the truth if it is wanted.
 
@@ -188,8 +187,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         ...
 
-    @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[RecordT]:
+    def from_texts(self, texts: Sequence[Text]) -> list[RecordT]:
         """Make records without truth of texts, or pairs of them."""
         ...
 
@@ -379,7 +377,7 @@ def check_max_length(max_length: int, positions: int) -> int:
     Raises:
         UserError: it is above them, or too short for a text at all.
     """
-    if not 8 <= max_length <= positions:
+    if not min(8, positions) <= max_length <= positions:
         raise UserError(
             f"--max-length {max_length}: this model has {positions} positions; "
             f"give a length from 8 to {positions}"

@@ -33,6 +33,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "mpnet": BERT,
     "pegasus": {**PIECES, **ENDS, **DEPTHS, "normalize_before": True},
     "roberta": BERT,
+    "vit": {
+        **{"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4},
+        **{"intermediate_size": 40, "image_size": 8, "patch_size": 4},
+    },
     "xlm-roberta": BERT,
 }
 EVERY = [(kind, head) for kind, family in FAMILIES.items() for head in family.models]
@@ -132,6 +136,7 @@ HEADS = {
     "causal_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head"),
     "pretraining": ("pooler", "cls"),
     "replaced": ("discriminator_predictions",),
+    "pixels": ("decoder",),
 }
 
 

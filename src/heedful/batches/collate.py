@@ -22,7 +22,7 @@ class Batch:
     inputs: dict[str, Tensor]
     """By the names of the model's arguments: ``input_ids`` (B, T) int64; ``attention_mask`` (B, T)
     bool, True = a token, if there is padding; ``token_type_ids`` (B, T) int64, 1 from the second
-    text on, if there is one."""
+    text on, if there is one; of pictures ``pixel_values`` (B, channels, rows, columns) float32."""
     targets: dict[str, Tensor] = field(default_factory=dict)
     """What to learn or score, under names that the task chooses; may be empty."""
     num_tokens: int
@@ -33,7 +33,7 @@ class Batch:
     @property
     def num_examples(self) -> int:
         """B."""
-        return len(self.inputs["input_ids"])
+        return len(next(iter(self.inputs.values())))
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""

@@ -11,13 +11,16 @@ class Example:
     """One encoded text or pair."""
 
     ids: NDArray[np.int32]
-    """(T,) Token ids with special tokens, without padding."""
+    """(T,) Token ids with special tokens, without padding; of a picture, the numbers of its tokens:
+    the class token and the patches."""
     split: int | None = None
     """Where the second text starts, for models with token types: 0 before it, 1 from there to the
     end. None if all types are 0."""
     part: int = 0
     """The number of the example within its item, if an item has several, such as the two texts of a
     pair: 0 begins an item."""
+    pixels: NDArray[np.uint8] | None = None
+    """(P,) Of a picture: its numbers, 0 to 255, by channel, row and column. None of a text."""
     labels: tuple[float, ...] = ()
     """A class, several classes, a number, a class for each token, a first and a last token, or the
     tokens of a text to write: the task knows which."""
@@ -31,3 +34,5 @@ class Draw:
     epoch: int
     rows: NDArray[np.int64]
     """(B,) The number of each example in the data."""
+    learns: bool = False
+    """Whether the batch is learnt from, rather than scored: pictures may be changed at random."""

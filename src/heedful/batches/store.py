@@ -34,6 +34,7 @@ def _schema() -> "pa.Schema":
             pa.field("ids", pa.large_list(pa.int32()), nullable=False),
             pa.field("split", pa.int32(), nullable=False),
             pa.field("part", pa.int32(), nullable=False),
+            pa.field("pixels", pa.large_list(pa.uint8()), nullable=False),
             pa.field("labels", pa.large_list(pa.float64()), nullable=False),
         ]
     )
@@ -78,9 +79,14 @@ def _to_arrow(block: Sequence[Example]) -> "pa.RecordBatch":
         to_lists([example.ids for example in block], np.int32),
         pa.array(splits, pa.int32()),
         pa.array([example.part for example in block], pa.int32()),
+        to_lists([_pixels(example) for example in block], np.uint8),
         to_lists([np.asarray(example.labels) for example in block], np.float64),
     ]
     return pa.record_batch(columns, schema=_schema())
+
+
+def _pixels(example: Example) -> NDArray[np.uint8]:
+    return np.empty(0, np.uint8) if example.pixels is None else example.pixels
 
 
 def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> "pa.Array":
@@ -118,6 +124,8 @@ class _Block:
     id_offsets: NDArray[np.int64]
     splits: NDArray[np.int32]
     parts: NDArray[np.int32]
+    pixels: NDArray[np.uint8]
+    pixel_offsets: NDArray[np.int64]
     labels: NDArray[np.float64]
     label_offsets: NDArray[np.int64]
 
@@ -150,11 +158,13 @@ class Store:
         number, row = divmod(index, _BLOCK_ROWS)
         block = self._blocks[number]
         split = int(block.splits[row])
+        pixels = block.pixels[block.pixel_offsets[row] : block.pixel_offsets[row + 1]]
         labels = block.labels[block.label_offsets[row] : block.label_offsets[row + 1]]
         return Example(
             ids=block.ids[block.id_offsets[row] : block.id_offsets[row + 1]],
             split=None if split == _NO_SPLIT else split,
             part=int(block.parts[row]),
+            pixels=pixels if len(pixels) else None,
             labels=tuple(labels.tolist()),
         )
 
@@ -173,12 +183,14 @@ def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
 
 
 def _to_numpy(batch: "pa.RecordBatch") -> _Block:
-    ids, splits, parts, labels = batch.columns
+    ids, splits, parts, pixels, labels = batch.columns
     return _Block(
         ids=ids.values.to_numpy(),
         id_offsets=ids.offsets.to_numpy(),
         splits=splits.to_numpy(),
         parts=parts.to_numpy(),
+        pixels=pixels.values.to_numpy(),
+        pixel_offsets=pixels.offsets.to_numpy(),
         labels=labels.values.to_numpy(),
         label_offsets=labels.offsets.to_numpy(),
     )

@@ -11,6 +11,7 @@ from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_encoder import Int8Block, largest_numbers
 from heedful.layers.block import Block
+from heedful.models.body import Body
 from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
 from heedful.models.model import Model
@@ -49,7 +50,9 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return Compiled(model, kernels.PLAIN, "translators have no form in int8")
     if (obstacle := body.why_not_compiled()) is not None:
         return Compiled(model, kernels.PLAIN, obstacle)
-    assert isinstance(body, Encoder)
+    assert isinstance(body, Body)
+    if int8_rows is not None and not isinstance(body, Encoder):
+        return Compiled(model, kernels.PLAIN, "models that read pictures have no form in int8")
     if int8_rows is not None:
         there, reason = int8.products(weight.device)
         kernel = kernels.INT8 if there else kernels.PLAIN
@@ -62,11 +65,15 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     last = body.encoder.blocks[-1]
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     apart = last if alone else None
-    stack = _int8(body, int8_rows(), apart) if int8_rows else _packed(body, apart)
+    if int8_rows is not None:
+        assert isinstance(body, Encoder)
+        stack = _int8(body, int8_rows(), apart)
+    else:
+        stack = _packed(body, apart)
     return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
 
 
-def _packed(body: Encoder, apart: Block | None) -> CompiledStack:
+def _packed(body: Body, apart: Block | None) -> CompiledStack:
     packed = {
         block: CompiledBlock(block, body.config.hidden_act, query_apart=block is apart)
         for block in body.encoder.distinct

@@ -11,8 +11,8 @@ from heedful.interop import foreign_record
 from heedful.models.loading import head_of, load_model
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
+from heedful.readers import load_reader
 from heedful.sources import PACKAGES, resolve
-from heedful.tokens import load_tokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -24,6 +24,7 @@ class Source:
     model: Model
     """In evaluation mode, on the CPU, in float32."""
     tokenizer: Any
+    """Or an ``ImageProcessor``."""
 
     @property
     def writes(self) -> bool:
@@ -54,5 +55,5 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
 def open_source(run: str | os.PathLike[str]) -> Source:
     """Load a finished run, or what is like one; see `read_source`."""
     folder, record = read_source(run)
-    model, tokenizer = load_model(folder, head=record.head), load_tokenizer(folder)
+    model, tokenizer = load_model(folder, head=record.head), load_reader(folder)
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)

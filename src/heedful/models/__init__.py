@@ -20,6 +20,7 @@ Head = Literal[
     "causal_lm",
     "pretraining",
     "replaced",
+    "pixels",
     "seq2seq",
 ]
 """What a model decides."""
@@ -35,6 +36,8 @@ class Family:
     """The class of its configurations, in ``config.py``."""
     models: dict[Head, str]
     """The class of its models with each head, in ``model.py``."""
+    reads: Literal["texts", "pictures"] = "texts"
+    """What its models read."""
 
     def config_class(self) -> Any:
         """Import the class of its configurations."""
@@ -182,6 +185,16 @@ FAMILIES: dict[str, Family] = {
             "causal_lm": "RobertaForCausalLM",
         },
     ),
+    "vit": Family(
+        package="vit",
+        config="ViTConfig",
+        models={
+            "body": "ViTModel",
+            "sequence": "ViTForImageClassification",
+            "pixels": "ViTForMaskedImageModeling",
+        },
+        reads="pictures",
+    ),
     "xlm-roberta": Family(
         package="xlm_roberta",
         config="XLMRobertaConfig",
@@ -238,6 +251,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.roberta.model import *  # noqa: F403
     from heedful.models.transformer.config import TransformerConfig as TransformerConfig
     from heedful.models.transformer.model import Transformer as Transformer
+    from heedful.models.vit.config import ViTConfig as ViTConfig
+    from heedful.models.vit.model import *  # noqa: F403
     from heedful.models.xlm_roberta.config import XLMRobertaConfig as XLMRobertaConfig
     from heedful.models.xlm_roberta.model import *  # noqa: F403
 

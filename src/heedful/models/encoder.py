@@ -8,10 +8,9 @@ output, H heads, L blocks, each counted once, D model width, W width of the embe
 some families.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -21,27 +20,35 @@ from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
 from heedful.layers.embeddings import Embeddings
+from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS, BucketedPositions
 from heedful.layers.stack import Order, Stack
-from heedful.models import inputs, pruning
-from heedful.models.configs import remaining, renumbered
-from heedful.models.encoder_config import EncoderConfig, usable_positions
+from heedful.models import inputs
+from heedful.models.body import Body
+from heedful.models.configs import remaining
+from heedful.models.encoder_config import BlocksConfig, EncoderConfig, usable_positions
 from heedful.models.heads import LanguageHead, Transform
-from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput
-from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.pretrained import initialise
 
 
 class Pooler(nn.Module):
-    """The first token through a dense layer and tanh."""
+    """The first token through a dense layer and an activation.
 
-    def __init__(self, width: int) -> None:
+    Args:
+        width: D.
+        out: width of what comes out; None for D.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+    """
+
+    def __init__(self, width: int, out: int | None = None, activation: str = "tanh") -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, out or width)
+        self.activation = ACTIVATIONS[activation]
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return shape (B, D) for shape (B, S, D)."""
-        return torch.tanh(self.dense(hidden[:, 0]))
+        """Return shape (B, D), or (B, out), for shape (B, S, D)."""
+        return self.activation(self.dense(hidden[:, 0]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +66,8 @@ class Variant:
     norm_before: bool = False
     """Whether blocks normalise what they read, and then what comes out of the last one, rather than
     what comes out of the embeddings and of each part."""
+    norm_last: bool = True
+    """Whether such a stack normalises what comes out of its last block; else its body does."""
     num_tasks: int = 0
     """Number of task types; 0 if there are none."""
     word_types: bool = False
@@ -82,7 +91,7 @@ class Variant:
 _BERT = Variant()
 
 
-class Encoder(Model):
+class Encoder(Body):
     """An encoder without a head, or a decoder of the same blocks.
 
     Args:
@@ -90,8 +99,6 @@ class Encoder(Model):
         add_pooling_layer: whether it has a pooler.
         variant: what its family does otherwise than BERT.
     """
-
-    can_recompute = True
 
     def __init__(
         self, config: EncoderConfig, add_pooling_layer: bool = True, variant: Variant = _BERT
@@ -119,7 +126,7 @@ class Encoder(Model):
         self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks
         self.sparse = variant.sparse
-        self.encoder = _encoder(config, variant)
+        self.encoder = stack(config, variant)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
@@ -136,23 +143,13 @@ class Encoder(Model):
             return "relative positions have no compiled form"
         return None
 
-    def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
-        return {"head_mask": (self.config.num_blocks, self.config.num_attention_heads)}
-
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
-        fresh = [] if self.pooler is None else [*self.pooler.parameters()]
+        fresh = super().head_parameters()
         for block in self.encoder.distinct:
             if self.config.add_cross_attention:
                 fresh += block.crossattention.parameters()
         return fresh
-
-    def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
-    ) -> LoadReport:
-        """Set every weight; see ``Model.set_file_weights``."""
-        return set_weights(self, tensors, folder, fresh_head=fresh_head)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
@@ -179,24 +176,6 @@ class Encoder(Model):
         new.requires_grad_(old.weight.requires_grad)
         self.embeddings.word_embeddings = new
         return new
-
-    @property
-    def num_blocks(self) -> int:
-        """How many blocks it has; 0 where layers share them, so that none can be left out."""
-        blocks = len(self.encoder.blocks)
-        return blocks if blocks == len(self.encoder.distinct) else 0
-
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks; see ``Model.keep_blocks``."""
-        kept = renumbered(self.config.pruned_heads, numbers)
-        self.encoder.keep(numbers)
-        self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
-
-    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
-        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
-        attentions = [block.attention for block in self.encoder.distinct]
-        pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
-        self.config = replace(self.config, pruned_heads=pruned)
 
     def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
         """Return the positions of ids, shape (B, S), or of vectors, shape (1, S).
@@ -319,7 +298,7 @@ class Encoder(Model):
         )
 
 
-def _encoder(config: EncoderConfig, variant: Variant) -> Stack:
+def stack(config: BlocksConfig, variant: Variant) -> Stack:
     """Return the blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -349,7 +328,7 @@ def _encoder(config: EncoderConfig, variant: Variant) -> Stack:
         for number, factor in enumerate(variant.score_factors or [1.0] * config.num_blocks)
     )
     norm = None
-    if variant.norm_before:
+    if variant.norm_before and variant.norm_last:
         norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
     return Stack(blocks, norm, bias=variant.bias, order=variant.order)
 

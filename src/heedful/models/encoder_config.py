@@ -3,25 +3,15 @@
 from typing import ClassVar, Protocol
 
 
-class EncoderConfig(Protocol):
-    """The numbers that ``encoder.Encoder`` is made of, each a field or a property."""
+class BlocksConfig(Protocol):
+    """The numbers that ``encoder.stack`` makes blocks of, each a field or a property."""
 
     DEPTH: ClassVar[str]
     """The field that has the number of blocks."""
-    POSITIONS: ClassVar[str]
-    """The field that has the number of positions."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens in the vocabulary."""
 
     @property
     def hidden_size(self) -> int:
         """Width of the model."""
-
-    @property
-    def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
 
     @property
     def num_hidden_layers(self) -> int:
@@ -64,28 +54,12 @@ class EncoderConfig(Protocol):
         """One of ``positions.POSITIONS``."""
 
     @property
-    def padding_position(self) -> int | None:
-        """The position of padding, after which positions start; None if it has none of its own."""
-
-    @property
-    def type_vocab_size(self) -> int:
-        """Number of token types; 0 if there are none."""
-
-    @property
     def initializer_range(self) -> float:
         """Standard deviation of fresh weights."""
 
     @property
     def layer_norm_eps(self) -> float:
         """Added to the variance by layer normalisation."""
-
-    @property
-    def pad_token_id(self) -> int | None:
-        """Id of the padding token, whose vector is not trained; None if there is none."""
-
-    @property
-    def is_decoder(self) -> bool:
-        """Whether a token may attend to none after it."""
 
     @property
     def add_cross_attention(self) -> bool:
@@ -98,6 +72,37 @@ class EncoderConfig(Protocol):
     @property
     def pruned_heads(self) -> dict[int, list[int]]:
         """The heads that were taken out, by the number of the block."""
+
+
+class EncoderConfig(BlocksConfig, Protocol):
+    """The numbers that ``encoder.Encoder`` is made of."""
+
+    POSITIONS: ClassVar[str]
+    """The field that has the number of positions."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens in the vocabulary."""
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the tables of embeddings."""
+
+    @property
+    def padding_position(self) -> int | None:
+        """The position of padding, after which positions start; None if it has none of its own."""
+
+    @property
+    def type_vocab_size(self) -> int:
+        """Number of token types; 0 if there are none."""
+
+    @property
+    def pad_token_id(self) -> int | None:
+        """Id of the padding token, whose vector is not trained; None if there is none."""
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether a token may attend to none after it."""
 
     @property
     def tie_word_embeddings(self) -> bool:

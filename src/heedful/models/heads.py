@@ -319,6 +319,38 @@ class LanguageHead(nn.Module):
             self.decoder.out_features = vocab_size
 
 
+class PixelHead(nn.Module):
+    """Makes the pixels of each patch from its token (Xie et al. 2022, section 3.3).
+
+    Args:
+        width: D.
+        channels: numbers of a pixel.
+        side: pixels on each side of what comes of a token.
+    """
+
+    def __init__(self, width: int, channels: int, side: int) -> None:
+        super().__init__()
+        self.projection = nn.Conv2d(width, side**2 * channels, 1)
+        self.channels, self.side = channels, side
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (B, channels, R * side, Q * side) for R rows and Q columns, (B, D, R, Q)."""
+        return F.pixel_shuffle(self.projection(hidden), self.side)
+
+    def loss(self, pixels: Tensor, truth: Tensor, hidden: Tensor) -> Tensor:
+        """Return the mean distance of the numbers of hidden pixels.
+
+        Args:
+            pixels: what `forward` returned.
+            truth: of the same shape.
+            hidden: not 0 for a patch that counts. Shape (B, R, Q).
+        """
+        counts = hidden.to(pixels.dtype)[:, None]
+        counts = counts.repeat_interleave(self.side, 2).repeat_interleave(self.side, 3)
+        distance = ((truth - pixels).abs() * counts).sum()
+        return distance / (counts.sum() + 1e-5) / self.channels
+
+
 class PreTrainingHead(nn.Module):
     """Both heads of BERT's pre-training (Devlin et al. 2019, section 3.1).
 

@@ -79,6 +79,20 @@ class ClassifierOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PictureOutput(Output):
+    """What ``ViTForMaskedImageModeling`` returns, for pictures of Y rows and X columns."""
+
+    loss: Tensor | None = None
+    """The mean distance of the hidden pixels, if some are hidden. Shape ()."""
+    reconstruction: Tensor
+    """Pixels. Shape (B, channels, Y, X), less what is left at an edge by patches."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    attentions: tuple[Tensor, ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringOutput(Output):
     """What ``BertForQuestionAnswering`` returns."""
 

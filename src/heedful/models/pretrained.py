@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from heedful import files
 from heedful.errors import UserError, listed
+from heedful.layers.patches import Vectors
 from heedful.models.weights import WEIGHTS, allocate, renamed
 
 if TYPE_CHECKING:
@@ -25,10 +26,11 @@ CONFIG = "config.json"
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Constants that old files hold among the weights."""
 
-ENCODER = ("embeddings", "encoder")
-"""What every checkpoint of a BERT must have; a pooler or a head may start fresh."""
+ENCODER = ("embeddings", "encoder", "layernorm")
+"""What every checkpoint must have of its body, if the model does. A pooler or a head may start
+fresh."""
 
-OPTIONAL = ("crossattention", "distance_embedding")
+OPTIONAL = ("crossattention", "distance_embedding", "mask_token")
 """Parts of an encoder that may start fresh, too."""
 
 BODY = (*ENCODER, *OPTIONAL, "pooler")
@@ -49,11 +51,11 @@ def initialise(module: nn.Module, std: float) -> None:
     """Draw fresh weights as the reference does (Devlin et al. 2019, without the truncation).
 
     Args:
-        module: its linear layers, embeddings and normalisations are set.
+        module: its linear layers, embeddings, vectors and normalisations are set.
         std: standard deviation of the weights.
     """
     for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
+        if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d | Vectors):
             nn.init.normal_(part.weight, std=std)
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:
             with torch.no_grad():
@@ -175,7 +177,7 @@ def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
 def _part(name: str) -> str:
     """Return which part of a model a weight is of; a file has all of a part or nothing of it."""
     for part in OPTIONAL:
-        if f".{part}." in name:
+        if f".{part}." in f"{name}.":
             return part
     # The heads of pre-training stand together under ``cls.``.
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])

@@ -1,5 +1,5 @@
 """Files to records. Errors name file and line; no reader knows a tokenizer."""
 
-from heedful.reading.records import Record, Text, fingerprint, read_records
+from heedful.reading.records import Fingerprint, Record, Text, fingerprint, read_records
 
-__all__ = ["Record", "Text", "fingerprint", "read_records"]
+__all__ = ["Fingerprint", "Record", "Text", "fingerprint", "read_records"]

@@ -20,7 +20,7 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
         return None
     count, first = 0, ""
     for path in paths:
-        if ending_of(path) == ".parquet":
+        if ending_of(path) == ".parquet" or path.is_dir():
             continue
         try:
             with open_bytes(path) as stream:

@@ -30,6 +30,7 @@ from heedful.reading.lines import (
     read_lines,
     source_name,
 )
+from heedful.reading.pictures import fingerprint_of
 from heedful.settings import ColumnSettings
 
 Text = str | tuple[str, str]
@@ -60,6 +61,17 @@ class Record:
     """The name of the file in messages."""
     line: int
     """Line of the file, from 1 (row of a Parquet file)."""
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        return f"{self.source}, line {self.line}"
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What stands beside an answer: the text, or both."""
+        pair = {} if self.text_pair is None else {"text_pair": self.text_pair}
+        return {"text": self.text, **pair}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,14 +121,22 @@ def read_records(
     )
 
 
-def fingerprint(paths: Sequence[Path]) -> list[Fingerprint]:
+def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerprint]:
     """Return the size and SHA-256 of each file.
+
+    Args:
+        paths: the files.
+        folders: whether they may be folders of pictures, which are taken as one file.
 
     Raises:
         UserError: a file is missing, or is not a regular file, which cannot be read again.
     """
     prints = []
     for path in paths:
+        if folders and path.is_dir():
+            size, digest = fingerprint_of(path)
+            prints.append(Fingerprint(file=str(path), bytes=size, sha256=digest))
+            continue
         check_file(path)
         if not path.is_file():
             raise UserError(f"{source_name(path)}: not a regular file, so it cannot be read twice")

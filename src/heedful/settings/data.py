@@ -23,8 +23,9 @@ class ColumnSettings:
     """The first line names the columns."""
     label_separator: str | None = None
     """Separator between the labels of one row; giving it allows several labels a row."""
-    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None = None
-    """Format of the files; default: by the ending of their names."""
+    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll", "images"] | None = None
+    """Format of the files; default: by the ending of their names. images: folders of pictures, one
+    folder a class."""
     encoding: str = "utf-8"
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 

@@ -23,12 +23,45 @@ class ClassifySettings:
     The file has a column of texts and a column of labels:
 
         heedful train classify --train tickets.csv --label team --out runs/tickets
+
+    Or it sorts pictures, from folders that hold one folder a label:
+
+        heedful train classify --train digits --format images --preset mini
+            --image-size 32 --patch-size 4 --epochs 40 --learning-rate 1e-3 --out runs/digits
     """
 
     labels: str | None = None
     """Labels in the order of the model's outputs, separated by commas; default: sorted."""
     class_weights: str | None = None
     """Weights of the classes in the loss: balanced, or label=weight, separated by commas."""
+    preset: str | None = None
+    """Of pictures: train from scratch with these sizes (mini, tiny, small, base, large, huge),
+    instead of from --model."""
+    image_size: int | None = None
+    """Of pictures: rows and columns that the model reads; default: 224, or as --model says."""
+    patch_size: int | None = None
+    """Of pictures, from scratch: rows and columns of a patch; default: 16."""
+    grey: bool = False
+    """Of pictures, from scratch: read them in shades of grey."""
+    shift: float | None = None
+    """Of pictures: the share of a side by which they are moved at random to learn from; default:
+    0.1 from scratch, else 0."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and options of models from scratch for others.
+
+        Raises:
+            UserError: naming the option, the value and what is allowed.
+        """
+        for name in ("image_size", "patch_size"):
+            in_range(name, getattr(self, name), 1, 4096, what="a whole number from 1 to 4,096")
+        in_range("shift", self.shift, 0, 0.5, what="from 0 to 0.5")
+        if self.preset is None:
+            for option in [
+                *["--patch-size"] * (self.patch_size is not None),
+                *["--grey"] * self.grey,
+            ]:
+                raise UserError(f"{option} is for a model from scratch: give --preset too")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,26 +12,22 @@ from torch import Tensor
 from heedful import losses
 from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.batches.collate import class_labels, collate, multi_hot
+from heedful.batches.collate import class_labels, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.judging import Judge
 from heedful.lesson import Lesson
-from heedful.models.loading import read_config
-from heedful.reading import Record, Text
+from heedful.reading import Record
+from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
-from heedful.sources import resolve
 from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
-from heedful.tasks.texts import (
-    encode_texts,
-    read_table,
-    start_encoder,
-    store_records,
-    text_inputs,
-    text_records,
-)
-from heedful.tokens import Tokenizer
+from heedful.tasks.media import Medium
+from heedful.tasks.media.pictures import Pictures, shift_of
+from heedful.tasks.media.texts import Texts
+from heedful.tasks.texts import store_records
+
+Item = Record | Picture
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +62,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Classify(Task[Record, Tensor, Prediction]):
+class Classify(Task[Item, Tensor, Prediction]):
     """What a classifier decides between."""
 
     name: ClassVar[str] = "classify"
@@ -81,24 +77,37 @@ class Classify(Task[Record, Tensor, Prediction]):
     pairs: bool = False
     """Whether it reads pairs of texts; else single ones."""
 
+    pictures: bool = False
+    """Whether it reads pictures; else texts."""
+    shift: float = 0.0
+    """The share of a side by which pictures are moved at random to learn from."""
+
+    @property
+    def medium(self) -> Medium:
+        """What it reads."""
+        return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
+
+    @property
+    def example(self) -> str:
+        """What a user may put after ``heedful predict RUN`` to try it."""
+        return self.medium.example
+
     # Records.
 
-    @classmethod
     def read(
-        cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
-    ) -> Iterator[Record]:
-        """Stream the rows of tables."""
-        return read_table(paths, columns, labelled=labelled)
+        self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Item]:
+        """Stream the rows of tables, or the pictures of folders."""
+        return self.medium.read(paths, columns, labelled=labelled)
 
-    @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
-        """Make records of texts or pairs."""
-        return text_records(texts)
+    def from_texts(self, texts: Sequence[Any]) -> list[Item]:
+        """Make records of texts or pairs, or of pictures."""
+        return self.medium.records(texts)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, or two."""
-        return text_inputs(pairs=self.pairs)
+        """A text, or two; or a picture."""
+        return self.medium.inputs
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
@@ -109,7 +118,10 @@ class Classify(Task[Record, Tensor, Prediction]):
         """
         columns, options = recipe.columns, recipe.options
         assert isinstance(options, ClassifySettings)
-        records = cls.read(recipe.data.train, columns, labelled=True)
+        pictures, pairs = columns.format == "images", columns.text_pair is not None
+        shift = picture_options(options, pictures=pictures)
+        medium = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).medium
+        records = medium.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
         order = options.labels.split(",") if options.labels is not None else None
@@ -118,21 +130,23 @@ class Classify(Task[Record, Tensor, Prediction]):
             labels=labels,
             multi_label=multi_label,
             weights=class_weights(options.class_weights, labels, counts),
-            pairs=columns.text_pair is not None,
+            pairs=pairs,
+            pictures=pictures,
+            shift=shift,
         )
 
-    def check(self, record: Record) -> None:
+    def check(self, record: Item) -> None:
         """Raise the errors of `targets`."""
         self.targets(record)
 
-    def targets(self, record: Record) -> tuple[float, ...]:
+    def targets(self, record: Item) -> tuple[float, ...]:
         """Return the numbers of a record's labels.
 
         Raises:
             UserError: a label that the model does not have, or several where it gives one, with
                 file and line.
         """
-        where, labels = f"{record.source}, line {record.line}", record.labels or ()
+        where, labels = record.where, record.labels or ()
         if not self.multi_label and len(labels) != 1:
             raise UserError(
                 f"{where}: {len(labels)} labels, expected 1; "
@@ -153,16 +167,9 @@ class Classify(Task[Record, Tensor, Prediction]):
         return ("accuracy", "macro_f1", "micro_f1" if self.multi_label else "matthews")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-        config = read_config(resolve(recipe.data.model, recipe.data.revision))
-        return start_encoder(
-            recipe,
-            head="sequence",
-            id2label=dict(enumerate(self.labels)),
-            problem_type=f"{'multi' if self.multi_label else 'single'}_label_classification",
-            # A classifier for other labels, or for these in another order, would mislead.
-            fresh_head=tuple(config.id2label.values()) != self.labels,
-        )
+        """Load a model, with a fresh classifier unless it has one for the same labels."""
+        kind = f"{'multi' if self.multi_label else 'single'}_label_classification"
+        return self.medium.start(recipe, self.labels, kind)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -171,20 +178,20 @@ class Classify(Task[Record, Tensor, Prediction]):
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
-        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Item], tokenizer: Any, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Turn each record into one example, or several where a long text is read in windows."""
         labels = self.targets if labelled else None
-        return encode_texts(records, tokenizer, fit, pairs=self.pairs, labels=labels)
+        return self.medium.encode(records, tokenizer, fit, labels)
 
-    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
+    def batch(self, examples: Sequence[Example], tokenizer: Any, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``labels``, (B,) or of several labels each (B, C)."""
         targets = {}
         if draw is not None and self.multi_label:
             targets["labels"] = multi_hot(examples, len(self.labels))
         elif draw is not None:
             targets["labels"] = class_labels(examples)
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return self.medium.batch(examples, tokenizer, targets, draw)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the batch's cross entropies."""
@@ -235,11 +242,11 @@ class Classify(Task[Record, Tensor, Prediction]):
 
     def decode(
         self,
-        record: Record,
+        record: Item,
         fitted: Fitted[Example],
         outputs: Sequence[Tensor],
         settings: PredictSettings,
-        tokenizer: Tokenizer,
+        tokenizer: Any,
     ) -> Prediction:
         """Average the windows' probabilities, or logits, and choose."""
         mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
@@ -261,11 +268,13 @@ class Classify(Task[Record, Tensor, Prediction]):
 
     def aim(
         self,
-        computed: Computed[Record, Tensor, Prediction],
+        computed: Computed[Item, Tensor, Prediction],
         target: str | None,
-        tokenizer: Tokenizer,
+        tokenizer: Any,
     ) -> Aim:
         """Explain the logit of a label: the one that is named, or the likeliest."""
+        if self.pictures:
+            raise UserError("a run that reads pictures cannot be explained yet")
         link: Link = "sigmoid" if self.multi_label else "softmax"
         return aims.label(computed, target, tokenizer, self.labels, link)
 
@@ -273,15 +282,17 @@ class Classify(Task[Record, Tensor, Prediction]):
         """Return empty scores."""
         return ClassifyScores(self)
 
-    def judge(self) -> Judge[Prediction, Record]:
+    def judge(self) -> Judge[Prediction, Item]:
         """Return what judges its answers."""
         of_labels = judges.several_labels if self.multi_label else judges.one_label
         return of_labels(self.labels)
 
     def card(self) -> str:
         """Say what the run decides."""
-        kind = "any number of labels a text" if self.multi_label else "one label a text"
-        return f"Sorts text into {len(self.labels)} labels ({kind}): {listed(self.labels)}."
+        one = self.inputs[0].name if self.pictures else "text"
+        kind = f"any number of labels a {one}" if self.multi_label else f"one label a {one}"
+        number, names = len(self.labels), listed(self.labels)
+        return f"Sorts {self.medium.plural} into {number} labels ({kind}): {names}."
 
 
 class ClassifyScores:
@@ -293,7 +304,7 @@ class ClassifyScores:
         self._task = task
         self._scores = ClassificationScores(task.labels, multi_label=task.multi_label)
 
-    def update(self, answers: Sequence[Prediction], records: Sequence[Record]) -> None:
+    def update(self, answers: Sequence[Prediction], records: Sequence[Item]) -> None:
         """Count predictions for records that have labels."""
         rows = torch.tensor([list(answer.scores.values()) for answer in answers])
         numbers = [self._task.targets(record) for record in records]
@@ -304,6 +315,21 @@ class ClassifyScores:
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
         return self._scores.compute()
+
+
+def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
+    """Return by which share of a side pictures are moved; 0 for texts.
+
+    Raises:
+        UserError: an option of pictures is given for texts.
+    """
+    if pictures:
+        return shift_of(options)
+    for name in ("preset", "image_size", "shift"):
+        if getattr(options, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for pictures: give --format images too")
+    return 0.0
 
 
 def order_labels(

@@ -163,6 +163,8 @@ def kind_of(folder: Path) -> TokenizerKind:
     for kind in KINDS:
         if kind.is_in(folder):
             return kind
+    if (folder / "preprocessor_config.json").is_file():
+        raise UserError(f"{folder}: its model reads pictures; give one that reads texts")
     raise UserError(
         f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, "
         f"{unigram_folder.ALBERT.file}, {unigram_folder.XLM_ROBERTA.file} or {COMPILED}"

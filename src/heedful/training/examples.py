@@ -59,7 +59,7 @@ class Examples:
         assert epoch == self._epoch
         ranges = [range(self._starts[item], self._starts[item + 1]) for item in items]
         rows = np.concatenate(ranges).astype(np.int64)
-        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows)
+        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows, learns=True)
         examples = [self._store[int(row)] for row in rows]
         return self._task.batch(examples, self._tokenizer, draw)
 

@@ -16,7 +16,7 @@ from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, unknown_name
-from heedful.reading import fingerprint
+from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training.device import choose_precision, prepare_device
@@ -155,10 +155,14 @@ def _record(
         goal={} if task is None else plain_values(asdict(task)),
         max_length=max_length,
         settings=plain_values(settings),
-        data=[asdict(file) for file in fingerprint(recipe.data.train)],
+        data=[asdict(file) for file in _prints(recipe)],
         versions=versions(),
         teacher=teacher_print(recipe.teaching),
     )
+
+
+def _prints(recipe: Recipe) -> list[Fingerprint]:
+    return fingerprint(recipe.data.train, folders=recipe.columns.format == "images")
 
 
 def _score(

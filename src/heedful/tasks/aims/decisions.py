@@ -17,7 +17,7 @@ from heedful.tokens import Tokenizer
 
 
 def label(
-    computed: Computed[Record, Tensor, Any],
+    computed: Computed[Any, Tensor, Any],
     target: str | None,
     tokenizer: Tokenizer,
     labels: Sequence[str],

@@ -7,6 +7,7 @@ from heedful.metrics import measures
 from heedful.metrics.answers import compare
 from heedful.reading import Record
 from heedful.reading.choices import Choices
+from heedful.reading.pictures import Picture
 from heedful.reading.squad import Question
 from heedful.scripts import is_unspaced
 from heedful.tasks.answers.candidates import SpanAnswer
@@ -16,29 +17,18 @@ if TYPE_CHECKING:
     from heedful.tasks.classify import Prediction
 
 
-def texts_of(record: Record) -> dict[str, str]:
-    """Return the text of a record, or both."""
-    pair = {} if record.text_pair is None else {"text_pair": record.text_pair}
-    return {"text": record.text, **pair}
-
-
-def where(record: Record) -> str:
-    """Return the file and line of a record."""
-    return f"{record.source}, line {record.line}"
-
-
-def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record]":
+def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
     """Judge answers of one label each."""
     numbers = {label: float(number) for number, label in enumerate(labels)}
 
-    def judge(answer: "Prediction", record: Record) -> Judgement:
+    def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
         assert isinstance(answer.label, str)
         assert answer.score is not None
         (truth,) = record.labels or ("",)
         right = answer.label == truth
         return Judgement(
-            where=where(record),
-            texts=texts_of(record),
+            where=record.where,
+            texts=record.texts,
             truth=truth,
             answer=answer.label,
             right=right,
@@ -51,16 +41,16 @@ def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record]":
     return Judge(judged=each(judge), measure=measures.classes(len(labels)), labels=labels)
 
 
-def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record]":
+def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
     """Judge answers of any number of labels, of which each is decided by itself."""
 
-    def judge(answer: "Prediction", record: Record) -> Judgement:
+    def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
         truth = [label for label in labels if label in (record.labels or ())]
         hits = [(label in truth) == (label in answer.label) for label in labels]
         sure = [max(score, 1 - score) for score in answer.scores.values()]
         return Judgement(
-            where=where(record),
-            texts=texts_of(record),
+            where=record.where,
+            texts=record.texts,
             truth=truth,
             answer=list(answer.label),
             right=all(hits),

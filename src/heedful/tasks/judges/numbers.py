@@ -12,7 +12,6 @@ from heedful.metrics import measures
 from heedful.metrics.measures import Numbers
 from heedful.reading import Record
 from heedful.tasks.answers.vectors import Embedding
-from heedful.tasks.judges.decisions import texts_of, where
 from heedful.tasks.texts import target
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ def estimates() -> "Judge[Estimate, Record]":
     def judge(answer: "Estimate", record: Record) -> Judgement:
         truth = target(record)
         return Judgement(
-            where=where(record),
-            texts=texts_of(record),
+            where=record.where,
+            texts=record.texts,
             truth=truth,
             answer=round(answer.value, 6),
             right=None,
@@ -73,8 +72,8 @@ def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | 
     if scale is not None:
         worth = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
     return Judgement(
-        where=where(record),
-        texts=texts_of(record),
+        where=record.where,
+        texts=record.texts,
         truth=truth,
         answer=round(similarity, 6),
         right=None,
@@ -104,8 +103,8 @@ def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgemen
             best = int(row.argmax())
             rank = int((row > row[partner]).sum()) + 1
             yield Judgement(
-                where=where(record),
-                texts=texts_of(record),
+                where=record.where,
+                texts=record.texts,
                 truth=record.text_pair,
                 answer=texts[best],
                 right=rank == 1,

@@ -11,7 +11,6 @@ from heedful.tasks.answers.replaced import ScoredReplaced
 from heedful.tasks.answers.sequences import Followed, Scored
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import Generation
-from heedful.tasks.judges.decisions import where
 
 
 def written(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Judge[Any, Record]:
@@ -30,7 +29,7 @@ def written(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Jud
         truth = record.text_pair if translated else (record.labels or ("",))[0]
         rows = _statistics(metrics, answer.text, truth or "")
         return Judgement(
-            where=where(record),
+            where=record.where,
             texts={"text": record.text},
             truth=truth,
             answer=answer.text,
@@ -56,7 +55,7 @@ def continued() -> Judge[Generation, Record]:
 
     def judge(answer: Generation, record: Record) -> Judgement:
         return Judgement(
-            where=where(record),
+            where=record.where,
             texts={"text": record.text},
             truth=None,
             answer=None,

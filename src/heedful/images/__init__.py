@@ -1,0 +1,1 @@
+"""Pictures to pixels. Errors name the file."""

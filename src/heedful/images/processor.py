@@ -1,0 +1,222 @@
+"""How pictures become the numbers that a model reads: ``preprocessor_config.json``.
+
+Shapes: B batch, C channels, Y rows, X columns.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful import files
+from heedful.errors import UserError, did_you_mean
+from heedful.images.opening import open_picture, read_bytes
+from heedful.sources import resolve
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CONFIG = "preprocessor_config.json"
+
+_CLASSES = ("ViTImageProcessor", "ViTFeatureExtractor", "ViTImageProcessorFast")
+_CLASS_KEYS = ("image_processor_type", "feature_extractor_type")
+
+_IGNORED = {
+    *("_valid_processor_keys", "processor_class", "do_convert_rgb", "return_tensors"),
+    *("data_format", "input_data_format", "device", "disable_grouping", "crop_size", "input_type"),
+    *("do_pad", "pad_size", "default_to_square"),
+}
+"""Keys that change nothing: pictures always get the colours that the model reads."""
+
+_OFF = ("do_center_crop", "do_pad")
+"""Steps that are not done."""
+
+RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+"""Pillow's numbers of how pixels are computed from others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageProcessor:
+    """Makes pictures of one size, and their pixels numbers around 0.
+
+    The keys are those of the reference's ``ViTImageProcessor``.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    size: tuple[int, int] = (224, 224)
+    """Rows and columns, in pixels."""
+    resample: int = 2
+    """How pixels of another size are computed, by Pillow's number."""
+    do_resize: bool = True
+    """Whether pictures of another size are made to fit; else they are refused."""
+    do_rescale: bool = True
+    """Whether pixels are multiplied by ``rescale_factor``."""
+    rescale_factor: float = 1 / 255
+    """What pixels, 0 to 255, are multiplied by."""
+    do_normalize: bool = True
+    """Whether ``image_mean`` is taken from them, and what is left divided by ``image_std``."""
+    image_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Of each channel: C numbers."""
+    image_std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """The same."""
+
+    def __post_init__(self) -> None:
+        rows, columns = self.size
+        if not all(type(side) is int and 1 <= side < 2**16 for side in (rows, columns)):
+            raise UserError(f"size is {self.size}; it must be rows and columns of pixels")
+        if self.resample not in RESAMPLING or isinstance(self.resample, bool):
+            names = ", ".join(f"{number} ({name})" for number, name in RESAMPLING.items())
+            raise UserError(f"resample is {self.resample!r}; it must be one of {names}")
+        for name in ("do_resize", "do_rescale", "do_normalize"):
+            if not isinstance(getattr(self, name), bool):
+                raise UserError(f"{name} is {getattr(self, name)!r}; it must be true or false")
+        numbers = (self.rescale_factor, *self.image_mean, *self.image_std)
+        if not all(_is_number(number) for number in numbers) or 0 in self.image_std:
+            raise UserError(
+                f"rescale_factor {self.rescale_factor}, image_mean {list(self.image_mean)} and "
+                f"image_std {list(self.image_std)} must be numbers, and those of image_std not 0"
+            )
+        if len(self.image_mean) != len(self.image_std) or self.channels not in (1, 3):
+            raise UserError("image_mean and image_std must have 3 numbers each, or 1 each for grey")
+
+    @property
+    def channels(self) -> int:
+        """C."""
+        return len(self.image_mean)
+
+    def read(self, content: Path | bytes, source: str) -> NDArray[np.uint8]:
+        """Return the pixels of a picture at the model's size. Shape (C, Y, X), 0 to 255.
+
+        Args:
+            content: a file, or what one holds.
+            source: what errors call it.
+
+        Raises:
+            UserError: see `open_picture` and `read_bytes`; or it has another size and is not to be
+                made to fit.
+        """
+        data = content if isinstance(content, bytes) else read_bytes(content)
+        return self.pixels(open_picture(data, source, channels=self.channels), source)
+
+    def pixels(self, picture: "Image", source: str = "the picture") -> NDArray[np.uint8]:
+        """Return the same of a picture that is open and has the channels of the model."""
+        rows, columns = self.size
+        if picture.size != (columns, rows):
+            if not self.do_resize:
+                raise UserError(
+                    f"{source}: {picture.height} x {picture.width} pixels; "
+                    f"the model reads {rows} x {columns}, and is told not to resize pictures"
+                )
+            picture = picture.resize((columns, rows), self.resample)
+        pixels = np.asarray(picture)  # (Y, X) or (Y, X, C)
+        return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+    def values(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return what the model reads, rounded as the reference rounds it. Shape (B, C, Y, X).
+
+        Args:
+            pixels: of the same shape.
+        """
+        values = pixels.astype(np.float64)
+        if self.do_rescale:
+            values = values * self.rescale_factor
+        narrow = values.astype(np.float32)
+        if self.do_normalize:
+            mean = np.array(self.image_mean, np.float32)[:, None, None]
+            narrow = (narrow - mean) / np.array(self.image_std, np.float32)[:, None, None]
+        return narrow
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | os.PathLike[str], *, channels: int = 3, revision: str | None = None
+    ) -> Self:
+        """Read the ``preprocessor_config.json`` of a model.
+
+        Args:
+            name: see ``heedful.sources.resolve``.
+            channels: of the model, for a file that gives one mean for all.
+            revision: commit, tag or branch of a hub name.
+
+        Raises:
+            UserError: there is no such file, or it asks for what is not done here.
+        """
+        path = resolve(name, revision) / CONFIG
+        return cls.from_dict(files.read_json(path), where=str(path), channels=channels)
+
+    @classmethod
+    def from_dict(
+        cls, values: Mapping[str, Any], *, where: str = "configuration", channels: int = 3
+    ) -> Self:
+        """Build from the keys and values of a ``preprocessor_config.json``."""
+        for key in _CLASS_KEYS:
+            if values.get(key, _CLASSES[0]) not in _CLASSES:
+                raise UserError(
+                    f"{where}: {key} is {values[key]!r}; only {_CLASSES[0]} is supported"
+                )
+        for key in _OFF:
+            if values.get(key):
+                raise UserError(f"{where}: {key} is {values[key]!r}; only false is supported")
+        known = list(cls.__dataclass_fields__)
+        given = {key: values[key] for key in values if key not in (*_CLASS_KEYS, *_OFF, *_IGNORED)}
+        for key in given:
+            if key not in known:
+                raise UserError(f"{where}: unknown key {key!r}{did_you_mean(key, known)}")
+        if "size" in given:
+            given["size"] = _size(given["size"], where)
+        for key in ("image_mean", "image_std"):
+            if key in given or channels != 3:
+                given[key] = _each(given.get(key) or 0.5, channels)
+        try:
+            return cls(**given)
+        except (UserError, TypeError) as error:
+            raise UserError(f"{where}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the file holds, for heedful and for the reference."""
+        return {
+            "image_processor_type": _CLASSES[0],
+            "do_resize": self.do_resize,
+            "size": {"height": self.size[0], "width": self.size[1]},
+            "resample": self.resample,
+            "do_rescale": self.do_rescale,
+            "rescale_factor": self.rescale_factor,
+            "do_normalize": self.do_normalize,
+            "image_mean": list(self.image_mean),
+            "image_std": list(self.image_std),
+            "do_convert_rgb": True if self.channels == 3 else None,
+        }
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write ``preprocessor_config.json``."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        files.write_json(Path(folder) / CONFIG, self.to_dict())
+
+
+def _size(value: Any, where: str) -> tuple[int, int]:
+    """Return rows and columns of what a file calls a size.
+
+    Raises:
+        UserError: it is one side alone, or no size at all.
+    """
+    if type(value) is int:
+        return value, value
+    if isinstance(value, Mapping) and set(value) == {"height", "width"}:
+        return value["height"], value["width"]
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
+        return value[0], value[1]
+    raise UserError(f'{where}: size is {value!r}; expected {{"height": 224, "width": 224}}')
+
+
+def _each(value: Any, channels: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,) * channels
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

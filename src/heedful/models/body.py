@@ -1,0 +1,58 @@
+"""What bodies of one stack of blocks have in common, whatever comes before the blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from heedful.layers.stack import Stack
+from heedful.models import pruning
+from heedful.models.configs import renumbered
+from heedful.models.model import Model
+from heedful.models.pretrained import LoadReport, set_weights
+
+
+class Body(Model):
+    """Embeddings, a stack of blocks, perhaps a pooler.
+
+    Attributes:
+        encoder: the blocks.
+        pooler: what becomes of the first token; None without one.
+    """
+
+    can_recompute = True
+    encoder: Stack
+    pooler: nn.Module | None
+
+    def head_masks(self) -> dict[str, tuple[int, int]]:
+        """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
+        return {"head_mask": (self.config.num_blocks, self.config.num_attention_heads)}
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Return the pooler, which may start fresh."""
+        return [] if self.pooler is None else [*self.pooler.parameters()]
+
+    def set_file_weights(
+        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+    ) -> LoadReport:
+        """Set every weight; see ``Model.set_file_weights``."""
+        return set_weights(self, tensors, folder, fresh_head=fresh_head)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks it has; 0 where layers share them, so that none can be left out."""
+        blocks = len(self.encoder.blocks)
+        return blocks if blocks == len(self.encoder.distinct) else 0
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks; see ``Model.keep_blocks``."""
+        kept = renumbered(self.config.pruned_heads, numbers)
+        self.encoder.keep(numbers)
+        self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
+
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
+        attentions = [block.attention for block in self.encoder.distinct]
+        pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
+        self.config = replace(self.config, pruned_heads=pruned)

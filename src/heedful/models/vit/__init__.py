@@ -1,0 +1,1 @@
+"""ViT (Dosovitskiy et al. 2021)."""

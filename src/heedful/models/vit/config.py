@@ -1,0 +1,208 @@
+"""What a ViT is made of, under the reference's key names."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.errors import UserError, unknown_name
+from heedful.files import read_json
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.configs import (
+    check_numbers,
+    check_pruned_heads,
+    check_sizes,
+    check_switches,
+    complete_labels,
+    encoder_from_keys,
+    encoder_keys,
+)
+
+_FIXED: dict[str, Any] = {
+    "is_encoder_decoder": False,
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "cross_attention_hidden_size": None,
+}
+"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+
+_IGNORED = {"pad_token_id", "tie_word_embeddings", "classifier_dropout", "use_cache"}
+"""Keys that change nothing: a ViT reads no words."""
+
+Size = int | tuple[int, int]
+"""Rows and columns of pixels, or one number for both."""
+
+_SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_channels")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViTConfig:
+    """The sizes and options of a ViT. The defaults are those of ViT base.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "vit"
+    """What a ``config.json`` calls the family."""
+    DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str] = "num_hidden_layers"
+    """The field that has the number of blocks."""
+
+    hidden_size: int = 768
+    """Width of the model; a multiple of ``num_attention_heads``."""
+    num_hidden_layers: int = 12
+    """Number of blocks."""
+    num_attention_heads: int = 12
+    """Number of attention heads in a block."""
+    intermediate_size: int = 3072
+    """Width inside the feed-forward half of a block."""
+    hidden_act: str = "gelu"
+    """Activation of the feed-forward half."""
+    hidden_dropout_prob: float = 0.0
+    """Dropout of the embeddings and of what each half of a block adds."""
+    attention_probs_dropout_prob: float = 0.0
+    """Dropout of the attention weights."""
+    initializer_range: float = 0.02
+    """Standard deviation of fresh weights."""
+    layer_norm_eps: float = 1e-12
+    """Added to the variance by layer normalisation."""
+    image_size: Size = 224
+    """Rows and columns of the pictures, in pixels, or one number for both."""
+    patch_size: Size = 16
+    """The same of a patch."""
+    num_channels: int = 3
+    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    qkv_bias: bool = True
+    """Whether queries, keys and values have biases."""
+    encoder_stride: int = 16
+    """Pixels on each side of what a model of hidden patches makes of a token."""
+    pooler_output_size: int | None = None
+    """Width of what comes out of the pooler; None is ``hidden_size``."""
+    pooler_act: str = "tanh"
+    """Activation of the pooler."""
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each picture go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block, by the block's number."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, _SIZES, ("num_hidden_layers",))
+        check_sizes(self, ("encoder_stride",))
+        if self.pooler_output_size is None:
+            object.__setattr__(self, "pooler_output_size", self.hidden_size)
+        check_sizes(self, ("pooler_output_size",))
+        for name in ("image_size", "patch_size"):
+            object.__setattr__(self, name, _size(name, getattr(self, name)))
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_switches(self, ("qkv_bias",))
+        check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
+        check_numbers(self, self.DROPOUTS, float, below=1)
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}"
+            )
+        for name in ("hidden_act", "pooler_act"):
+            if getattr(self, name) not in ACTIVATIONS:
+                raise unknown_name(name, str(getattr(self, name)), ACTIVATIONS)
+        if 0 in self.grid:
+            raise UserError(
+                f"image_size {self.image_size} is smaller than patch_size {self.patch_size}"
+            )
+        check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
+        complete_labels(self)
+
+    @property
+    def picture(self) -> tuple[int, int]:
+        """Rows and columns of a picture, in pixels."""
+        return _pair(self.image_size)
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Rows and columns of a patch, in pixels."""
+        return _pair(self.patch_size)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        (rows, columns), (high, wide) = self.picture, self.patch
+        return rows // high, columns // wide
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """The patches of a picture, and the class token."""
+        return 1 + self.grid[0] * self.grid[1]
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks with weights of their own."""
+        return self.num_hidden_layers
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """Dropout of what the attention half of a block adds."""
+        return self.hidden_dropout_prob
+
+    @property
+    def position_embedding_type(self) -> str:
+        """Vectors of positions are added to those of patches."""
+        return "absolute"
+
+    @property
+    def add_cross_attention(self) -> bool:
+        """Its blocks attend to themselves alone."""
+        return False
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
+            where: what an error calls their source.
+        """
+        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
+        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=_IGNORED)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        return encoder_keys(self)
+
+
+def _size(name: str, value: object) -> Size:
+    """Return one size, or rows and columns.
+
+    Raises:
+        UserError: it is neither.
+    """
+    pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
+    if len(pair) != 2 or not all(type(x) is int and 1 <= x < 2**16 for x in pair):
+        raise UserError(f"{name} is {value!r}; it must be a number of pixels, or rows and columns")
+    rows, columns = pair
+    return rows if isinstance(value, int) else (rows, columns)
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size

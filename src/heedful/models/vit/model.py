@@ -1,0 +1,164 @@
+"""ViT (Dosovitskiy et al. 2021): BERT's blocks over the patches of a picture."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import UserError
+from heedful.layers.block import Context
+from heedful.layers.patches import PatchEmbeddings
+from heedful.models import inputs, pictures
+from heedful.models.body import Body
+from heedful.models.encoder import Pooler, Variant, stack
+from heedful.models.heads import PixelHead, SequenceHead
+from heedful.models.outputs import BertModelOutput
+from heedful.models.pretrained import initialise
+from heedful.models.vit import names
+from heedful.models.vit.config import ViTConfig
+from heedful.models.with_head import WithHead
+
+
+class ViTModel(Body):
+    """ViT without a head.
+
+    Args:
+        config: its sizes and options.
+        add_pooling_layer: whether it has a pooler.
+        use_mask_token: whether it has a vector that stands for hidden patches.
+    """
+
+    config: ViTConfig
+    prefix = names.PREFIX
+    in_files = names.IN_FILES
+
+    def __init__(
+        self, config: ViTConfig, add_pooling_layer: bool = True, use_mask_token: bool = False
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = PatchEmbeddings(
+            channels=config.num_channels,
+            width=config.hidden_size,
+            patch=config.patch,
+            grid=config.grid,
+            masks=use_mask_token,
+            dropout=config.hidden_dropout_prob,
+        )
+        variant = Variant(norm_before=True, norm_last=False, attention_bias=config.qkv_bias)
+        self.encoder = stack(config, variant)
+        self.layernorm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.pooler = None
+        if add_pooling_layer:
+            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
+        initialise(self, config.initializer_range)
+
+    def why_not_compiled(self) -> str | None:
+        """Return None: its blocks have a compiled form."""
+        return None
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Refuse: patches are not looked up in a table.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("a ViT reads pictures: it has no table of words")
+
+    def read_size(self, size: tuple[int, int]) -> None:
+        """Read pictures of another size from now on.
+
+        Positions are interpolated between those that were learnt (section 3.2 of the paper).
+
+        Args:
+            size: rows and columns, in pixels.
+        """
+        config = replace(self.config, image_size=size[0] if size[0] == size[1] else size)
+        with torch.no_grad():
+            positions = self.embeddings.positions(config.grid).clone()
+        self.embeddings.position_embeddings.weight = nn.Parameter(positions)
+        self.embeddings.grid = config.grid
+        self.config = config
+
+    def forward(
+        self,
+        pixel_values: Tensor,
+        bool_masked_pos: Tensor | None = None,
+        *,
+        head_mask: Tensor | None = None,
+        interpolate_pos_encoding: bool = False,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        output_kernels: bool = False,
+        only_first: bool = False,
+    ) -> BertModelOutput:
+        """Encode pictures. S is the number of patches and 1, for the class token, which is first.
+
+        Args:
+            pixel_values: shape (B, C, Y, X): channels, rows and columns.
+            bool_masked_pos: 1 or True for a patch that is hidden. Shape (B, S - 1).
+            head_mask: what each head's output is multiplied by; heads that were pruned count. Shape
+                (H,) or (L, H).
+            interpolate_pos_encoding: whether pictures of another size are read, with positions
+                interpolated between those that were learnt.
+            output_attentions: whether to return the attention weights.
+            output_hidden_states: whether to return what comes out of the embeddings and blocks; the
+                last of them is not normalised, unlike ``last_hidden_state``.
+            output_kernels: whether to say which kernel each attention ran on.
+            only_first: whether the class token's last state is all that is wanted: the last block
+                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
+
+        Raises:
+            UserError: a shape is wrong, or patches are hidden from a model without a vector for
+                that.
+        """
+        config = self.config
+        grid = pictures.check_pixels(pixel_values, config, other_sizes=interpolate_pos_encoding)
+        has_mask = self.embeddings.mask_token is not None
+        pictures.check_hidden(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
+        head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
+        pixels = pixel_values.to(self.layernorm.weight.dtype)
+        encoded = self.encoder(
+            self.embeddings(pixels, bool_masked_pos),
+            Context(),
+            head_mask=head_mask,
+            weights_of=range(len(self.encoder.blocks)) if output_attentions else (),
+            need_states=output_hidden_states,
+            recompute=self.gradient_checkpointing and self.training,
+            only_first=only_first,
+        )
+        last = self.layernorm(encoded.hidden)
+        return BertModelOutput(
+            last_hidden_state=last,
+            pooler_output=None if self.pooler is None else self.pooler(last),
+            hidden_states=encoded.states if output_hidden_states else None,
+            attentions=encoded.attentions,
+            kernels=encoded.kernels if output_kernels else None,
+        )
+
+
+class ViTForImageClassification(WithHead):
+    """ViT with a linear classifier, or regression, of the class token."""
+
+    vit: ViTModel
+
+    def __init__(self, config: ViTConfig) -> None:
+        body = ViTModel(config, add_pooling_layer=False)
+        head = SequenceHead(config.hidden_size, config.num_labels, problem_type=config.problem_type)
+        super().__init__(body, head, at="classifier")
+
+    forward = pictures.classify
+
+
+class ViTForMaskedImageModeling(WithHead):
+    """ViT that makes the pixels of hidden patches (Xie et al. 2022)."""
+
+    vit: ViTModel
+    head_in_files = names.DECODER
+
+    def __init__(self, config: ViTConfig) -> None:
+        body = ViTModel(config, add_pooling_layer=False, use_mask_token=True)
+        head = PixelHead(config.hidden_size, config.num_channels, config.encoder_stride)
+        super().__init__(body, head, at="decoder")
+
+    forward = pictures.rebuild

@@ -1,0 +1,119 @@
+"""Folders of pictures to records: one folder a class. The pictures themselves are opened later."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.errors import UserError, did_you_mean
+from heedful.files import sha256
+
+_CLUTTER = ("Thumbs.db", "desktop.ini", "Icon\r")
+"""What file managers leave in folders, beside names that begin with a point."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picture:
+    """One picture."""
+
+    content: Path | bytes
+    """Its file, or what one holds."""
+    source: str
+    """What messages call it."""
+    labels: tuple[str, ...] | None = None
+    """The name of its folder; None if labels were not read."""
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        return self.source
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What stands for it beside an answer."""
+        return {"picture": self.source}
+
+
+def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]:
+    """Yield the pictures of folders, in the order of their names.
+
+    Hidden files, and what file managers leave, are passed over; nothing else is.
+
+    Args:
+        paths: with labels, folders that hold a folder a class; else pictures, and folders of any
+            depth.
+        labelled: whether to read labels.
+
+    Raises:
+        UserError: at once for what is not there or is no folder; during iteration for a folder
+            that holds no pictures, or a file beside the folders of the classes.
+    """
+    if not paths:
+        raise UserError("no folder of pictures given")
+    for path in paths:
+        _check(path, labelled)
+    return (picture for path in paths for picture in _read(path, labelled))
+
+
+def fingerprint_of(folder: Path) -> tuple[int, str]:
+    """Return how many bytes the pictures of a folder have, and a hash of their names and bytes."""
+    total, digest = 0, hashlib.sha256()
+    for path in _files(folder):
+        total += path.stat().st_size
+        digest.update(
+            f"{path.relative_to(folder).as_posix()}\0{sha256(path)}\n".encode(
+                errors="surrogateescape"
+            )
+        )
+    return total, digest.hexdigest()
+
+
+def _check(path: Path, labelled: bool) -> None:
+    if path.is_dir():
+        return
+    if path.exists():
+        if not labelled:
+            return
+        raise UserError(f"{path}: a file; give a folder that holds a folder of pictures a class")
+    if path == Path("-"):
+        raise UserError("pictures are not read from standard input: give files, or a folder")
+    siblings = [x.name for x in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UserError(f"{path}: no such folder{did_you_mean(path.name, siblings)}")
+
+
+def _read(path: Path, labelled: bool) -> Iterator[Picture]:
+    if not labelled:
+        for file in _files(path) if path.is_dir() else [path]:
+            yield Picture(content=file, source=str(file))
+        return
+    classes = _entries(path)
+    for folder in classes:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: a file; {path} must hold nothing but a folder a class")
+    if not classes:
+        raise UserError(
+            f"{path}: holds no folder; give one that holds a folder of pictures a class"
+        )
+    for folder in classes:
+        pictures = list(_files(folder))
+        if not pictures:
+            raise UserError(f"{folder}: holds no pictures")
+        for file in pictures:
+            yield Picture(content=file, source=str(file), labels=(folder.name,))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder. Folders below it that are links are not looked into."""
+    for entry in _entries(folder):
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _files(entry)
+        else:
+            yield entry
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
+    return [x for x in entries if not x.name.startswith(".") and x.name not in _CLUTTER]

@@ -1,0 +1,187 @@
+"""Pictures, from folders of one folder a label, or from files."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.pictures import collate_pictures, picture_example
+from heedful.errors import UserError, unknown_name
+from heedful.images.processor import ImageProcessor
+from heedful.models import FAMILIES
+from heedful.models.loading import load_model, read_config
+from heedful.models.model import Model
+from heedful.reading.pictures import Picture, read_pictures
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings
+from heedful.sources import resolve
+from heedful.task import Fit, Input, Recipe, Start
+from heedful.tasks.media import LabelsOf
+
+ARCH = "vit"
+"""The family of models from scratch."""
+
+SHIFT = 0.1
+"""How far pictures are moved where a model learns from scratch, unless told otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pictures:
+    """Pictures, read by a ViT; see ``Medium``."""
+
+    shift: float = 0.0
+    """The share of a side by which pictures are moved at random to learn from."""
+
+    example = "picture.png"
+    plural = "pictures"
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """One picture."""
+        return (Input(name="picture"),)
+
+    def read(
+        self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Picture]:
+        """Stream the pictures of folders.
+
+        Raises:
+            UserError: a format of texts is named, or there is no such folder.
+        """
+        if columns not in (ColumnSettings(), ColumnSettings(format="images")):
+            raise UserError("pictures are read from folders: leave out the options of columns")
+        return read_pictures(paths, labelled=labelled)
+
+    def records(self, items: Sequence[Any]) -> list[Picture]:
+        """Make records of files' names, or of the bytes of files.
+
+        Raises:
+            UserError: an item is neither.
+        """
+        pictures = []
+        for number, item in enumerate(items, start=1):
+            if isinstance(item, bytes):
+                pictures.append(Picture(content=item, source=f"picture {number}"))
+            elif isinstance(item, str | Path):
+                pictures.append(Picture(content=Path(item), source=str(item)))
+            else:
+                raise UserError(f"picture {number}: give the name of a file, or its bytes")
+        return pictures
+
+    def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
+        """Load a model that reads pictures, or make one.
+
+        Raises:
+            UserError: it reads no pictures, or an option is one of texts.
+        """
+        options, data = recipe.options, recipe.data
+        assert isinstance(options, ClassifySettings)
+        assert isinstance(data, DataSettings)
+        _refuse(data)
+        torch.manual_seed(recipe.training.seed)
+        start = _fresh if options.preset is not None else _loaded
+        model, processor = start(data, options, labels, problem_type)
+        return Start(tokenizer=processor, model=model, max_length=model.max_positions)
+
+    def encode(
+        self, records: Iterable[Picture], reader: ImageProcessor, fit: Fit, labels: LabelsOf | None
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each picture into an example.
+
+        Raises:
+            UserError: one cannot be read, naming it.
+        """
+        for record in records:
+            numbers = () if labels is None else labels(record)
+            pixels = reader.read(record.content, record.source)
+            example = picture_example(pixels, fit.max_length, numbers)
+            yield Fitted(pieces=[example], tokens_total=fit.max_length, tokens_used=fit.max_length)
+
+    def batch(
+        self,
+        examples: Sequence[Example],
+        reader: ImageProcessor,
+        targets: dict[str, Tensor],
+        draw: Draw | None,
+    ) -> Batch:
+        """Put pictures together, moved at random where they are learnt from."""
+        return collate_pictures(examples, reader, targets=targets, shift=self.shift, draw=draw)
+
+
+def shift_of(options: ClassifySettings) -> float:
+    """Return by which share of a side pictures are moved."""
+    default = 0.0 if options.preset is None else SHIFT
+    return default if options.shift is None else options.shift
+
+
+def _refuse(data: DataSettings) -> None:
+    """Refuse options that change nothing where pictures are read."""
+    for name in ("max_length", "long_text"):
+        if getattr(data, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} is for texts; leave it out")
+    if data.fresh_pooler:
+        raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
+
+
+def _fresh(
+    data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
+) -> tuple[Model, ImageProcessor]:
+    """Make a model from scratch."""
+    family = FAMILIES[ARCH]
+    presets = family.presets()
+    assert options.preset is not None
+    if options.preset not in presets:
+        raise unknown_name("--preset", options.preset, presets)
+    side = options.image_size or 224
+    channels = 1 if options.grey else 3
+    values: dict[str, Any] = {
+        **presets[options.preset],
+        "image_size": side,
+        "patch_size": options.patch_size or 16,
+        "num_channels": channels,
+        "id2label": dict(enumerate(labels)),
+        "problem_type": problem_type,
+    }
+    kind = family.config_class()
+    if data.dropout is not None:
+        values |= dict.fromkeys(kind.DROPOUTS, data.dropout)
+    values["encoder_stride"] = values["patch_size"]
+    model: Model = family.model_class("sequence").from_config(kind(**values))
+    half = (0.5,) * channels
+    return model, ImageProcessor(size=(side, side), image_mean=half, image_std=half)
+
+
+def _loaded(
+    data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
+) -> tuple[Model, ImageProcessor]:
+    """Load a model, with a fresh classifier unless it has one for the same labels."""
+    folder = resolve(data.model, data.revision)
+    config = read_config(folder)
+    if FAMILIES[config.MODEL_TYPE].reads != "pictures":
+        raise UserError(
+            f"--model {data.model}: reads texts (model_type {config.MODEL_TYPE!r}); "
+            f"pictures need a folder of a ViT, or --preset for one from scratch"
+        )
+    model: Model = load_model(
+        data.model,
+        head="sequence",
+        id2label=dict(enumerate(labels)),
+        problem_type=problem_type,
+        dropout=data.dropout,
+        fresh_head=tuple(config.id2label.values()) != labels,
+        revision=data.revision,
+    )
+    processor = ImageProcessor.from_pretrained(folder, channels=config.num_channels)
+    if options.image_size is not None:
+        side = (options.image_size, options.image_size)
+        model.body.read_size(side)  # type: ignore[operator]
+        processor = replace(processor, size=side)
+    elif processor.size != config.picture:
+        raise UserError(
+            f"{folder}: preprocessor_config.json makes pictures of {processor.size}, and "
+            f"config.json reads {config.picture}"
+        )
+    return model, processor

@@ -1,0 +1,72 @@
+"""Texts, and pairs of texts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.collate import collate
+from heedful.models.loading import read_config
+from heedful.reading import Record, Text
+from heedful.settings import ColumnSettings
+from heedful.sources import resolve
+from heedful.task import Fit, Input, Recipe, Start
+from heedful.tasks.media import LabelsOf
+from heedful.tasks.texts import encode_texts, read_table, start_encoder, text_inputs, text_records
+from heedful.tokens import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Texts:
+    """Texts of tables, read by an encoder of words; see ``Medium``."""
+
+    pairs: bool
+    """Whether an item is a pair of texts."""
+
+    example = '"a text"'
+    plural = "text"
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """A text, or two."""
+        return text_inputs(pairs=self.pairs)
+
+    def read(
+        self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Record]:
+        """Stream the rows of tables."""
+        return read_table(paths, columns, labelled=labelled)
+
+    def records(self, items: Sequence[Text]) -> list[Record]:
+        """Make records of texts or pairs."""
+        return text_records(items)
+
+    def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
+        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+        config = read_config(resolve(recipe.data.model, recipe.data.revision))
+        return start_encoder(
+            recipe,
+            head="sequence",
+            id2label=dict(enumerate(labels)),
+            problem_type=problem_type,
+            # A classifier for other labels, or for these in another order, would mislead.
+            fresh_head=tuple(config.id2label.values()) != labels,
+        )
+
+    def encode(
+        self, records: Iterable[Record], reader: Tokenizer, fit: Fit, labels: LabelsOf | None
+    ) -> Iterator[Fitted[Example]]:
+        """Turn each record into one example, or several where a long text is read in windows."""
+        return encode_texts(records, reader, fit, pairs=self.pairs, labels=labels)
+
+    def batch(
+        self,
+        examples: Sequence[Example],
+        reader: Tokenizer,
+        targets: dict[str, Tensor],
+        draw: Draw | None,
+    ) -> Batch:
+        """Pad examples to the longest of them."""
+        return collate(examples, pad_id=reader.pad_token_id, targets=targets)
