@@ -67,10 +67,17 @@ WRITERS: dict[str, Callable[[Path], int]] = {
     "WordPiece": _wordpiece,
     "WordPiece between `<s>` and `</s>`": partial(_wordpiece, special=MPNET),
     "byte-level BPE": _byte_level,
+    "byte-level BPE between `[CLS]` and `[SEP]`": partial(_byte_level, special=tiny.SPECIAL),
     "byte-level BPE without tokens around texts": partial(_byte_level, special=["<|endoftext|>"]),
     "SentencePiece unigram": _unigram,
     "SentencePiece unigram between `[CLS]` and `[SEP]`": partial(
         _unigram, controls=[*ALBERT, ("<s>", 3), ("</s>", 3)]
+    ),
+    "SentencePiece unigram of `spm.model`": partial(
+        _unigram,
+        name="spm.model",
+        controls=[("[PAD]", 3), ("[CLS]", 3), ("[SEP]", 3), ("[UNK]", 2)],
+        more=1,  # [MASK] is in no file
     ),
     "SentencePiece unigram between `<s>` and `</s>`": partial(
         _unigram,
@@ -85,6 +92,8 @@ TOKENIZERS = {
     "albert": "SentencePiece unigram",
     "bert": "WordPiece",
     "big_bird": "SentencePiece unigram between `[CLS]` and `[SEP]`",
+    "deberta": "byte-level BPE between `[CLS]` and `[SEP]`",
+    "deberta-v2": "SentencePiece unigram of `spm.model`",
     "distilbert": "WordPiece",
     "electra": "WordPiece",
     "ernie": "WordPiece",
@@ -122,6 +131,24 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
 """By family: what its configuration calls some of ``SIZES``."""
 
 
+_DISENTANGLED = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "deberta": {**_DISENTANGLED, "legacy": False},
+    "deberta-v2": {
+        **_DISENTANGLED,
+        "position_buckets": 8,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "conv_kernel_size": 3,
+    },
+}
+"""By family: what its published models say, where that is not the default."""
+
+
 def write_folder(family: str, folder: Path, *, head: Head | None = None, **options: Any) -> None:
     """Write a tiny random model of a family, with a tokenizer.
 
@@ -135,7 +162,8 @@ def write_folder(family: str, folder: Path, *, head: Head | None = None, **optio
     size = WRITERS[TOKENIZERS[family]](folder)
     torch.manual_seed(0)
     names = OTHER_KEYS.get(family, {})
-    values = {names.get(name, name): value for name, value in (SIZES | options).items()}
+    sizes = SIZES | OPTIONS.get(family, {}) | options
+    values = {names.get(name, name): value for name, value in sizes.items()}
     config = FAMILIES[family].config_class()(**values | {"vocab_size": size})
     head = head or ("masked_lm" if "masked_lm" in FAMILIES[family].models else "causal_lm")
     FAMILIES[family].model_class(head).from_config(config).save_pretrained(folder)

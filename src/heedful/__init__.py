@@ -14,6 +14,8 @@ _HOMES = {
     "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
     "BigBirdTokenizer": "heedful.tokens",
+    "DebertaTokenizer": "heedful.tokens",
+    "DebertaV2Tokenizer": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import BigBirdTokenizer as BigBirdTokenizer
+    from heedful.tokens import DebertaTokenizer as DebertaTokenizer
+    from heedful.tokens import DebertaV2Tokenizer as DebertaV2Tokenizer
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer
     from heedful.tokens import GPT2Tokenizer as GPT2Tokenizer

@@ -18,12 +18,15 @@ from heedful.models.loading import head_of, read_config
 
 PIECES = {"vocab_size": 50, "pad_token_id": 49}
 BERT = {**tiny.SIZES, "num_labels": 2, "is_decoder": False}
+DEBERTA = {**tiny.SIZES, "num_labels": 2, "relative_attention": True, "pos_att_type": "c2p|p2c"}
 ENDS = {"d_model": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
 DEPTHS = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
 SMALL: dict[str, dict[str, Any]] = {
     "albert": {**BERT, "embedding_size": 8},
     "bert": BERT,
     "big_bird": {**BERT, "sep_token_id": 3},
+    "deberta": {**DEBERTA, "legacy": False},
+    "deberta-v2": {**DEBERTA, "conv_kernel_size": 3},
     "distilbert": {"vocab_size": 50, "dim": 24, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "electra": {**BERT, "embedding_size": 8},
     "ernie": BERT,
@@ -132,11 +135,14 @@ HEADS = {
     "span": ("qa_outputs", "qa_classifier"),
     "choice": ("pooler", "classifier"),
     "next_sentence": ("pooler", "cls.seq_relationship"),
-    "masked_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
+    "masked_lm": (
+        *("pooler", "cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
+        "lm_predictions",
+    ),
     "causal_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head"),
     "pretraining": ("pooler", "cls"),
-    "replaced": ("discriminator_predictions",),
     "pixels": ("decoder",),
+    "replaced": ("discriminator_predictions", "mask_predictions"),
 }
 
 

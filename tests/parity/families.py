@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from tests import tiny
+from tests.parity.deberta import keep_float64
 from torch import Tensor, nn
 
 from heedful import models
@@ -44,8 +45,12 @@ class Row:
     """Options that must survive a folder both ways, under a name for the test."""
     pads_with: int | None = None
     """The id of padding if its reference tells padding by that, and not by the mask."""
+    needs_text: bool = False
+    """Whether its reference computes nonsense for padding, so that only the rest is compared."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels that its heads call otherwise: the usual name, and its own."""
+    own_heads: frozenset[str] = frozenset()
+    """Heads that its reference has not."""
     every_pair: bool = False
     """Whether the grid has all pairs of options, rather than each alone and some pairs."""
 
@@ -86,6 +91,30 @@ _GPT2_SIZES = {
     **dict.fromkeys(("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout"), 0.0),
 }
 
+_DEBERTA_SIZES = {
+    **tiny.SIZES,
+    **tiny.STILL,
+    "cls_dropout": 0.0,
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "max_relative_positions": 5,
+    "position_biased_input": False,
+    "hidden_act": "gelu_new",
+}
+_DEBERTA_LACKS = frozenset(
+    {"token_type_ids", "positions", "decoder", "encoder", "cache", "pooler", "mask=row a query"}
+    | {"head_mask", "pruned"}  # its reference has no head masks, and cannot prune heads
+)
+_DEBERTA_OPTIONS: dict[str, list[Any]] = {
+    "relative_attention": [True, False],
+    "pos_att_type": [["c2p", "p2c"], ["c2p"], ["p2c"], None, "p2c|c2p"],
+    "max_relative_positions": [5, -1],
+    "position_biased_input": [False, True],
+    "type_vocab_size": [0, 3],
+    "embedding_size": [D, 16],
+    "layer_norm_eps": [1e-7, 1e-5],
+}
+
 ROWS: dict[str, Row] = {
     "albert": Row(
         sizes={
@@ -122,6 +151,40 @@ ROWS: dict[str, Row] = {
             "without biases": {"use_bias": False, "sep_token_id": 5},
             "blocks": {"block_size": 2, "num_random_blocks": 1, "rescale_embeddings": True},
             "own output": {"tie_word_embeddings": False, "chunk_size_feed_forward": 5},
+        },
+    ),
+    "deberta": Row(
+        sizes=_DEBERTA_SIZES,
+        lacks=_DEBERTA_LACKS,
+        config_options=_DEBERTA_OPTIONS | {"talking_head": [False, True]},
+        needs_text=True,
+        own_heads=frozenset({"replaced"}),
+        folders={
+            "talks": {"talking_head": True, "pos_att_type": ["p2c"]},
+            "positions": {"position_biased_input": True, "embedding_size": 16},
+            "types": {"relative_attention": False, "type_vocab_size": 2},
+        },
+    ),
+    "deberta-v2": Row(
+        sizes=_DEBERTA_SIZES,
+        lacks=_DEBERTA_LACKS,
+        config_options=_DEBERTA_OPTIONS
+        | {
+            "position_buckets": [-1, 4],
+            "share_att_key": [False, True],
+            "norm_rel_ebd": ["none", "layer_norm"],
+            "conv_kernel_size": [0, 3],
+        },
+        needs_text=True,
+        own_heads=frozenset({"replaced"}),
+        folders={
+            "version 3": {
+                "position_buckets": 4,
+                "share_att_key": True,
+                "norm_rel_ebd": "layer_norm",
+                "legacy": False,
+            },
+            "xxlarge": {"conv_kernel_size": 3, "conv_act": "gelu", "conv_groups": 2},
         },
     ),
     "distilbert": Row(
@@ -204,7 +267,7 @@ HEADS: dict[str, tuple[str, str]] = {
     class_name: (family, head)
     for family in ROWS
     for head, class_name in FAMILIES[family].models.items()
-    if head != "body"
+    if head != "body" and head not in ROWS[family].own_heads
 }
 """Every class with a head: its family, and what kind of head that is."""
 
@@ -230,6 +293,8 @@ def pair_of_models(
         chunk: ``chunk_size_feed_forward`` of ours; the reference takes only one that divides S.
         changes: keys of the configuration beside those of ``Row.sizes``.
     """
+    if family.startswith("deberta"):
+        keep_float64()
     values = ROWS[family].sizes | changes
     config = FAMILIES[family].config
     more = {} if add_pooling_layer is None else {"add_pooling_layer": add_pooling_layer}

@@ -184,6 +184,7 @@ class CompiledStack(nn.Module):
         need_states: bool = False,
         recompute: bool = False,
         only_first: bool = False,
+        asking: Tensor | None = None,
     ) -> StackOutput:
         """Compute all blocks; see ``Stack``."""
         mask = context.mask
@@ -193,6 +194,7 @@ class CompiledStack(nn.Module):
             or past is not None
             or weights_of
             or need_states
+            or asking is not None
             or context.need_cache
             or context.encoded is not None
             or context.packing is not None
@@ -215,6 +217,7 @@ class CompiledStack(nn.Module):
                 need_states=need_states,
                 recompute=recompute,
                 only_first=only_first,
+                asking=asking,
             )
             return output
         return StackOutput(

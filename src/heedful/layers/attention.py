@@ -74,11 +74,7 @@ def attend(
     offset = None if bias is None else bias.to(query.dtype)
     reach = None
     if mask is not None:
-        reach = mask.any(-1, keepdim=True)  # (B, H, S, 1): whether the query has any key
-        zero = query.new_zeros(()) if offset is None else offset
-        # The one line that applies a mask. A query without keys keeps a finite softmax, because
-        # the gradient of one over nothing but -inf is not a number; it gets its zeros below.
-        offset = zero.masked_fill(~mask & reach, -math.inf)
+        offset, reach = _masked(query.new_zeros(()) if offset is None else offset, mask)
 
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     learns = torch.is_grad_enabled() and bias is not None and bias.requires_grad
@@ -97,6 +93,56 @@ def attend(
         mixed = mixed * reach.to(mixed.dtype)
         weights = None if weights is None else weights * reach.to(mixed.dtype)
     return Mixed(mixed, weights, "plain" if slow or need_weights else "fused")
+
+
+def attend_talking(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    talk: tuple[Tensor, Tensor],
+    mask: Tensor | None,
+    bias: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+) -> Mixed:
+    """Do the same with heads that mix their scores, and then their weights.
+
+    Such are the talking heads of Shazeer et al. 2020. No fused kernel computes them.
+
+    Args:
+        query: see `attend` for this and the rest.
+        key: the same.
+        value: the same.
+        talk: what scores are multiplied by before the softmax, and weights after it. Both of shape
+            (H, H).
+        mask: the same; it is of no head alone.
+        bias: added to the scaled scores before heads mix them.
+        dropout: the same.
+        need_weights: the same. They are those that were mixed, after dropout.
+    """
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    scores = torch.einsum("gh,bhst->bgst", talk[0], scores)
+    reach = None
+    if mask is not None:
+        scores, reach = _masked(scores, mask)
+    weights = scores.softmax(-1)
+    if dropout > 0:
+        weights = F.dropout(weights, dropout)
+    weights = torch.einsum("gh,bhst->bgst", talk[1], weights)
+    if reach is not None:
+        weights = weights * reach.to(weights.dtype)
+    return Mixed(weights @ value, weights if need_weights else None, "plain")
+
+
+def _masked(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return scores with a mask applied, and which queries have any key, (B, H, S, 1)."""
+    reach = mask.any(-1, keepdim=True)
+    # The one line that applies a mask. A query without keys keeps a finite softmax, because the
+    # gradient of one over nothing but -inf is not a number; it gets its zeros later.
+    return scores.masked_fill(~mask & reach, -math.inf), reach
 
 
 class _Plain(torch.autograd.Function):

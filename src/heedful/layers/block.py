@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from heedful.layers.attention import Mixed
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, Past
+from heedful.layers.disentangled import Disentangled
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
 from heedful.layers.multihead import MultiHead
@@ -53,6 +54,10 @@ class BlockOptions:
     """How many tokens go through the feed-forward part at once; 0 for all."""
     attention_bias: bool = True
     """Whether queries, keys and values have biases."""
+    key_bias: bool = True
+    """Whether the projection of keys has a bias."""
+    talking: bool = False
+    """Whether the heads of attention to itself mix their scores and weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +69,9 @@ class Context:
     bias: Tensor | None = None
     """Added to the scaled scores; broadcastable to (B, H, N, T), of 4 dimensions. H are all heads,
     those that were pruned, too."""
+    distances: Tensor | None = None
+    """The vectors of the distances from 1 - N to N - 1, for ``Disentangled``. Shape (2 * N - 1,
+    D)."""
     encoded: Tensor | None = None
     """What cross-attention attends to, where it is not cached. Shape (B, E, D)."""
     cross_mask: Tensor | None = None
@@ -139,6 +147,8 @@ class Attention(nn.Module):
         positions: the same.
         score_factor: the same.
         sparse: the same.
+        disentangled: the same.
+        talking: the same.
     """
 
     def __init__(
@@ -148,11 +158,23 @@ class Attention(nn.Module):
         positions: Positions | None = None,
         score_factor: float = 1.0,
         sparse: BlockSparse | None = None,
+        disentangled: Disentangled | None = None,
+        *,
+        talking: bool = False,
     ) -> None:
         super().__init__()
-        rest = (options.attention_dropout, positions, score_factor, sparse)
         self.self = MultiHead(
-            options.width, options.head_width, heads, *rest, bias=options.attention_bias
+            options.width,
+            options.head_width,
+            heads,
+            options.attention_dropout,
+            positions,
+            score_factor,
+            sparse,
+            disentangled,
+            bias=options.attention_bias,
+            key_bias=options.key_bias,
+            talking=talking,
         )
         self.output = Residual(
             len(heads) * options.head_width, options, options.attention_output_dropout
@@ -168,6 +190,7 @@ class Attention(nn.Module):
         head_mask: Tensor | None,
         need_weights: bool,
         bias: Tensor | None = None,
+        distances: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
         texts: Texts | None = None,
@@ -182,6 +205,7 @@ class Attention(nn.Module):
             head_mask: the same.
             need_weights: the same.
             bias: the same.
+            distances: the same.
             start: the same.
             packing: the same.
             texts: the same.
@@ -193,6 +217,7 @@ class Attention(nn.Module):
             head_mask=head_mask,
             need_weights=need_weights,
             bias=bias,
+            distances=distances,
             start=start,
             packing=packing,
             texts=texts,
@@ -211,6 +236,7 @@ class Block(nn.Module):
         positions: how positions take part in its attention to itself, if they do.
         score_factor: what the scaled scores are multiplied by.
         sparse: how its attention to itself reads long texts, if not every token by every token.
+        disentangled: what distances add to the scores of its attention to itself, if they do.
     """
 
     def __init__(
@@ -222,10 +248,13 @@ class Block(nn.Module):
         positions: Positions | None = None,
         score_factor: float = 1.0,
         sparse: BlockSparse | None = None,
+        disentangled: Disentangled | None = None,
     ) -> None:
         super().__init__()
         self.chunk = options.chunk
-        self.attention = Attention(options, heads, positions, score_factor, sparse)
+        self.attention = Attention(
+            options, heads, positions, score_factor, sparse, disentangled, talking=options.talking
+        )
         if cross_heads is not None:
             self.crossattention = Attention(options, cross_heads, None, score_factor)
         self.intermediate = Intermediate(
@@ -243,6 +272,7 @@ class Block(nn.Module):
         past: Past | None = None,
         need_weights: bool = False,
         only_first: bool = False,
+        asking: Tensor | None = None,
     ) -> BlockOutput:
         """Compute the block.
 
@@ -254,6 +284,8 @@ class Block(nn.Module):
             past: what has been computed before; ``hidden`` goes on from there.
             need_weights: whether to return the attention weights.
             only_first: whether to compute the first token alone: S is 1, else N.
+            asking: what is computed in the place of ``hidden``, which it attends to; None for that
+                itself. Shape (B, N, D).
         """
         source = self.attention.output.source(hidden)
         start = 0 if past is None else past.length
@@ -261,6 +293,8 @@ class Block(nn.Module):
         memory = self.attention.self.keys_and_values(source, start=start, packing=packing)
         if past is not None:
             memory = past.extend(memory)
+        if asking is not None:
+            hidden, source = asking, self.attention.output.source(asking)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
         if only_first:
             hidden, source = _first(hidden, packing), _first(source, packing)
@@ -275,6 +309,7 @@ class Block(nn.Module):
             head_mask=head_mask,
             need_weights=need_weights,
             bias=bias,
+            distances=context.distances,
             start=start,
             packing=packing,
             texts=context.texts,

@@ -3,11 +3,22 @@
 Shapes: B batch, S length, W width of the tables, D model width.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
 from heedful.layers.packing import Packing
+
+
+class Widening(NamedTuple):
+    """A linear layer from the width of the tables to that of the model."""
+
+    width: int
+    """D."""
+    first: bool = False
+    """Whether it stands before the normalisation, and has no bias; else it comes last."""
 
 
 class Embeddings(nn.Module):
@@ -21,9 +32,11 @@ class Embeddings(nn.Module):
         num_tasks: number of task types (Sun et al. 2020, section 4.1); 0 for a model that has none.
         word_types: whether types are words, and have their vectors (Radford et al. 2018); where a
             call has none, none are added.
-        position_embeddings: gives the vectors of positions; see ``layers/positions.py``.
+        position_embeddings: gives the vectors of positions; see ``layers/positions.py``. None for a
+            model without them.
         width: W.
-        model_width: D, where a linear layer comes last; None where there is none, and D is W.
+        widening: the linear layer that comes last, or before the normalisation; None where there is
+            none.
         word_scale: what the vectors of words are multiplied by.
         pad_id: the piece whose vector starts as zeros and gets no gradient.
         eps: added to the variance by the layer normalisation; None where the sum is not normalised,
@@ -40,9 +53,9 @@ class Embeddings(nn.Module):
         num_types: int,
         num_tasks: int = 0,
         word_types: bool = False,
-        position_embeddings: nn.Module,
+        position_embeddings: nn.Module | None,
         width: int,
-        model_width: int | None = None,
+        widening: Widening | None = None,
         word_scale: float = 1.0,
         pad_id: int | None,
         eps: float | None,
@@ -50,16 +63,20 @@ class Embeddings(nn.Module):
         add_positions: bool = True,
     ) -> None:
         super().__init__()
-        self.add_positions = add_positions
+        self.add_positions = add_positions and position_embeddings is not None
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
         self.position_embeddings = position_embeddings
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
         self.word_types = word_types
-        self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
+        self.widens_first = widening is not None and widening.first
+        normalised = widening.width if widening is not None and widening.first else width
+        self.LayerNorm = None if eps is None else nn.LayerNorm(normalised, eps=eps)
         self.dropout = Dropout(dropout)
         self.word_scale = word_scale
-        self.project = None if model_width is None else nn.Linear(width, model_width)
+        self.project = None
+        if widening is not None:
+            self.project = nn.Linear(width, widening.width, bias=not widening.first)
 
     def forward(
         self,
@@ -89,18 +106,26 @@ class Embeddings(nn.Module):
         if self.task_type_embeddings is not None:
             summed = summed + _types(self.task_type_embeddings, task_type_ids)
         if self.add_positions:
-            if position_ids is None:
-                position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-            summed = summed + self.position_embeddings(position_ids)  # (S, W), if not given
+            summed = summed + self.positions(tokens, position_ids, start)
         if packing is not None:
             summed = packing.pack(summed)
+        if self.project is not None and self.widens_first:
+            summed = self.project(summed.to(self.project.weight.dtype))
         if self.LayerNorm is not None:
             # The tables may be kept wider than the weights that the layers compute with.
             summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))
         dropped: Tensor = self.dropout(summed)
-        if self.project is not None:
+        if self.project is not None and not self.widens_first:
             dropped = self.project(dropped)
         return dropped
+
+    def positions(self, tokens: Tensor, position_ids: Tensor | None, start: int = 0) -> Tensor:
+        """Return the vectors of positions, shape (B, S, W), or (S, W) where no ids are given."""
+        assert self.position_embeddings is not None
+        if position_ids is None:
+            position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+        vectors: Tensor = self.position_embeddings(position_ids)
+        return vectors
 
 
 def _types(table: nn.Embedding, ids: Tensor | None) -> Tensor:

@@ -6,13 +6,15 @@ Shapes: B batch, H heads, S query length, T key length, K head width, D model wi
 tokens without padding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
-from heedful.layers.attention import Mixed, attend
+from heedful.layers.attention import Mixed, attend, attend_talking
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
+from heedful.layers.disentangled import Disentangled, disentangled_bias
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions
 
@@ -29,6 +31,9 @@ class MultiHead(nn.Module):
         score_factor: what the scaled scores are multiplied by.
         sparse: how long texts are read, if not every token by every token.
         bias: whether queries, keys and values have biases.
+        disentangled: what distances add to the scores, if they do.
+        key_bias: whether keys have one, if the others do.
+        talking: whether heads mix their scores, and then their weights.
     """
 
     def __init__(
@@ -40,8 +45,11 @@ class MultiHead(nn.Module):
         positions: Positions | None = None,
         score_factor: float = 1.0,
         sparse: BlockSparse | None = None,
+        disentangled: Disentangled | None = None,
         *,
         bias: bool = True,
+        key_bias: bool = True,
+        talking: bool = False,
     ) -> None:
         super().__init__()
         self.heads = tuple(heads)
@@ -49,10 +57,21 @@ class MultiHead(nn.Module):
         self.dropout = dropout
         self.score_factor = score_factor
         self.query = nn.Linear(width, len(heads) * head_width, bias)
-        self.key = nn.Linear(width, len(heads) * head_width, bias)
+        self.key = nn.Linear(width, len(heads) * head_width, bias and key_bias)
         self.value = nn.Linear(width, len(heads) * head_width, bias)
         self.distance_embedding = positions
         self.sparse = sparse
+        self.disentangled = disentangled
+        self.talk_scores, self.talk_weights = (
+            nn.Linear(len(heads), len(heads), bias=False) if talking else None for _ in range(2)
+        )
+
+    def projections(self) -> list[nn.Linear]:
+        """Return the layers that have rows for each head."""
+        layers = [self.query, self.key, self.value]
+        if self.disentangled is not None:
+            layers += self.disentangled.layers()
+        return layers
 
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None
@@ -76,6 +95,7 @@ class MultiHead(nn.Module):
         head_mask: Tensor | None,
         need_weights: bool,
         bias: Tensor | None = None,
+        distances: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
         texts: Texts | None = None,
@@ -91,6 +111,7 @@ class MultiHead(nn.Module):
             need_weights: whether to return the weights.
             bias: added to the scaled scores, beside what the positions add; broadcastable to
                 (B, H, S, T), of 4 dimensions, where H are all heads, those that were pruned, too.
+            distances: their vectors, for ``disentangled``. Shape (2 * T - 1, D).
             start: the position of the first query.
             packing: of the source.
             texts: where the texts stand whose tokens attend to each other; for what is sparse.
@@ -103,6 +124,8 @@ class MultiHead(nn.Module):
         if self.distance_embedding is not None:
             own = self.distance_embedding.bias(query, memory.key, start=start)
             bias = own if bias is None or own is None else bias + own
+        if self.disentangled is not None and distances is not None:
+            bias = self._disentangled_bias(query, memory.key, distances)
         dropout = self.dropout if self.training else 0.0
         if self.sparse is not None and texts is not None and self.sparse.applies(query, memory.key):
             mixed, weights, kernel = self.sparse.attend(
@@ -116,7 +139,7 @@ class MultiHead(nn.Module):
                 need_weights=need_weights,
             )
         else:
-            mixed, weights, kernel = attend(
+            mixed, weights, kernel = self._attend(
                 query, *memory, mask=mask, bias=bias, dropout=dropout, need_weights=need_weights
             )
         if head_mask is not None:
@@ -127,6 +150,19 @@ class MultiHead(nn.Module):
             weights = None if weights is None else weights * factor
         beside = mixed.transpose(1, 2).flatten(2)
         return Mixed(beside if packing is None else packing.pack(beside), weights, kernel)
+
+    @property
+    def _attend(self) -> Callable[..., Mixed]:
+        if self.talk_scores is None or self.talk_weights is None:
+            return attend
+        return partial(attend_talking, talk=(self.talk_scores.weight, self.talk_weights.weight))
+
+    def _disentangled_bias(self, query: Tensor, key: Tensor, distances: Tensor) -> Tensor | None:
+        assert self.disentangled is not None
+        keys, queries = self.disentangled.project(distances, self.query, self.key)
+        # The queries of contents have the factor; those of distances get it here.
+        queries = None if queries is None else queries * self.score_factor
+        return disentangled_bias(query, key, keys, queries)
 
     def _split(self, hidden: Tensor, packing: Packing | None) -> Tensor:
         hidden = hidden if packing is None else packing.pad(hidden)

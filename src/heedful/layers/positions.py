@@ -123,27 +123,32 @@ class RelativePositions(nn.Embedding):
         table = table.to(query.dtype)
         if self.scaled:
             table = table / math.sqrt(query.shape[-1])
-        bias = _by_distance(query, table.flip(0), keys)
+        bias = by_distance(query, table.flip(0), keys)
         if self.with_key:
-            bias = bias + _by_distance(key, table, queries).mT
+            bias = bias + by_distance(key, table, queries).mT
         return bias
 
 
-def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
+def by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
     """Return the products of vector i with row ``j + rows - 1 - i`` of a table.
 
     Args:
         vectors: shape (B, H, rows, K).
-        table: shape (rows + columns - 1, K).
+        table: shape (rows + columns - 1, K), or (rows + columns - 1, H, K) for one a head.
         columns: how many j there are.
 
     Returns:
         Shape (B, H, rows, columns).
     """
-    rows = vectors.shape[2]
+    batch, heads, rows, width = vectors.shape
     # One column more than there are distances: read on as rows that are one shorter, each row
     # begins one place before the one above it.
-    products = vectors @ F.pad(table, (0, 0, 1, 0)).mT  # (B, H, rows, rows + columns)
+    if table.ndim == 2:
+        products = vectors @ F.pad(table, (0, 0, 1, 0)).mT  # (B, H, rows, rows + columns)
+    else:
+        table = F.pad(table, (0, 0, 0, 0, 1, 0)).permute(1, 2, 0)  # (H, K, rows + columns)
+        together = vectors.transpose(0, 1).reshape(heads, batch * rows, width)
+        products = (together @ table).view(heads, batch, rows, -1).transpose(0, 1)
     shifted = products.flatten(2)[:, :, rows:]
     return shifted.view(*shifted.shape[:2], rows, -1)[..., :columns]
 

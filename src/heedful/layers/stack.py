@@ -9,7 +9,8 @@ length of the encoder's output, D model width.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar, cast
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
 
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -17,6 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.layers.block import Block, BlockOutput, Context
 from heedful.layers.cache import Cache, KeyValue, Past
+from heedful.layers.convolution import Convolution
+from heedful.layers.disentangled import Distances
 from heedful.layers.positions import BucketedPositions
 
 T = TypeVar("T")
@@ -59,6 +62,8 @@ class Stack(nn.Module):
         norm: normalises what comes out of the last one, as pre-norm blocks need.
         bias: what all blocks know of positions, if they know it from the stack.
         order: in which order they are computed; None computes each once.
+        distances: the vectors of distances that all blocks share, if they do.
+        convolution: what is added to what comes out of the first block, if anything is.
     """
 
     def __init__(
@@ -67,12 +72,16 @@ class Stack(nn.Module):
         norm: nn.LayerNorm | None = None,
         bias: BucketedPositions | None = None,
         order: Order | None = None,
+        distances: Distances | None = None,
+        convolution: Convolution | None = None,
     ) -> None:
         super().__init__()
         self.layer = nn.ModuleList(blocks)
         self.order = order or Order(tuple(range(len(self.layer))))
         self.layer_norm = norm
         self.relative_attention_bias = bias
+        self.distances = distances
+        self.convolution = convolution
 
     def keep(self, numbers: Sequence[int]) -> None:
         """Keep some of the blocks, each computed once, in the order in which they are named."""
@@ -102,6 +111,7 @@ class Stack(nn.Module):
         need_states: bool = False,
         recompute: bool = False,
         only_first: bool = False,
+        asking: Tensor | None = None,
     ) -> StackOutput:
         """Compute all blocks.
 
@@ -115,30 +125,38 @@ class Stack(nn.Module):
             need_states: whether to return the output of every block.
             recompute: whether to keep only each block's input for the backward pass.
             only_first: whether the last block computes the first token alone.
+            asking: what is added to what the last block reads, to ask with; then it asks again with
+                what came of that (He et al. 2021, section 3.2). None asks once, as other blocks
+                do. Broadcastable to (B, S, D).
         """
         states, attentions, cross_attentions, caches = [hidden], [], [], []
         kernels: list[str] = []
-        if self.relative_attention_bias is not None:
-            context = self._with_bias(hidden, context, past)
+        context = self._with_positions(hidden, context, past)
         blocks = self.blocks
         for number, block in enumerate(blocks):
-            row = self.order.numbers[number]
+            row, last = self.order.numbers[number], number == len(blocks) - 1
             options = {
                 "head_mask": None if head_mask is None else head_mask[row],
                 "cross_head_mask": None if cross_head_mask is None else cross_head_mask[row],
                 "past": None if past is None else past[number],
                 "need_weights": number in weights_of,
-                "only_first": only_first and number == len(blocks) - 1,
+                "only_first": only_first and last,
             }
-            output: BlockOutput
-            if recompute:
-                # With the weights of now: in a functional call they are not the block's own, which
-                # is what it will have again in the backward pass.
-                weights = dict(block.named_parameters())
-                call = (functional_call, block, weights, (states[-1], context), options)
-                output = checkpoint(*call, use_reentrant=False)
+            call = partial(_compute, block, states[-1], context, recompute=recompute)
+            if asking is None or not last:
+                output = call(options)
             else:
-                output = block(states[-1], context, **options)
+                output = call({**options, "asking": states[-1] + asking})
+                output = call({**options, "asking": output.hidden})
+            if self.convolution is not None and number == 0:
+                more = self.convolution(
+                    hidden,
+                    output.hidden,
+                    context.mask,
+                    packing=context.packing,
+                    only_first=only_first and last,
+                )
+                output = output._replace(hidden=more)
             states = [*states, output.hidden] if need_states else [output.hidden]
             attentions.append(output.weights)
             cross_attentions.append(output.cross_weights)
@@ -155,19 +173,40 @@ class Stack(nn.Module):
             kernels=tuple(kernels),
         )
 
-    def _with_bias(self, hidden: Tensor, context: Context, past: Sequence[Past] | None) -> Context:
-        """Return what the blocks are told, with the bias that they share: computed once."""
-        assert self.relative_attention_bias is not None
+    def _with_positions(
+        self, hidden: Tensor, context: Context, past: Sequence[Past] | None
+    ) -> Context:
+        """Return what the blocks are told, with what they share of positions: computed once."""
         packing, start = context.packing, 0 if past is None else past[0].length
         queries = hidden.shape[1]
         if packing is not None:
             queries = len(packing.numbers) // packing.batch
-        bias = self.relative_attention_bias.bias(queries, start + queries, start=start)
-        return replace(context, bias=bias)
+        if self.relative_attention_bias is not None:
+            bias = self.relative_attention_bias.bias(queries, start + queries, start=start)
+            context = replace(context, bias=bias)
+        if self.distances is not None:
+            context = replace(context, distances=self.distances(queries))
+        return context
 
     def cross_memory(self, encoded: Tensor) -> list[KeyValue]:
         """Return what the cross-attention of each block attends to in ``encoded``, (B, E, D)."""
         return [block.crossattention.self.keys_and_values(encoded) for block in self.blocks]
+
+
+def _compute(
+    block: Block, hidden: Tensor, context: Context, options: dict[str, Any], *, recompute: bool
+) -> BlockOutput:
+    """Call a block, perhaps so that all but its input is computed again in the backward pass."""
+    output: BlockOutput
+    if recompute:
+        # With the weights of now: in a functional call they are not the block's own, which is what
+        # it will have again in the backward pass.
+        weights = dict(block.named_parameters())
+        call = (functional_call, block, weights, (hidden, context), options)
+        output = checkpoint(*call, use_reentrant=False)
+    else:
+        output = block(hidden, context, **options)
+    return output
 
 
 def _those_there(values: Iterable[T | None]) -> tuple[T, ...] | None:

@@ -100,6 +100,31 @@ FAMILIES: dict[str, Family] = {
             "pretraining": "BigBirdForPreTraining",
         },
     ),
+    "deberta": Family(
+        package="deberta",
+        config="DebertaConfig",
+        models={
+            "body": "DebertaModel",
+            "sequence": "DebertaForSequenceClassification",
+            "token": "DebertaForTokenClassification",
+            "span": "DebertaForQuestionAnswering",
+            "masked_lm": "DebertaForMaskedLM",
+            "replaced": "DebertaForPreTraining",
+        },
+    ),
+    "deberta-v2": Family(
+        package="deberta_v2",
+        config="DebertaV2Config",
+        models={
+            "body": "DebertaV2Model",
+            "sequence": "DebertaV2ForSequenceClassification",
+            "token": "DebertaV2ForTokenClassification",
+            "span": "DebertaV2ForQuestionAnswering",
+            "choice": "DebertaV2ForMultipleChoice",
+            "masked_lm": "DebertaV2ForMaskedLM",
+            "replaced": "DebertaV2ForPreTraining",
+        },
+    ),
     "distilbert": Family(
         package="distilbert",
         config="DistilBertConfig",
@@ -231,6 +256,10 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.bert.model import *  # noqa: F403
     from heedful.models.big_bird.config import BigBirdConfig as BigBirdConfig
     from heedful.models.big_bird.model import *  # noqa: F403
+    from heedful.models.deberta.config import DebertaConfig as DebertaConfig
+    from heedful.models.deberta.model import *  # noqa: F403
+    from heedful.models.deberta_v2.config import DebertaV2Config as DebertaV2Config
+    from heedful.models.deberta_v2.model import *  # noqa: F403
     from heedful.models.distilbert.config import DistilBertConfig as DistilBertConfig
     from heedful.models.distilbert.model import *  # noqa: F403
     from heedful.models.electra.config import ElectraConfig as ElectraConfig

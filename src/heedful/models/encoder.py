@@ -19,7 +19,9 @@ from heedful.errors import UserError
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
-from heedful.layers.embeddings import Embeddings
+from heedful.layers.convolution import Convolution
+from heedful.layers.disentangled import Disentangled, Distances, Terms
+from heedful.layers.embeddings import Embeddings, Widening
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS, BucketedPositions
 from heedful.layers.stack import Order, Stack
@@ -75,8 +77,26 @@ class Variant:
     widen: bool = False
     """Whether a linear layer stands after the embeddings even where they are as wide as the
     model."""
+    widen_first: bool = False
+    """Whether that layer stands before their normalisation."""
     embedding_dropout: float | None = None
     """Of the embeddings; None takes ``hidden_dropout_prob``."""
+    has_positions: bool = True
+    """Whether the embeddings have a table of positions."""
+    add_positions: bool = True
+    """Whether these are added to words."""
+    asks_with_positions: bool = False
+    """Whether the last block asks with positions, twice; see ``Stack.forward``."""
+    distances: Distances | None = None
+    """The vectors of distances that all blocks share, if they do."""
+    terms: Terms | None = None
+    """What distances add to scores, if they do."""
+    key_bias: bool = True
+    """Whether the projections of keys have a bias."""
+    talking: bool = False
+    """Whether attention heads mix their scores and weights."""
+    convolution: Convolution | None = None
+    """What is added to what comes out of the first block, if anything is."""
     learns_padding: bool = False
     """Whether the vector of padding is learnt as any other."""
     word_scale: float = 1.0
@@ -114,15 +134,18 @@ class Encoder(Body):
             word_types=variant.word_types,
             position_embeddings=nn.Embedding(
                 config.max_position_embeddings, config.embedding_width, config.padding_position
-            ),
+            )
+            if variant.has_positions
+            else None,
             width=config.embedding_width,
-            model_width=config.hidden_size if widen else None,
+            widening=Widening(config.hidden_size, variant.widen_first) if widen else None,
             word_scale=variant.word_scale,
             pad_id=None if variant.learns_padding else config.pad_token_id,
             eps=None if variant.norm_before else config.layer_norm_eps,
             dropout=config.hidden_dropout_prob if dropout is None else dropout,
-            add_positions=config.position_embedding_type == "absolute",
+            add_positions=variant.add_positions and config.position_embedding_type == "absolute",
         )
+        self.asks_with_positions = variant.asks_with_positions
         self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks
         self.sparse = variant.sparse
@@ -269,8 +292,7 @@ class Encoder(Body):
         alone = encoder_hidden_states is None and past_key_values is None and not use_cache
         plain = alone and not (output_attentions or output_hidden_states)
         if self.training and only_first and plain:
-            packing = inputs.packing_of(attention_mask, tokens.shape[:2])
-            context = replace(context, packing=packing)
+            context = replace(context, packing=inputs.packing_of(attention_mask, tokens.shape[:2]))
         hidden = self.embeddings(
             tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
         )
@@ -286,6 +308,7 @@ class Encoder(Body):
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
             only_first=only_first,
+            asking=self._asking(tokens, position_ids),
         )
         return BertModelOutput(
             last_hidden_state=encoded.hidden,
@@ -296,6 +319,12 @@ class Encoder(Body):
             cross_attentions=encoded.cross_attentions,
             kernels=encoded.kernels if output_kernels else None,
         )
+
+    def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
+        """Return what the last block asks with, if that is more than what it reads."""
+        if not self.asks_with_positions:
+            return None
+        return self.embeddings.positions(tokens, position_ids)
 
 
 def stack(config: BlocksConfig, variant: Variant) -> Stack:
@@ -314,23 +343,37 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
         norm_before=variant.norm_before,
         chunk=config.chunk_size_feed_forward,
         attention_bias=variant.attention_bias,
+        key_bias=variant.key_bias,
+        talking=variant.talking,
     )
     positions = partial(POSITIONS[config.position_embedding_type], scaled=variant.scaled)
-    blocks = (
-        Block(
+
+    def block(number: int, factor: float) -> Block:
+        kept = remaining(heads, config.pruned_heads, number)
+        return Block(
             options,
-            heads=remaining(heads, config.pruned_heads, number),
+            heads=kept,
             cross_heads=range(heads) if config.add_cross_attention else None,
             positions=positions(config.max_position_embeddings, head_width),
             score_factor=factor,
             sparse=None if variant.sparse is None else replace(variant.sparse, number=number),
+            disentangled=None
+            if variant.terms is None
+            else Disentangled(variant.terms, config.hidden_size, len(kept), head_width),
         )
-        for number, factor in enumerate(variant.score_factors or [1.0] * config.num_blocks)
-    )
+
+    factors = variant.score_factors or [1.0] * config.num_blocks
     norm = None
     if variant.norm_before and variant.norm_last:
         norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-    return Stack(blocks, norm, bias=variant.bias, order=variant.order)
+    return Stack(
+        (block(number, factor) for number, factor in enumerate(factors)),
+        norm,
+        bias=variant.bias,
+        order=variant.order,
+        distances=variant.distances,
+        convolution=variant.convolution,
+    )
 
 
 def language_head(config: EncoderConfig, activation: str | None = None) -> LanguageHead:

@@ -255,6 +255,31 @@ class ReplacedHead(nn.Module):
         return logits.squeeze(-1)
 
 
+class ContextReplacedHead(nn.Module):
+    """Tells replaced tokens from original ones, each beside the first token (He et al. 2023).
+
+    Args:
+        width: D.
+        activation: a name in ``feedforward.ACTIVATIONS``.
+        eps: added to the variance by the layer normalisation.
+    """
+
+    every_token = True
+
+    def __init__(self, width: int, activation: str, eps: float) -> None:
+        super().__init__()
+        self.LayerNorm = nn.LayerNorm(width, eps=eps)
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.classifier = nn.Linear(width, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
+        beside = self.LayerNorm(hidden[:, :1] + hidden)
+        logits: Tensor = self.classifier(self.activation(self.dense(beside)))
+        return logits.squeeze(-1)
+
+
 class LanguageHead(nn.Module):
     """A logit for each piece of the vocabulary.
 

@@ -75,9 +75,10 @@ def _remove(attention: Attention, gone: set[int]) -> None:
     rows = torch.arange(inner.query.out_features, device=inner.query.weight.device)
     rows = rows.view(len(inner.heads), -1)[kept].flatten()
     inner.heads = tuple(inner.heads[number] for number in kept)
-    for linear in (inner.query, inner.key, inner.value):
+    for linear in inner.projections():
         linear.weight = _part(linear.weight, 0, rows)
-        linear.bias = _part(linear.bias, 0, rows)
+        if (bias := linear.bias) is not None:
+            linear.bias = _part(bias, 0, rows)
         linear.out_features = len(rows)
     outer.weight = _part(outer.weight, 1, rows)
     outer.in_features = len(rows)

@@ -8,12 +8,13 @@ from heedful.tokens.bert import (
     MPNetTokenizer,
 )
 from heedful.tokens.big_bird import BigBirdTokenizer
+from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.tokens.pieces import Pieces
 from heedful.tokens.protocol import Tokenizer
-from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
+from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -23,6 +24,8 @@ __all__ = [
     "AlbertTokenizer",
     "BertTokenizer",
     "BigBirdTokenizer",
+    "DebertaTokenizer",
+    "DebertaV2Tokenizer",
     "DistilBertTokenizer",
     "ElectraTokenizer",
     "Encoding",

@@ -21,6 +21,7 @@ from heedful.tokens.folder import (
     special_entries,
     typed,
 )
+from heedful.tokens.layout import PairLayout
 from heedful.tokens.vocabulary import (
     SpecialTokens,
     Vocabulary,
@@ -55,10 +56,29 @@ class ByteLevelKind:
     """The special tokens of a folder that does not say others."""
     around: bool
     """Whether special tokens stand around texts."""
+    separators: int = 2
+    """How many of them stand between the texts of a pair."""
+    second_type: int = 0
+    """Token type of a second text."""
+    token_types: bool = False
+    """Whether calls return token types unless told otherwise."""
     trim_offsets: bool
     """Whether spaces are left out of slices where that is not said."""
     processor: str
     """What ``tokenizer.json`` calls what comes last."""
+
+    def layout(self, vocabulary: Vocabulary) -> PairLayout:
+        """Return the special tokens around texts."""
+        if not self.around:
+            return PairLayout()
+        cls_id = vocabulary.ids[vocabulary.special.cls_token]
+        sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        return PairLayout(
+            begin=(cls_id,),
+            middle=(sep_id,) * self.separators,
+            end=(sep_id,),
+            second_type=self.second_type,
+        )
 
 
 ROBERTA_KIND = ByteLevelKind(
@@ -67,6 +87,16 @@ ROBERTA_KIND = ByteLevelKind(
     around=True,
     trim_offsets=True,
     processor="RobertaProcessing",
+)
+DEBERTA_KIND = ByteLevelKind(
+    name="DebertaTokenizer",
+    special=SpecialTokens(lstrip=frozenset({"[MASK]"})),
+    around=True,
+    separators=1,
+    second_type=1,
+    token_types=True,
+    trim_offsets=False,
+    processor="TemplateProcessing",
 )
 GPT2_KIND = ByteLevelKind(
     name="GPT2Tokenizer",

@@ -18,9 +18,10 @@ from heedful.tokens.bert import (
     MPNetTokenizer,
 )
 from heedful.tokens.big_bird import BigBirdTokenizer
+from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
 from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
 from heedful.tokens.protocol import Tokenizer
-from heedful.tokens.roberta import GPT2Tokenizer, RobertaTokenizer
+from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
 
@@ -77,6 +78,11 @@ KINDS = (
         ),
     ),
     TokenizerKind(
+        read=DebertaTokenizer.from_pretrained,
+        classes=(bytelevel_folder.DEBERTA_KIND.name,),
+        model_types=("deberta",),
+    ),
+    TokenizerKind(
         read=GPT2Tokenizer.from_pretrained,
         classes=(bytelevel_folder.GPT2_KIND.name,),
         model_types=("gpt2",),
@@ -97,6 +103,12 @@ KINDS = (
         read=BigBirdTokenizer.from_pretrained,
         classes=(unigram_folder.BIG_BIRD.name,),
         model_types=("big_bird",),
+    ),
+    TokenizerKind(
+        read=DebertaV2Tokenizer.from_pretrained,
+        classes=(unigram_folder.DEBERTA_V2.name,),
+        model_types=("deberta-v2",),
+        is_in=lambda folder: (folder / unigram_folder.DEBERTA_V2.file).is_file(),
     ),
     TokenizerKind(
         read=TranslationTokenizer.from_pretrained,

@@ -1,4 +1,4 @@
-"""The tokenizers of RoBERTa and GPT-2: bytes joined to tokens."""
+"""The tokenizers of RoBERTa, DeBERTa and GPT-2: bytes joined to tokens."""
 
 import os
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from heedful.sources import resolve
 from heedful.tokens.bpe import Pair
 from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.bytelevel_folder import (
+    DEBERTA_KIND,
     GPT2_KIND,
     ROBERTA_KIND,
     ByteLevelKind,
@@ -18,7 +19,6 @@ from heedful.tokens.bytelevel_folder import (
     write_folder,
 )
 from heedful.tokens.folder import read_files
-from heedful.tokens.layout import PairLayout
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
 
@@ -66,8 +66,6 @@ class ByteLevelTokenizer(ModelTokenizer):
         self.merges = tuple(merges_file)
         self.add_prefix_space = add_prefix_space
         self.trim_offsets = self.kind.trim_offsets if trim_offsets is None else trim_offsets
-        cls_id = vocabulary.ids[vocabulary.special.cls_token]
-        sep_id = vocabulary.ids[vocabulary.special.sep_token]
         super().__init__(
             ByteLevelEncoder(
                 vocabulary,
@@ -76,10 +74,8 @@ class ByteLevelTokenizer(ModelTokenizer):
                 trim_offsets=self.trim_offsets,
             ),
             vocabulary,
-            PairLayout(begin=(cls_id,), middle=(sep_id, sep_id), end=(sep_id,))
-            if self.kind.around
-            else PairLayout(),
-            token_types=False,
+            self.kind.layout(vocabulary),
+            token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
@@ -160,6 +156,15 @@ class RobertaTokenizer(ByteLevelTokenizer):
     """RoBERTa's tokenizer."""
 
     kind = ROBERTA_KIND
+
+
+class DebertaTokenizer(ByteLevelTokenizer):
+    """DeBERTa's tokenizer: BERT's special tokens around GPT-2's, and slices hold the space before.
+
+    That of versions 2 and 3 is `DebertaV2Tokenizer`.
+    """
+
+    kind = DEBERTA_KIND
 
 
 class GPT2Tokenizer(ByteLevelTokenizer):

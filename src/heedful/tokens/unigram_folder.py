@@ -60,12 +60,18 @@ class UnigramKind:
     """Whether calls return token types, and models are told them, unless told otherwise."""
     cleans: bool = False
     """Whether quotes, case and accents are looked after before SentencePiece does its part."""
+    lowers: bool | None = None
+    """Whether text is put in lower case unless told otherwise; None where it never is."""
     fairseq: bool = False
     """Whether ids are those of fairseq, whose special tokens come before the pieces of the file."""
     bos_token: str | None = None
     """The token that folders call so; None for that which begins a row."""
     eos_token: str | None = None
     """The same of what ends one."""
+    adds_mask: bool = False
+    """Whether a mask comes behind the pieces of a file that has none."""
+    strips: bool = False
+    """Whether white space at both ends goes before SentencePiece does its part."""
 
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
@@ -94,6 +100,18 @@ ALBERT = UnigramKind(
     second_type=1,
     token_types=True,
     cleans=True,
+    lowers=True,
+)
+DEBERTA_V2 = UnigramKind(
+    name="DebertaV2Tokenizer",
+    file="spm.model",
+    special=SpecialTokens(),
+    separators=1,
+    second_type=1,
+    token_types=True,
+    lowers=False,
+    adds_mask=True,
+    strips=True,
 )
 XLM_ROBERTA = UnigramKind(
     name="XLMRobertaTokenizer",
@@ -201,10 +219,12 @@ def read_settings(
     Raises:
         UserError: a value is of the wrong type or is not supported.
     """
-    check_config(files, (kind.name,), {"remove_space": (True,), "add_prefix_space": (True,)})
+    fixed = {"remove_space": (True,), "add_prefix_space": (True,), "split_by_punct": (False,)}
+    check_config(files, (kind.name,), fixed)
     values = asdict(overrides)
     keys = ["clean_up_tokenization_spaces"]
-    keys += ["do_lower_case", "keep_accents"] if kind.cleans else []
+    keys += [] if kind.lowers is None else ["do_lower_case"]
+    keys += ["keep_accents"] if kind.cleans else []
     for key in keys:
         if values[key] is None:
             values[key] = typed(files.config_path, files.config, key, (bool,))
@@ -320,10 +340,12 @@ def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], 
             for piece, score in zip(model.pieces, model.scores, strict=True)
         )
         return list(model.pieces), tuple(scores)
-    if not kind.fairseq:
-        return list(model.pieces), model.scores
-    # Its ids are those of fairseq, which has special tokens of its own in the place of the first.
     special = kind.special
+    if not kind.fairseq:
+        adds = kind.adds_mask and special.mask_token not in model.pieces
+        mask = [special.mask_token] if adds else []
+        return [*model.pieces, *mask], (*model.scores, *([0.0] * len(mask)))
+    # Its ids are those of fairseq, which has special tokens of its own in the place of the first.
     first = [special.cls_token, special.pad_token, special.sep_token, special.unk_token]
     tokens = [*first, *model.pieces[3:], special.mask_token]
     return tokens, (0.0, 0.0, 0.0, 0.0, *model.scores[3:], 0.0)
@@ -334,12 +356,16 @@ def _steps(
 ) -> tuple[Step, ...]:
     """Return what the reference does to texts where it has a file of SentencePiece alone."""
     rules = () if charsmap is None else (Precompiled(charsmap),)
-    if not kind.cleans:
+    lowers = kind.lowers if settings.do_lower_case is None else settings.do_lower_case
+    if not kind.cleans and not kind.strips:
         return (*rules, Strip(left=False, right=True), JoinSpaces(new=UNDERLINE))
+    if kind.strips:
+        start = (LOWERCASE,) if lowers else ()
+        return (*start, Strip(left=True, right=True), *rules, JoinSpaces(new=" "))
     steps: list[Step] = [Replace(old="``", new='"'), Replace(old="''", new='"')]
     if not settings.keep_accents:
         steps.append(BARE)
-    if settings.do_lower_case is not False:
+    if lowers:
         steps.append(LOWERCASE)
     return (*steps, *rules, JoinSpaces(new=" "))
 

@@ -31,7 +31,7 @@ class DistilBertModel(Encoder):
             _fix(self.embeddings.position_embeddings)
 
 
-def _fix(table: nn.Module) -> None:
+def _fix(table: nn.Module | None) -> None:
     """Fill a table with sines and cosines in turn, and train it no more."""
     assert isinstance(table, nn.Embedding)
     table.requires_grad_(False)

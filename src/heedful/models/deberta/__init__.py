@@ -1,0 +1,1 @@
+"""DeBERTa (He et al. 2021)."""

@@ -1,0 +1,167 @@
+"""DeBERTa (He et al. 2021): BERT's blocks, in whose attention contents meet distances.
+
+Classes of version 2 derive from these: they differ in the options of the body alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.layers.disentangled import Distances, Terms
+from heedful.models import forwards, pretraining
+from heedful.models.deberta import names
+from heedful.models.deberta.config import DebertaConfig
+from heedful.models.encoder import Encoder, Variant, language_head
+from heedful.models.heads import ContextReplacedHead, DenseSequenceHead, SpanHead, TokenHead
+from heedful.models.with_head import WithHead
+
+
+class DebertaModel(Encoder):
+    """DeBERTa without a head; it has no pooler.
+
+    Distances count tokens, whatever ``position_ids`` say: these are read where vectors of positions
+    are added to words (``position_biased_input``), or in the enhanced mask decoder.
+
+    Args:
+        config: its sizes and options.
+        decodes: whether the last block is the enhanced mask decoder (He et al. 2021, section 3.2):
+            it asks for each token with its position, and then again with what came of that.
+    """
+
+    config: DebertaConfig
+    prefix = names.PREFIX
+    in_files = names.IN_FILES
+
+    def __init__(self, config: DebertaConfig, decodes: bool = False) -> None:
+        super().__init__(config, add_pooling_layer=False, variant=variant_of(config, decodes))
+
+    def why_not_compiled(self) -> str | None:
+        """Return why it has no compiled form; None if it has one."""
+        return "DeBERTa has no compiled form"
+
+    def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Take apart what a file keeps in one tensor; see ``names.split``."""
+        width = self.config.hidden_size // self.config.num_attention_heads
+        return names.split(names.known(tensors, self.config), width)
+
+    def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Do the reverse."""
+        return names.join(weights, self.config.hidden_size // self.config.num_attention_heads)
+
+
+def variant_of(config: DebertaConfig, decodes: bool) -> Variant:
+    """Return what a DeBERTa does otherwise than BERT."""
+    distances = terms = None
+    if config.relative_attention:
+        distances = Distances(config.num_distances, config.hidden_size)
+        terms = Terms(
+            names=config.pos_att_type or (), key_bias=False, dropout=config.hidden_dropout_prob
+        )
+    return Variant(
+        score_factors=[config.score_factor] * config.num_hidden_layers,
+        widen_first=True,
+        has_positions=config.position_biased_input or config.enhanced_mask_decoder,
+        add_positions=config.position_biased_input,
+        asks_with_positions=decodes,
+        distances=distances,
+        terms=terms,
+        key_bias=False,
+        talking=config.talking_head,
+    )
+
+
+class DebertaForSequenceClassification(WithHead):
+    """DeBERTa with a classifier, or regression, of the first token, which a pooler reads."""
+
+    deberta: DebertaModel
+    body_class: ClassVar[type[DebertaModel]] = DebertaModel
+    head_in_files = names.POOLED_HEAD
+
+    def __init__(self, config: DebertaConfig) -> None:
+        head = DenseSequenceHead(
+            config.hidden_size,
+            config.num_labels,
+            dropout=config.head_dropout,
+            input_dropout=config.pooler_dropout,
+            problem_type=config.problem_type,
+            activation=config.pooler_hidden_act,
+        )
+        super().__init__(self.body_class(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class DebertaForTokenClassification(WithHead):
+    """DeBERTa with a linear classifier of every token."""
+
+    deberta: DebertaModel
+    body_class: ClassVar[type[DebertaModel]] = DebertaModel
+
+    def __init__(self, config: DebertaConfig) -> None:
+        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.hidden_dropout_prob)
+        super().__init__(self.body_class(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class DebertaForQuestionAnswering(WithHead):
+    """DeBERTa that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    deberta: DebertaModel
+    body_class: ClassVar[type[DebertaModel]] = DebertaModel
+
+    def __init__(self, config: DebertaConfig) -> None:
+        head = SpanHead(config.hidden_size, config.num_labels)
+        super().__init__(self.body_class(config), head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class DebertaForMaskedLM(WithHead):
+    """DeBERTa that says which pieces stand at masked positions.
+
+    With ``enhanced_mask_decoder`` it tells them with absolute positions, as it was published; the
+    reference has no such decoder.
+
+    Raises:
+        UserError: the embeddings are narrower than the model, and ``legacy`` is false.
+    """
+
+    deberta: DebertaModel
+    body_class: ClassVar[type[DebertaModel]] = DebertaModel
+    head_in_files = names.LANGUAGE_HEAD
+
+    def __init__(self, config: DebertaConfig) -> None:
+        body = self.body_class(config, decodes=config.enhanced_mask_decoder)
+        if config.legacy:
+            super().__init__(body, language_head(config), at="cls.predictions")
+            return
+        if config.embedding_width != config.hidden_size:
+            raise UserError(
+                f"embedding_size is {config.embedding_width} and hidden_size {config.hidden_size}; "
+                "where legacy is false a head of masked pieces needs them to be the same"
+            )
+        head = language_head(replace(config, tie_word_embeddings=True))
+        super().__init__(body, head, at="lm_predictions.lm_head")
+
+    forward = forwards.predict_masked
+
+
+class DebertaForPreTraining(WithHead):
+    """DeBERTa that tells replaced tokens from original ones; the reference has no such model."""
+
+    deberta: DebertaModel
+    body_class: ClassVar[type[DebertaModel]] = DebertaModel
+
+    def __init__(self, config: DebertaConfig) -> None:
+        head = ContextReplacedHead(config.hidden_size, config.hidden_act, config.layer_norm_eps)
+        super().__init__(self.body_class(config), head, at="mask_predictions")
+
+    forward = pretraining.detect_replaced

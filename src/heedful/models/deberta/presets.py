@@ -1,0 +1,23 @@
+"""The sizes of DeBERTa, by name."""
+
+from typing import Any
+
+from heedful.models.bert.presets import sizes
+
+OPTIONS: dict[str, Any] = {
+    "relative_attention": True,
+    "pos_att_type": ("c2p", "p2c"),
+    "position_biased_input": False,
+    "legacy": False,
+}
+"""What all published models have in common."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {**sizes(2, 128), **OPTIONS},
+    "mini": {**sizes(4, 256), **OPTIONS},
+    "base": {**sizes(12, 768), **OPTIONS},
+    "large": {**sizes(24, 1024), **OPTIONS},
+    "xlarge": {**sizes(48, 1024), **OPTIONS},
+}
+"""Base and large are those of He et al. 2021, table 8 (a); xlarge was published later; tiny and
+mini are ours."""

@@ -1,0 +1,85 @@
+"""What a DeBERTa of version 2 or 3 is made of, under the reference's key names."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from heedful.errors import UserError, unknown_name
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.configs import check_numbers, check_switches
+from heedful.models.deberta.config import DebertaConfig
+
+NORMS = ("none", "layer_norm")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DebertaV2Config(DebertaConfig):
+    """The sizes and options of a DeBERTa of version 2 or 3. The defaults are those of xlarge.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range, or two do not go together.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "deberta-v2"
+
+    vocab_size: int = 128100
+    """Number of pieces in the vocabulary."""
+    hidden_size: int = 1536
+    """Width of the model; a multiple of ``num_attention_heads``."""
+    num_hidden_layers: int = 24
+    """Number of blocks."""
+    num_attention_heads: int = 24
+    """Number of attention heads in a block."""
+    intermediate_size: int = 6144
+    """Width inside the feed-forward half of a block."""
+    position_buckets: int = -1
+    """Into how many ranges distances to one side are divided, which grow from half of it on; below
+    1 each distance stands for itself."""
+    share_att_key: bool = False
+    """Whether distances are projected by the layers that project contents."""
+    norm_rel_ebd: str = "none"
+    """``layer_norm`` where the vectors of distances are normalised, else ``none``."""
+    conv_kernel_size: int = 0
+    """How many tokens a convolution after the first block sees at once, an odd number; 0 for no
+    convolution."""
+    conv_act: str = "tanh"
+    """Its activation."""
+    conv_groups: int = 1
+    """Into how many parts it divides the width."""
+
+    def __post_init__(self) -> None:
+        if self.talking_head:
+            raise UserError("talking_head is true; only the first version of DeBERTa has it")
+        object.__setattr__(self, "norm_rel_ebd", str(self.norm_rel_ebd).strip().lower())
+        check_switches(self, ("share_att_key",))
+        check_numbers(self, ("position_buckets",), int, low=-1, below=2**24)
+        check_numbers(self, ("conv_kernel_size",), int, below=2**16)
+        check_numbers(self, ("conv_groups",), int, low=1, below=2**28)
+        if self.norm_rel_ebd not in NORMS:
+            raise unknown_name("norm_rel_ebd", self.norm_rel_ebd, NORMS)
+        if self.conv_act not in ACTIVATIONS:
+            raise unknown_name("conv_act", str(self.conv_act), ACTIVATIONS)
+        DebertaConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
+        if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
+            raise UserError(f"conv_kernel_size is {self.conv_kernel_size}; it must be odd, or 0")
+        if self.hidden_size % self.conv_groups:
+            raise UserError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"conv_groups {self.conv_groups}"
+            )
+        if (
+            self.position_buckets > 0
+            and not 2 <= self.position_buckets <= 2 * self.num_distances - 4
+        ):
+            raise UserError(
+                f"position_buckets is {self.position_buckets}; for {self.num_distances} distances "
+                f"it must be from 2 to {2 * self.num_distances - 4}, or -1"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = DebertaConfig.to_dict(self)
+        values.pop("talking_head", None)
+        if not self.conv_kernel_size:
+            for name in ("conv_kernel_size", "conv_act", "conv_groups"):
+                del values[name]
+        return values

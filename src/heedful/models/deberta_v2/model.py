@@ -1,0 +1,132 @@
+"""DeBERTa v2 and v3 (He et al. 2021, 2023): ranges of distances, and perhaps a convolution."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from heedful.layers.convolution import Convolution
+from heedful.layers.disentangled import Distances, Terms
+from heedful.models import forwards
+from heedful.models.deberta.model import (
+    DebertaForMaskedLM,
+    DebertaForPreTraining,
+    DebertaForQuestionAnswering,
+    DebertaForSequenceClassification,
+    DebertaForTokenClassification,
+    DebertaModel,
+    variant_of,
+)
+from heedful.models.deberta.names import POOLED_HEAD, known
+from heedful.models.deberta_v2.config import DebertaV2Config
+from heedful.models.deberta_v2.names import IN_FILES
+from heedful.models.encoder import Encoder
+from heedful.models.heads import DenseSequenceHead
+from heedful.models.with_head import WithHead
+
+
+class DebertaV2Model(DebertaModel):
+    """DeBERTa v2 or v3 without a head; see ``DebertaModel``."""
+
+    config: DebertaV2Config
+    in_files = IN_FILES
+
+    def __init__(self, config: DebertaV2Config, decodes: bool = False) -> None:
+        variant = variant_of(config, decodes)
+        if config.relative_attention:
+            variant = replace(variant, distances=_distances(config), terms=_terms(config))
+        if config.conv_kernel_size:
+            variant = replace(variant, convolution=_convolution(config))
+        variant = replace(variant, key_bias=True)
+        Encoder.__init__(self, config, add_pooling_layer=False, variant=variant)
+
+    def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return a file's tensors under the names that the model knows."""
+        return known(tensors, self.config)
+
+    def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return weights as the tensors of a file, which are the same."""
+        return dict(weights)
+
+
+def _distances(config: DebertaV2Config) -> Distances:
+    ranges = config.position_buckets > 0
+    return Distances(
+        config.position_buckets if ranges else config.num_distances,
+        config.hidden_size,
+        most=config.num_distances - 1 if ranges else None,
+        eps=config.layer_norm_eps if config.norm_rel_ebd == "layer_norm" else None,
+    )
+
+
+def _terms(config: DebertaV2Config) -> Terms:
+    return Terms(
+        names=config.pos_att_type or (),
+        shares=config.share_att_key,
+        dropout=config.hidden_dropout_prob,
+    )
+
+
+def _convolution(config: DebertaV2Config) -> Convolution:
+    return Convolution(
+        config.hidden_size,
+        config.conv_kernel_size,
+        config.conv_groups,
+        config.conv_act,
+        config.hidden_dropout_prob,
+        config.layer_norm_eps,
+    )
+
+
+class DebertaV2ForSequenceClassification(DebertaForSequenceClassification):
+    """DeBERTa with a classifier, or regression, of the first token, which a pooler reads."""
+
+    body_class = DebertaV2Model
+
+
+class DebertaV2ForMultipleChoice(WithHead):
+    """DeBERTa that gives each choice one score; the choices of an item share a softmax."""
+
+    deberta: DebertaV2Model
+    head_in_files = POOLED_HEAD
+
+    def __init__(self, config: DebertaV2Config) -> None:
+        head = DenseSequenceHead(
+            config.hidden_size,
+            1,
+            dropout=config.head_dropout,
+            input_dropout=config.pooler_dropout,
+            problem_type=None,
+            activation=config.pooler_hidden_act,
+        )
+        super().__init__(DebertaV2Model(config), head, at="classifier")
+
+    forward = forwards.choose
+
+
+class DebertaV2ForTokenClassification(DebertaForTokenClassification):
+    """DeBERTa with a linear classifier of every token."""
+
+    body_class = DebertaV2Model
+
+
+class DebertaV2ForQuestionAnswering(DebertaForQuestionAnswering):
+    """DeBERTa that says where in a text an answer starts and ends.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    body_class = DebertaV2Model
+
+
+class DebertaV2ForMaskedLM(DebertaForMaskedLM):
+    """DeBERTa that says which pieces stand at masked positions; see ``DebertaForMaskedLM``."""
+
+    body_class = DebertaV2Model
+
+
+class DebertaV2ForPreTraining(DebertaForPreTraining):
+    """DeBERTa v3 that tells replaced tokens from original ones (He et al. 2023, section 3.1)."""
+
+    body_class = DebertaV2Model
