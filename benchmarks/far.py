@@ -1,0 +1,184 @@
+"""How fast families with attention of their own are beside the reference, with the same weights.
+
+    python -m benchmarks.far [FAMILY ...] [--laps 5] [--precision fp32|bf16]
+
+A family is a row of ``ROWS``. Each arm classifies the same padded batch: heedful, and the reference
+in each of the ways in which it attends, of which the fastest counts. Answers come from heedful's
+compiled form; training computes the loss and its gradients, with dropout. The arms take turns, and
+each lap is compared with the reference's of the same turn. What they answer is compared, too.
+
+It needs the extra [dev], which has the reference.
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.families import seconds
+from heedful.compiled.model import compile_model
+from heedful.models import FAMILIES
+from heedful.models.model import Model
+from heedful.training.gradients import TableGradients
+
+Lap = Callable[[], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What is compared of a family."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of its configuration, beside ``SIZES``."""
+    texts: int = 16
+    lengths: tuple[int, int] = (16, 128)
+    """The least and the greatest number of tokens of a text."""
+    ways: tuple[str, ...] = ("eager",)
+    """How the reference attends: what its ``attn_implementation`` may be."""
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 6,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 512,
+}
+
+_DISENTANGLED = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+}
+
+ROWS: dict[str, Row] = {
+    "deberta": Row(options=_DISENTANGLED),
+    "deberta-v2": Row(
+        options={
+            **_DISENTANGLED,
+            "position_buckets": 256,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+        }
+    ),
+}
+
+
+def models_of(family: str, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]]:
+    """Make ours and the reference's, one for each way, with the same random weights."""
+    import transformers
+
+    row, home = ROWS[family], FAMILIES[family]
+    config = getattr(transformers, home.config)
+    torch.manual_seed(0)
+    theirs: dict[str, nn.Module] = {}
+    for way in row.ways:
+        values = {**SIZES, **row.options, "attn_implementation": way}
+        theirs[way] = getattr(transformers, home.models["sequence"])(config(**values)).to(dtype)
+    first = theirs[row.ways[0]]
+    for other in theirs.values():
+        other.load_state_dict(first.state_dict())
+    ours = home.model_class("sequence")(home.config_class()(**SIZES, **row.options))
+    ours.set_file_weights(dict(first.state_dict()), Path("the reference"))
+    return ours.to(dtype), theirs
+
+
+def batch(row: Row) -> dict[str, Tensor]:
+    """Draw the texts."""
+    torch.manual_seed(1)
+    low, high = row.lengths
+    lengths = torch.randint(low, high + 1, (row.texts,))
+    lengths[0] = high
+    mask = torch.arange(high) < lengths[:, None]
+    ids = torch.randint(10, SIZES["vocab_size"], mask.shape).masked_fill(~mask, 0)
+    return {"input_ids": ids, "attention_mask": mask.long()}
+
+
+def answers(family: str, dtype: torch.dtype) -> dict[str, Lap]:
+    """Return what answers for the texts once, of each arm."""
+    ours, theirs = models_of(family, dtype)
+    inputs = batch(ROWS[family])
+
+    def arm(model: Any) -> Lap:
+        @torch.inference_mode()
+        def lap() -> Tensor:
+            logits: Tensor = model(**inputs).logits
+            return logits
+
+        return lap
+
+    compiled = compile_model(ours.eval()).model
+    return {"heedful": arm(compiled), **{way: arm(x.eval()) for way, x in theirs.items()}}
+
+
+def training(family: str, dtype: torch.dtype) -> dict[str, Lap]:
+    """Return what computes gradients once, of each arm."""
+    ours, theirs = models_of(family, dtype)
+    inputs = batch(ROWS[family]) | {"labels": torch.arange(ROWS[family].texts) % 2}
+    tables = TableGradients(ours.train())
+
+    def our_lap() -> Tensor:
+        ours.zero_grad(set_to_none=True)
+        with tables.sparse():
+            output = ours(**inputs)
+            output.loss.backward()
+        return output.logits.detach()
+
+    def arm(model: nn.Module) -> Lap:
+        def lap() -> Tensor:
+            model.zero_grad(set_to_none=True)
+            output = model(**inputs)
+            output.loss.backward()
+            logits: Tensor = output.logits.detach()
+            return logits
+
+        return lap
+
+    return {"heedful": our_lap, **{way: arm(x.train()) for way, x in theirs.items()}}
+
+
+def compare(arms: dict[str, Lap], laps: int) -> list[float]:
+    """Return the time of the reference's fastest way over ours, turn by turn: more is faster."""
+    for lap in arms.values():
+        lap()
+    times = {name: [seconds(lap) for _ in range(2)] for name, lap in arms.items()}
+    fastest = min((name for name in arms if name != "heedful"), key=lambda name: min(times[name]))
+    ratios = []
+    for _ in range(laps):
+        first = seconds(arms[fastest])
+        taken = seconds(arms["heedful"])
+        # The reference stands at both ends of a turn, so that a drift of the clock counts for none.
+        ratios.append((first + seconds(arms[fastest])) / 2 / taken)
+    return ratios
+
+
+def differ(arms: dict[str, Lap]) -> float:
+    """Return the largest difference between our answers and those of the reference's first way."""
+    ours, theirs = (lap().float() for lap in list(arms.values())[:2])
+    return float((ours - theirs).abs().max())
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", default=list(ROWS), help="rows; all by default")
+    parser.add_argument("--laps", type=int, default=5, help="turns of each part")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    given = parser.parse_args()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision]
+    print("| family | answers | training | largest difference of a logit |\n|---|---|---|---|")
+    for family in given.families:
+        arms = answers(family, dtype)
+        parts = [compare(arms, given.laps), compare(training(family, dtype), given.laps)]
+        cells = [f"{median(part):.2f} ({min(part):.2f} to {max(part):.2f})" for part in parts]
+        print(f"| {family} | {' | '.join(cells)} | {differ(arms):.1e} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
