@@ -7,7 +7,8 @@ import pytest
 import torch
 from tests.compiled.test_linear import DTYPES
 from tests.exact import assert_same_bits
-from tests.tiny import SIZES, STILL
+from tests.tiny import SIZES
+from tests.tiny_folders import OTHER_KEYS
 
 from heedful.compiled import kernels
 from heedful.compiled.linear import PackedLinear
@@ -17,6 +18,7 @@ from heedful.models.model import Model
 
 HEADS = [
     *((family, head) for family in ("bert", "roberta") for head in FAMILIES[family].models),
+    *(("gpt2", head) for head in ("body", "sequence", "token", "causal_lm")),
     *(("albert", head) for head in ("sequence", "masked_lm", "pretraining")),
     *(("electra", head) for head in ("sequence", "choice", "replaced")),
     *(("mpnet", head) for head in ("body", "sequence", "token")),
@@ -34,7 +36,8 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _model(family: str, head: Any, **options: Any) -> Model:
     torch.manual_seed(0)
-    sizes = SIZES | {"max_position_embeddings": 16, "initializer_range": 0.2} | STILL | options
+    sizes = SIZES | {"max_position_embeddings": 16, "initializer_range": 0.2} | options
+    sizes = {OTHER_KEYS.get(family, {}).get(name, name): size for name, size in sizes.items()}
     config = FAMILIES[family].config_class()(**sizes)
     return FAMILIES[family].model_class(head).from_config(config).eval()
 
@@ -95,7 +98,7 @@ def test_options_that_are_compiled(option: str, family: str) -> None:
 
 
 @pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize("family", ["bert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "mpnet", "gpt2"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_long_sequences_and_many(dtype: torch.dtype, family: str) -> None:
     model = _model(family, "body", max_position_embeddings=80).to(dtype)

@@ -86,6 +86,9 @@ def test_steps_of_rows(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
 def test_every_head(family: str, head: str) -> None:
     model = _model(family, head)
     compiled = compile_model(model, _rows(model))
+    if (family, head) == ("gpt2", "causal_lm"):
+        assert compiled.reason == "what writes has no form in int8"
+        return
     assert compiled.kernel == "int8"
     for lengths in (LENGTHS, [4], [1]):
         inputs = _inputs(model, lengths)

@@ -42,6 +42,7 @@ def attend(
     *,
     only_first: bool,
     bias: Tensor | None = None,
+    causal: bool = False,
 ) -> Tensor:
     """Mix the values of each sequence by how well their keys fit each query.
 
@@ -53,6 +54,7 @@ def attend(
         only_first: whether only the first token of each sequence asks.
         bias: added to the scaled scores of each sequence, from its first token on; at least as long
             as the longest. Shape (H, length, length).
+        causal: whether a token attends to none after it; then each asks, and there is no bias.
 
     Returns:
         Shape (M, H * K), contiguous.
@@ -69,11 +71,14 @@ def attend(
         key, value = keys_values.view(count, length, 2, heads, head_width).permute(2, 0, 3, 1, 4)
         part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
         offset = None if bias is None else bias[:, :queries, :length]  # (H, S, T)
+        if causal and half and length > _SHORT:
+            offset = key.new_full((1, length, length), -math.inf).triu_(1)
         if half and length > _SHORT:
             result = _plain(part, key, value, offset)  # (B, H, S, K)
         else:
             wide = None if offset is None else offset[None].float()
-            result = F.scaled_dot_product_attention(part.float(), key.float(), value.float(), wide)
+            inputs = (part.float(), key.float(), value.float(), wide)
+            result = F.scaled_dot_product_attention(*inputs, is_causal=causal)
         mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))
         asking, tokens = rows.stop, tokens + count * length
     return mixed

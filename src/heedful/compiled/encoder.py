@@ -1,4 +1,4 @@
-"""The blocks of an encoder, compiled: what a stack of blocks computes, in fewer passes.
+"""The blocks of an encoder or decoder, compiled: what a stack of blocks computes, in fewer passes.
 
 Padding is left out before the first block and put back after the last. Queries, keys and values are
 one product; biases, activations and residuals are added by the kernel of the product before them.
@@ -15,11 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
+from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import PackedLinear, joined
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
 from heedful.layers.stack import Stack, StackOutput
+from heedful.layers.tree import Tree
 
 
 class EncoderBlock(Protocol):
@@ -44,18 +46,24 @@ class CompiledBlock:
         activation: a name in ``feedforward.ACTIVATIONS``.
         query_apart: whether queries are a product of their own, so that the first tokens can ask
             alone.
+        causal: whether a token attends to none after it.
     """
 
-    def __init__(self, block: Block, activation: str, *, query_apart: bool) -> None:
+    def __init__(
+        self, block: Block, activation: str, *, query_apart: bool, causal: bool = False
+    ) -> None:
         heads = block.attention.self
+        self.causal = causal
         self.heads = list(heads.heads)
         self.head_width = heads.head_width
         self.width = heads.query.out_features
-        self.query = PackedLinear(*joined([heads.query])) if query_apart else None
-        together = (
-            [heads.key, heads.value] if query_apart else [heads.query, heads.key, heads.value]
-        )
-        self.project = PackedLinear(*joined(together))
+        factor = heads.score_factor
+        if query_apart:
+            self.query: PackedLinear | None = PackedLinear(*joined([heads.query], factor))
+            self.project = PackedLinear(*joined([heads.key, heads.value]))
+        else:
+            together = [heads.query, heads.key, heads.value]
+            self.query, self.project = None, PackedLinear(*joined(together, factor))
         self.mix = CompiledResidual(block.attention.output)
         self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
         self.narrow = CompiledResidual(block.output)
@@ -87,8 +95,40 @@ class CompiledBlock:
         only_first = firsts is not None
         if bias is not None and len(bias) > len(self.heads):
             bias = bias[self.heads]
-        mixed = attend(query, memory, groups, self.head_width, only_first=only_first, bias=bias)
-        hidden = self.mix(mixed, hidden)
+        mixed = attend(
+            *(query, memory, groups, self.head_width),
+            only_first=only_first,
+            bias=bias,
+            causal=self.causal,
+        )
+        return self.feed_forward(self.mix(mixed, hidden))
+
+    def read(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return queries, shape (N, H * K), and keys and values, (N, 2 * H * K), of every token."""
+        assert self.query is None
+        projected = self.project(self.mix.source(hidden))
+        return projected[:, : self.width], projected[:, self.width :]
+
+    def attend_newest(self, hidden: Tensor, number: int, tree: Tree, biases: Biases) -> Tensor:
+        """Mix the values of the hypotheses of a search for their newest tokens. Shape (N, H * K).
+
+        Args:
+            hidden: of these tokens, in all cells of the grid. Shape (N, D).
+            number: of the block.
+            tree: grown by them; its nodes are filled.
+            biases: which nodes each hypothesis attends to.
+        """
+        query, new = self.read(hidden)
+        grid, heads = tree.grid, len(self.heads)
+        memory = tree.fill(number, new.view(grid.batch, grid.width, 2, heads, self.head_width))
+        return attend_few(query, memory, biases, self.head_width)[0]
+
+    def feed_forward(self, hidden: Tensor) -> Tensor:
+        """Return what comes out of the block. Shape (N, D).
+
+        Args:
+            hidden: what comes out of its attention. Shape (N, D).
+        """
         return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
 
@@ -134,7 +174,21 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     return Packing(groups, tokens, firsts, None if in_order else order)
 
 
-def _version(weight: Tensor) -> tuple[int, int]:
+def _seen_from_first(mask: Tensor) -> Tensor | None:
+    """Return which tokens a causal mask leaves, if each sees those before it that are left.
+
+    Args:
+        mask: bool. Shape (B or 1, 1, S, S).
+
+    Returns:
+        Shape (B or 1, S); None if it says anything else.
+    """
+    left = mask[:, 0, -1]
+    before = torch.ones_like(mask[0, 0]).tril()
+    return left if torch.equal(mask[:, 0], left[:, None] & before) else None
+
+
+def version_of(weight: Tensor) -> tuple[int, int]:
     """Return where a weight is, and how often it was written to there.
 
     torch does not count that in inference mode.
@@ -143,7 +197,7 @@ def _version(weight: Tensor) -> tuple[int, int]:
 
 
 class CompiledStack(nn.Module):
-    """The blocks of an encoder, called as a ``Stack`` is.
+    """The blocks of an encoder or decoder, called as a ``Stack`` is.
 
     What it does not compute the plain stack does: head masks, attention weights, the states between
     blocks, what a decoder needs, gradients, and whatever has hooks or was changed since it was
@@ -153,11 +207,15 @@ class CompiledStack(nn.Module):
         stack: the readable form.
         blocks: the compiled form of its blocks.
         kernel: what these compute with.
+        causal: whether a token attends to none after it.
     """
 
-    def __init__(self, stack: Stack, blocks: Sequence[EncoderBlock], kernel: str) -> None:
+    def __init__(
+        self, stack: Stack, blocks: Sequence[EncoderBlock], kernel: str, *, causal: bool = False
+    ) -> None:
         super().__init__()
         self.plain = stack
+        self.causal = causal
         self.norm = None if stack.layer_norm is None else Norm.of(stack.layer_norm)
         self.blocks = blocks
         self.kernel = kernel
@@ -167,7 +225,7 @@ class CompiledStack(nn.Module):
             for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
         ]
         self._weights = [
-            (part._parameters, name, weight, _version(weight))
+            (part._parameters, name, weight, version_of(weight))
             for part in stack.modules()
             for name, weight in part.named_parameters(recurse=False)
         ]
@@ -198,14 +256,12 @@ class CompiledStack(nn.Module):
             or context.need_cache
             or context.encoded is not None
             or context.packing is not None
-            or (mask is not None and mask.shape[1:3] != (1, 1))
+            or (only_first and self.causal)
             or torch.is_grad_enabled()
-            or any(self._hooks)
-            or self._is_changed()
+            or self.is_changed()
         )
         if simple:
-            rows = None if mask is None else mask[:, 0, 0]
-            packing = pack(rows, hidden.shape[0], hidden.shape[1])
+            packing = self._packing(mask, hidden.shape[0], hidden.shape[1])
         if packing is None:
             output: StackOutput = self.plain(
                 hidden,
@@ -233,12 +289,25 @@ class CompiledStack(nn.Module):
         """What normalises what comes out of the last block; see ``Stack``."""
         return self.plain.layer_norm
 
-    def _is_changed(self) -> bool:
-        """Tell whether a weight of the readable form was replaced or written to."""
-        return any(
-            parameters[name] is not weight or _version(weight) != version
+    def is_changed(self) -> bool:
+        """Tell whether the readable form has hooks, or a weight was replaced or written to."""
+        return any(self._hooks) or any(
+            parameters[name] is not weight or version_of(weight) != version
             for parameters, name, weight, version in self._weights
         )
+
+    def _packing(self, mask: Tensor | None, batch: int, length: int) -> Packing | None:
+        """Return how padding is left out; None where a mask says more than which tokens are it."""
+        if mask is None:
+            return None if self.causal and length > 1 else pack(None, batch, length)
+        if mask.shape[1] != 1 or (mask.shape[2] != 1 and not self.causal):
+            return None
+        if mask.shape[2] == 1:
+            return pack(mask[:, 0, 0], batch, length)
+        left = _seen_from_first(mask)
+        if left is None:
+            return None
+        return pack(None if bool(left.all()) else left.expand(batch, -1), batch, length)
 
     def _compute(self, hidden: Tensor, packing: Packing, *, only_first: bool) -> Tensor:
         """Return shape (B, S, D), or (B, 1, D) of the first tokens."""

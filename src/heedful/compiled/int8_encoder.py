@@ -36,7 +36,7 @@ numbers, and weights of large channels leave few for the others; at 0 the revers
 
 
 class Int8Block:
-    """A block that attends to itself, and normalises after each part.
+    """A block that attends to itself.
 
     Args:
         block: the readable form, in float32.
@@ -46,6 +46,7 @@ class Int8Block:
         dtype: what attention is computed in.
         query_apart: whether queries are a product of their own, so that the first tokens can ask
             alone.
+        causal: whether a token attends to none after it.
     """
 
     def __init__(
@@ -56,16 +57,23 @@ class Int8Block:
         dtype: torch.dtype,
         *,
         query_apart: bool,
+        causal: bool = False,
     ) -> None:
         heads, output = block.attention.self, block.attention.output
         self.dtype = dtype
+        self.causal = causal
+        self.norm_before = output.norm_before
         self.heads = list(heads.heads)
         self.head_width = heads.head_width
         self.width = heads.query.out_features
         steps = _steps(largest[0])
-        layers = [heads.key, heads.value] if query_apart else [heads.query, heads.key, heads.value]
-        self.query = StepLinear(*joined([heads.query]), steps) if query_apart else None
-        self.project = StepLinear(*joined(layers), steps)
+        memory, factor = [heads.key, heads.value], heads.score_factor
+        if query_apart:
+            self.query: StepLinear | None = StepLinear(*joined([heads.query], factor), steps)
+            self.project = StepLinear(*joined(memory), steps)
+        else:
+            self.query = None
+            self.project = StepLinear(*joined([heads.query, *memory], factor), steps)
         self.mix = RowLinear(*joined([output.dense]))
         self.mix_norm = Norm.of(output.LayerNorm)
         self.widen = StepLinear(*joined([block.intermediate.dense]), _steps(largest[1]), activation)
@@ -89,7 +97,10 @@ class Int8Block:
         """
         whole = torch.empty(hidden.shape, dtype=torch.uint8)
         for rows in _parts(hidden.shape[0]):
-            whole[rows] = self.project.whole(hidden[rows])
+            source = hidden[rows]
+            if self.norm_before:
+                source = F.layer_norm(source, *self.mix_norm)
+            whole[rows] = self.project.whole(source)
         memory = self.project(whole, self.dtype)
         if firsts is not None:
             hidden, whole = hidden[firsts], whole[firsts]
@@ -101,7 +112,12 @@ class Int8Block:
         only_first = firsts is not None
         if bias is not None and len(bias) > len(self.heads):
             bias = bias[self.heads]
-        mixed = attend(query, memory, groups, self.head_width, only_first=only_first, bias=bias)
+        mixed = attend(
+            *(query, memory, groups, self.head_width),
+            only_first=only_first,
+            bias=bias,
+            causal=self.causal,
+        )
         output = torch.empty_like(hidden)
         for rows in _parts(hidden.shape[0]):
             output[rows] = self._after_attention(mixed[rows], hidden[rows])
@@ -109,9 +125,14 @@ class Int8Block:
 
     def _after_attention(self, mixed: Tensor, hidden: Tensor) -> Tensor:
         mixed = mixed.to(torch.float32, copy=True)
-        hidden = F.layer_norm(self.mix(mixed, hidden), *self.mix_norm)
-        inner = self.widen(self.widen.whole(hidden), torch.float32)
-        return F.layer_norm(self.narrow(inner, hidden), *self.narrow_norm)
+        hidden = self.mix(mixed, hidden)
+        if self.norm_before:
+            source = F.layer_norm(hidden, *self.narrow_norm)
+        else:
+            source = hidden = F.layer_norm(hidden, *self.mix_norm)
+        inner = self.widen(self.widen.whole(source), torch.float32)
+        added = self.narrow(inner, hidden)
+        return added if self.norm_before else F.layer_norm(added, *self.narrow_norm)
 
 
 def _parts(count: int) -> Iterator[slice]:
@@ -166,7 +187,8 @@ def largest_numbers(body: Encoder, rows: Sequence[Tensor]) -> list[tuple[Tensor,
     largest = [torch.zeros(body.config.hidden_size) for _ in range(2 * len(body.encoder.distinct))]
     hooks = []
     for number, block in enumerate(body.encoder.distinct):
-        for index, module in ((2 * number, block), (2 * number + 1, block.intermediate)):
+        attention = block.attention.self.key
+        for index, module in ((2 * number, attention), (2 * number + 1, block.intermediate)):
 
             def keep(_: object, inputs: tuple[Tensor, ...], index: int = index) -> None:
                 size = inputs[0].flatten(0, -2).abs().amax(0).float()

@@ -52,6 +52,7 @@ class PackedLinear:
         self, weight: Tensor, bias: Tensor | None = None, activation: str | None = None
     ) -> None:
         self.out_features, self.in_features = weight.shape
+        self.dtype = weight.dtype
         self.activation = kernels.FUSED[activation]
         self.packed = kernels.pack(weight)
         self.bias = None if bias is None else bias.detach().clone()
@@ -66,10 +67,21 @@ class PackedLinear:
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
 
 
-def joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    """Return the weights and biases of layers that read the same, one under the other."""
+def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:
+    """Return the weights and biases of layers that read the same, one under the other.
+
+    Args:
+        layers: the layers.
+        factor: what the output of the first is multiplied by.
+    """
     weight = torch.cat([layer.weight.detach() for layer in layers])
     biases: list[Tensor | None] = [layer.bias for layer in layers]
     there = [bias.detach() for bias in biases if bias is not None]
     assert len(there) in (0, len(layers))
-    return weight, torch.cat(there) if there else None
+    bias = torch.cat(there) if there else None
+    if factor != 1:
+        first = slice(layers[0].out_features)
+        for tensor in (weight, bias):
+            if tensor is not None:
+                tensor[first] *= factor
+    return weight, bias

@@ -10,12 +10,14 @@ from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_encoder import Int8Block, largest_numbers
+from heedful.compiled.writer import CompiledWriter
 from heedful.layers.block import Block
 from heedful.models.body import Body
 from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
+from heedful.models.with_head import WithHead
 
 Rows = Callable[[], Sequence[Tensor]]
 """Gives batches of token ids, each of shape (B, S)."""
@@ -51,8 +53,12 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     if (obstacle := body.why_not_compiled()) is not None:
         return Compiled(model, kernels.PLAIN, obstacle)
     assert isinstance(body, Body)
+    causal = isinstance(body, Encoder) and body.config.is_decoder
+    writes = causal and isinstance(model, WithHead) and hasattr(model, "generate")
     if int8_rows is not None and not isinstance(body, Encoder):
         return Compiled(model, kernels.PLAIN, "models that read pictures have no form in int8")
+    if int8_rows is not None and writes:
+        return Compiled(model, kernels.PLAIN, "what writes has no form in int8")
     if int8_rows is not None:
         there, reason = int8.products(weight.device)
         kernel = kernels.INT8 if there else kernels.PLAIN
@@ -64,34 +70,43 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     # The last block computes the first tokens alone; one that is shared does so another way.
     last = body.encoder.blocks[-1]
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
-    apart = last if alone else None
+    apart = last if alone and not causal else None
     if int8_rows is not None:
         assert isinstance(body, Encoder)
         stack = _int8(body, int8_rows(), apart)
-    else:
-        stack = _packed(body, apart)
-    return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
+        return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
+    blocks = _packed(body, apart, causal=causal)
+    stack = CompiledStack(body.encoder, blocks, kernel, causal=causal)
+    twin = model.with_body(body.with_part("encoder", stack))
+    if writes:
+        assert isinstance(model, WithHead)
+        assert isinstance(twin, WithHead)
+        twin.compiled_steps = CompiledWriter(model, stack, blocks)
+    return Compiled(twin, kernel, reason)
 
 
-def _packed(body: Body, apart: Block | None) -> CompiledStack:
+def _packed(body: Body, apart: Block | None, *, causal: bool) -> list[CompiledBlock]:
+    activation = body.config.hidden_act
     packed = {
-        block: CompiledBlock(block, body.config.hidden_act, query_apart=block is apart)
+        block: CompiledBlock(block, activation, query_apart=block is apart, causal=causal)
         for block in body.encoder.distinct
     }
-    blocks = [packed[block] for block in body.encoder.blocks]
-    return CompiledStack(body.encoder, blocks, kernels.PACKED)
+    return [packed[block] for block in body.encoder.blocks]
 
 
 def _int8(body: Encoder, rows: Sequence[Tensor], apart: Block | None) -> CompiledStack:
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     dtype = torch.bfloat16 if bf16 else torch.float32
     ranges = largest_numbers(body, rows)
+    activation, causal = body.config.hidden_act, body.config.is_decoder
     packed = {
-        block: Int8Block(block, body.config.hidden_act, largest, dtype, query_apart=block is apart)
+        block: Int8Block(
+            block, activation, largest, dtype, query_apart=block is apart, causal=causal
+        )
         for block, largest in zip(body.encoder.distinct, ranges, strict=True)
     }
     blocks = [packed[block] for block in body.encoder.blocks]
-    return CompiledStack(body.encoder, blocks, kernels.INT8)
+    return CompiledStack(body.encoder, blocks, kernels.INT8, causal=causal)
 
 
 def _compiled_translator(model: Transformer) -> Compiled:

@@ -160,8 +160,6 @@ class Encoder(Body):
 
     def why_not_compiled(self) -> str | None:
         """Return why it has no compiled form; None if it has one."""
-        if self.config.is_decoder:
-            return "decoders have no compiled form"
         if self.config.position_embedding_type != "absolute":
             return "relative positions have no compiled form"
         return None

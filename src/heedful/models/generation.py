@@ -5,7 +5,7 @@ Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,25 @@ class Decoded:
         )
 
 
+class Steps(Protocol):
+    """What takes the steps of a search in the place of a decoder without an encoder."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it computes what the decoder does, which may have changed since."""
+
+    def start(self, prompts: Tensor, lengths: Tensor) -> Any:
+        """Read all of each prompt but its last token.
+
+        Args:
+            prompts: token ids. Shape (B, S).
+            lengths: how many tokens each has. Shape (B,).
+        """
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+
+
 @torch.inference_mode()
 def generate(
     decoder: Model,
@@ -74,8 +93,9 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
-    Prompts of one length are continued together, so that no padding stands before what is new:
-    relative positions count it, and a text would depend on its neighbours.
+    A decoder's compiled form continues all prompts together. Else those of one length are, so that
+    no padding stands before what is new: relative positions count it, and a text would depend on
+    its neighbours.
 
     Args:
         decoder: a model with a head of next pieces, such as ``BertLMHeadModel``.
@@ -107,6 +127,10 @@ def generate(
         return output.logits[:, -1], Decoded(cache=output.past_key_values, encoded=state.encoded)
 
     drawn = range(len(prompts)) if numbers is None else numbers
+    steps = getattr(decoder, "compiled_steps", None)
+    if steps is not None and encoded is None and steps.is_current:
+        last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
+        return search(steps.step, steps.start(prompts, lengths), last, options, drawn)
     hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)

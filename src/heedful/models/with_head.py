@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.generation import Steps
 from heedful.models.heads import LanguageHead, PreTrainingHead
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
@@ -30,6 +31,8 @@ class WithHead(Model):
     can_recompute: ClassVar[bool] = True
     head_in_files: ClassVar[Mapping[str, str]] = {}
     """Parts of the head that have another name in a file, and that name."""
+    compiled_steps: Steps | None = None
+    """What else takes the steps of a search, of a decoder."""
 
     def __init__(self, body: Model, head: nn.Module, *, at: str) -> None:
         super().__init__()

@@ -1,0 +1,134 @@
+"""How fast GPT-2 writes and answers beside the reference's, with the same weights in one process.
+
+    python -m benchmarks.gpt2 [--preset base] [--laps 5] [--tokens 32] [--precision fp32]
+
+A GPT-2 with random weights continues 16 prompts of 4 to 24 tokens, the likeliest token each time,
+with a cache; and classifies 16 texts of 8 to 64 tokens by their last. The reference continues them
+as one batch, padded on the left, by `generate` as it comes. Both take turns, on as many threads as
+torch is told (OMP_NUM_THREADS). What each writes is compared.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from heedful.compiled.model import compile_model
+from heedful.decoding.search import Search
+from heedful.models import FAMILIES, GPT2ForSequenceClassification, GPT2LMHeadModel
+from heedful.models.gpt2.presets import PRESETS
+
+BATCH, END = 16, 50256
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def random_texts(low: int, high: int) -> tuple[Tensor, Tensor]:
+    """Draw the ids of a batch, padded on the right, and their mask."""
+    torch.manual_seed(1)
+    lengths = torch.randint(low, high + 1, (BATCH,))
+    ids = torch.randint(10, END, (BATCH, high))
+    mask = torch.arange(high) < lengths[:, None]
+    return ids.masked_fill(~mask, END), mask
+
+
+def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the padding of a batch before its texts."""
+    rows = [row[real].flip(0) for row, real in zip(ids, mask, strict=True)]
+    turned = torch.nn.utils.rnn.pad_sequence(rows, True, END).flip(1)
+    real = torch.nn.utils.rnn.pad_sequence([row * 0 + 1 for row in rows], True).flip(1)
+    return turned, real
+
+
+def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable[[], Any]]:
+    """Return what continues the prompts once, by name; each gives the tokens written."""
+    ids, mask = random_texts(4, 24)
+    left, real = padded_left(ids, mask)
+    ours = compile_model(GPT2LMHeadModel.from_pretrained(folder).to(dtype).eval())
+    assert ours.kernel != "plain", ours.reason
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).eval()
+    search = Search(eos_token_id=END, max_new_tokens=tokens, min_new_tokens=tokens - 1)
+
+    def heedful() -> list[list[int]]:
+        return [list(text.tokens) for (text,) in ours.model.generate(ids, mask, search=search)]
+
+    def reference() -> list[list[int]]:
+        written = theirs.generate(
+            left,
+            attention_mask=real,
+            max_new_tokens=tokens,
+            min_new_tokens=tokens,
+            do_sample=False,
+            pad_token_id=END,
+        )
+        return [list(row) for row in written[:, left.shape[1] :].tolist()]
+
+    return {"heedful": heedful, "reference": reference}
+
+
+def answerers(folder: Path, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
+    """Return what classifies the texts once, by name; each gives the classes."""
+    ids, mask = random_texts(8, 64)
+    ours = compile_model(GPT2ForSequenceClassification.from_pretrained(folder).to(dtype).eval())
+    theirs = transformers.GPT2ForSequenceClassification.from_pretrained(
+        folder, dtype=dtype, pad_token_id=END
+    ).eval()
+
+    @torch.inference_mode()
+    def heedful() -> list[int]:
+        return list(ours.model(ids, mask).logits.argmax(-1).tolist())
+
+    @torch.inference_mode()
+    def reference() -> list[int]:
+        return list(theirs(ids, attention_mask=mask.long()).logits.argmax(-1).tolist())
+
+    return {"heedful": heedful, "reference": reference}
+
+
+def race(arms: dict[str, Callable[[], Any]], laps: int) -> str:
+    """Take turns, and say how many times as fast heedful is, and what is the same."""
+    answers = {name: lap() for name, lap in arms.items()}
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(laps):
+        for name, lap in arms.items():
+            start = time.perf_counter()
+            lap()
+            times[name].append(time.perf_counter() - start)
+    ratios = [its / mine for mine, its in zip(times["heedful"], times["reference"], strict=True)]
+    same = sum(a == b for a, b in zip(answers["heedful"], answers["reference"], strict=True))
+    seconds = " | ".join(f"{median(times[name]):.3f}" for name in ("heedful", "reference"))
+    spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"{seconds} | {spread} | {same} of {BATCH}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", default="base", choices=[*PRESETS])
+    parser.add_argument("--laps", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to write for each prompt")
+    parser.add_argument("--precision", default="fp32", choices=[*DTYPES])
+    options = parser.parse_args()
+    dtype = DTYPES[options.precision]
+    torch.manual_seed(0)
+    # As in a trained model, the likeliest token is likelier by more than rounding.
+    sizes = {**PRESETS[options.preset], "initializer_range": 0.1}
+    config = FAMILIES["gpt2"].config_class()(**sizes, pad_token_id=END)
+    print("| what | heedful, s | reference, s | times as fast | same |\n|---|---|---|---|---|")
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "model"
+        GPT2LMHeadModel(config).save_pretrained(folder)
+        print(f"| writing | {race(writers(folder, dtype, options.tokens), options.laps)} |")
+        folder = Path(name) / "classifier"
+        GPT2ForSequenceClassification(config).save_pretrained(folder)
+        print(f"| answering | {race(answerers(folder, dtype), options.laps)} |")
+
+
+if __name__ == "__main__":
+    main()
