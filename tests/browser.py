@@ -61,6 +61,7 @@ class Browser:
         size: tuple[int, int] = DESKTOP,
         dark: bool = False,
         reduced: bool = True,
+        language: str = "en-US",
     ) -> None:
         """Open an address, or the HTML of a document, as a fresh visitor would.
 
@@ -69,10 +70,12 @@ class Browser:
             size: of the window; one as narrow as a phone's is touched as one.
             dark: whether the visitor's system asks for dark colours.
             reduced: whether it asks for less motion.
+            language: that the visitor's browser asks for first.
         """
         colours = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         motion = {"name": "prefers-reduced-motion", "value": "reduce" if reduced else ""}
         self._tell("Emulation.setEmulatedMedia", media="", features=[colours, motion])
+        self._tell("Emulation.setUserAgentOverride", userAgent="", acceptLanguage=language)
         width, height = size
         phone = width < 600
         self._tell(

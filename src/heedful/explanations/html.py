@@ -5,10 +5,13 @@ Attributions are plain HTML. Attention is drawn by scripts.
 
 from collections.abc import Iterator, Sequence
 
+from markupsafe import Markup
+
 from heedful.explanations.explanation import ATTENTION_NOTE, AttentionMap, Explanation, Side
 from heedful.explanations.shading import running_text, shadings
 from heedful.explanations.weights import Packed, pack
 from heedful.pages.document import asset, document, fill
+from heedful.pages.language import ENGLISH, Language, chinese
 
 MAX_BYTES = 5_000_000
 """Of the whole file. Weights that would make it larger are left out, and it says which."""
@@ -47,7 +50,19 @@ def _assets(names: Sequence[str], ending: str) -> list[str]:
 
 
 def _page(explanation: Explanation, packed: Packed) -> str:
-    body = fill(
+    drawn = bool(explanation.attention)
+    return document(
+        title=f"What {explanation.model} looked at",
+        body=_body(explanation, packed, ENGLISH),
+        chinese_body=_body(explanation, packed, chinese()),
+        data=_data(explanation, packed) if drawn else None,
+        scripts=_assets(_SCRIPTS, "js") if drawn else (),
+        styles=_assets(_STYLES, "css"),
+    )
+
+
+def _body(explanation: Explanation, packed: Packed, language: Language) -> Markup:
+    return fill(
         _PACKAGE,
         "views/explanation.html",
         {
@@ -59,17 +74,19 @@ def _page(explanation: Explanation, packed: Packed) -> str:
             "notes": [note for note in explanation.notes if note != ATTENTION_NOTE],
             "attention_note": ATTENTION_NOTE,
             "steps": packed.steps,
-            "left_out": list(_left_out(explanation, packed)),
+            "left_out": list(_left_out(explanation, packed, language)),
         },
+        language,
     )
-    drawn = bool(explanation.attention)
-    return document(
-        title=f"What {explanation.model} looked at",
-        body=body,
-        data={"explanation": _drawn(explanation, packed)} if drawn else None,
-        scripts=_assets(_SCRIPTS, "js") if drawn else (),
-        styles=_assets(_STYLES, "css"),
-    )
+
+
+def _data(explanation: Explanation, packed: Packed) -> dict[str, object]:
+    names = [side.name for side in explanation.sides]
+    said = {*KINDS.values(), *names, *(part for name in names for part in name.split(" and "))}
+    return {
+        "explanation": _drawn(explanation, packed),
+        "sentences": {one: chinese().sentence(one) for one in sorted(said)},
+    }
 
 
 def _drawn(explanation: Explanation, packed: Packed) -> dict[str, object]:
@@ -80,7 +97,8 @@ def _drawn(explanation: Explanation, packed: Packed) -> dict[str, object]:
         "maps": [
             {
                 "kind": one.kind,
-                "label": _label(explanation, one),
+                "label": KINDS[one.kind],
+                "to": _to(explanation, one),
                 "rows": one.rows,
                 "columns": one.columns,
                 "layers": one.weights.shape[0],
@@ -109,14 +127,13 @@ def _side(side: Side) -> dict[str, object]:
     }
 
 
-def _label(explanation: Explanation, one: AttentionMap) -> str:
-    """Return what a reader chooses a map by."""
+def _to(explanation: Explanation, one: AttentionMap) -> str | None:
+    """Return what is attended to, where that tells a map from another of its kind."""
     alike = [other for other in explanation.attention if other.kind == one.kind]
-    side = f": {explanation.sides[one.columns].name}" if len(alike) > 1 else ""
-    return KINDS[one.kind] + side
+    return explanation.sides[one.columns].name if len(alike) > 1 else None
 
 
-def _left_out(explanation: Explanation, packed: Packed) -> Iterator[str]:
+def _left_out(explanation: Explanation, packed: Packed, language: Language) -> Iterator[str]:
     """Yield which layers and heads of each map are not in the file."""
     for one, codes in zip(explanation.attention, packed.codes, strict=True):
         layers, heads = one.weights.shape[:2]
@@ -130,17 +147,19 @@ def _left_out(explanation: Explanation, packed: Packed) -> Iterator[str]:
         }
         there = {int(name.partition(".")[0]) for name in codes}
         whole = [layer for layer, names in missing.items() if names and layer not in there]
-        parts = [f"layers {_ranges(whole)}"] if whole else []
+        parts = [language.phrase("layers {}", _ranges(whole, language))] if whole else []
         parts += [
-            f"heads {_ranges(names)} of layer {layer + 1}"
+            language.phrase("heads {} of layer {}", _ranges(names, language), layer + 1)
             for layer, names in missing.items()
             if names and layer in there
         ]
         if parts:
-            yield f"{_label(explanation, one)}: {', '.join(parts)}"
+            to = _to(explanation, one)
+            where = [KINDS[one.kind], *([to] if to is not None else [])]
+            yield ": ".join([*map(language.sentence, where), ", ".join(parts)])
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _ranges(numbers: Sequence[int], language: Language) -> str:
     """Return rising numbers as people count them: ``1 to 3, 7``."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -149,5 +168,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(
-        f"{run[0] + 1} to {run[-1] + 1}" if len(run) > 1 else f"{run[0] + 1}" for run in runs
+        language.phrase("{} to {}", run[0] + 1, run[-1] + 1) if len(run) > 1 else str(run[0] + 1)
+        for run in runs
     )

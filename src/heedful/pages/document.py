@@ -6,10 +6,11 @@ script and a stylesheet where it needs them::
     PACKAGE = "heedful.explanations"
 
     def render(explanation: Explanation) -> str:
-        body = fill(PACKAGE, "views.html", {"explanation": explanation})
+        values = {"explanation": explanation}
         return document(
             title="Explanation",
-            body=body,
+            body=fill(PACKAGE, "views.html", values),
+            chinese_body=fill(PACKAGE, "views.html", values, chinese()),
             data={"explanation": {"tokens": [...]}},
             scripts=[asset(PACKAGE, "views.js")],
         )
@@ -37,6 +38,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from heedful.pages.language import ENGLISH, Language, chinese, said_by
+
 _PACKAGE = "heedful.pages"
 
 
@@ -44,6 +47,7 @@ def document(
     *,
     title: str,
     body: Markup,
+    chinese_body: Markup | None = None,
     data: Mapping[str, object] | None = None,
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
@@ -58,6 +62,7 @@ def document(
     Args:
         title: plain text; the heading of the page, too.
         body: what stands below the heading, from `fill`.
+        chinese_body: the same for browsers that ask for Chinese.
         data: what the scripts read, as JSON, by the id that they ask for.
         scripts: JavaScript, run in this order after the body is there.
         styles: CSS, after the shared stylesheet.
@@ -69,6 +74,10 @@ def document(
         ValueError: data holds a number that is not finite.
     """
     scripts = [asset(_PACKAGE, "look.js"), *scripts]
+    data = dict(data or {})
+    if chinese_body is not None:
+        phrases = chinese().phrases
+        data["phrases"] = {said: phrases[said] for said in said_by(scripts)}
     styles = [asset(_PACKAGE, "look.css"), *styles]
     for code in (*scripts, *styles):
         # The digests are of what a browser reads, so nothing may be escaped or end the element.
@@ -79,7 +88,9 @@ def document(
         {
             "title": title,
             "body": body,
-            "data": data or {},
+            "chinese_body": chinese_body,
+            "chinese_title": chinese().sentence(title),
+            "data": data,
             "scripts": [Markup(script) for script in scripts],
             "styles": [Markup(style) for style in styles],
             "policy": _policy([*scripts, *framed], [*styles, *framed], connect),
@@ -103,13 +114,20 @@ def frame(title: str, page: str, *, height: int = 800) -> str:
     )
 
 
-def fill(package: str, template: str, values: Mapping[str, object]) -> Markup:
+def fill(
+    package: str, template: str, values: Mapping[str, object], language: Language = ENGLISH
+) -> Markup:
     """Fill a template that lies in a package; all values but `Markup` are escaped.
 
     Raises:
         jinja2.UndefinedError: the template asks for a value that is not there.
     """
-    return Markup(_environment(package).get_template(template).render(values))
+    words = {
+        "language": language.name,
+        "phrase": language.phrase,
+        "sentence": language.sentence,
+    }
+    return Markup(_environment(package).get_template(template).render({**values, **words}))
 
 
 @cache

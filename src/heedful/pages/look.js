@@ -1,5 +1,44 @@
 "use strict";
 
+// What a page says, in the language of its reader: phrase`All ${count} tokens were read.`, and sentence(english) for
+// what comes whole from the code. A document may hold its Chinese body beside the English one.
+const { phrase, sentence } = (() => {
+  const template = document.getElementById("chinese");
+  const isChinese = template !== null && /^zh\b/i.test(navigator.language);
+  const tableOf = (id) => (isChinese ? JSON.parse(document.getElementById(id)?.textContent ?? "{}") : {});
+  const phrases = tableOf("phrases");
+  const sentences = Object.entries(tableOf("sentences")).map(([english, said]) => {
+    const plain = english.replaceAll(/[.*+?^$()|[\]\\]/g, "\\$&");
+    return [new RegExp(`^${plain.replaceAll("{}", "(.+?)")}$`, "s"), said];
+  });
+  const filled = (said, values) => said.replaceAll(/\{(\d)\}/g, (_, number) => values[number]);
+
+  function phrase(parts, ...values) {
+    const said = phrases[parts.join("{}")];
+    return said === undefined ? String.raw({ raw: parts }, ...values) : filled(said, values);
+  }
+
+  function sentence(english) {
+    for (const [pattern, said] of sentences) {
+      const match = pattern.exec(english);
+      if (match) return filled(said, match.slice(1));
+    }
+    return english;
+  }
+
+  if (isChinese) {
+    document.documentElement.lang = "zh-CN";
+    const main = document.getElementById("main");
+    for (const empty of template.content.querySelectorAll("[data-part]")) {
+      empty.replaceWith(main.querySelector(`[data-part="${empty.dataset.part}"]`));
+    }
+    main.replaceChildren(template.content);
+    document.querySelector("h1").textContent = document.title = template.dataset.title;
+    document.querySelector(".skip").textContent = phrase`Skip to the content`;
+  }
+  return { phrase, sentence };
+})();
+
 // What scripts of all pages share: the data of the page, its colours, and the switch between light and dark.
 const heedful = (() => {
   const root = document.documentElement;
@@ -28,7 +67,7 @@ const heedful = (() => {
   const button = document.getElementById("theme");
 
   function changed() {
-    button.textContent = isDark() ? "Light colours" : "Dark colours";
+    button.textContent = isDark() ? phrase`Light colours` : phrase`Dark colours`;
     for (const listener of listeners) listener();
   }
 

@@ -14,6 +14,7 @@ from heedful.judging import Judged, Judgement
 from heedful.metrics.calibration import calibration_error, reliability
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill, frame
+from heedful.pages.language import ENGLISH, chinese
 from heedful.reports import PACKAGE, charts, curves
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
@@ -77,27 +78,23 @@ def report(
     """
     training = curves.read_training(run)
     scores = scored.scores if scored else metrics
-    body = fill(
-        PACKAGE,
-        "report.html",
-        {
-            "run": run.name,
-            "card": card,
-            "facts": _facts(record, training, scores),
-            "curves": curves.curves(training),
-            "scored": scored is not None,
-            "data": [
-                Path(path).name for path in (scored.data if scored else scores.get("data", []))
-            ],
-            "scores": _score_rows(scored, scores),
-            "items": scores.get("items"),
-            "per_class": _per_class(scores),
-            "confusion": _confusion(scores),
-            **_observed(scored),
-        },
-    )
+    values = {
+        "run": run.name,
+        "card": card,
+        "facts": _facts(record, training, scores),
+        "curves": curves.curves(training),
+        "scored": scored is not None,
+        "data": [Path(path).name for path in (scored.data if scored else scores.get("data", []))],
+        "scores": _score_rows(scored, scores),
+        "items": scores.get("items"),
+        "per_class": _per_class(scores),
+        "confusion": _confusion(scores),
+        **_observed(scored),
+    }
+    body, chinese_body = (fill(PACKAGE, "report.html", values, one) for one in (ENGLISH, chinese()))
     styles = [asset("heedful.explanations", "views/shading.css"), asset(PACKAGE, "report.css")]
-    return Report(document(title=f"Report: {run.name}", body=body, styles=styles))
+    title = f"Report: {run.name}"
+    return Report(document(title=title, body=body, chinese_body=chinese_body, styles=styles))
 
 
 def _facts(

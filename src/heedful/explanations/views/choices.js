@@ -4,6 +4,8 @@
 
 const SERIES = 6;
 
+const labelOf = ({ label, to }) => (to ? phrase`${sentence(label)}: ${sentence(to)}` : sentence(label));
+
 function choicesOf(maps, changed) {
   const form = document.getElementById("choices");
   const headsBox = document.getElementById("choose-heads");
@@ -29,17 +31,17 @@ function choicesOf(maps, changed) {
 
   const texts = ({ texts: count, name }) => {
     const names = name.split(" and ");
-    const label = (at) => (names.length === count ? names[at] : `text ${at + 1}`);
+    const label = (at) => (names.length === count ? sentence(names[at]) : phrase`text ${at + 1}`);
     return count < 2
-      ? [["", name]]
-      : [["", "both texts"], ...numbersUpTo(count).map((at) => [at, label(at)])];
+      ? [["", sentence(name)]]
+      : [["", phrase`both texts`], ...numbersUpTo(count).map((at) => [at, label(at)])];
   };
 
   function showMap() {
     const map = maps[choice.map];
     const layers = layersOf(map);
     if (!layers.includes(choice.layer)) choice.layer = layers.at(-1);
-    fill(form.layer, layers.map((layer) => [layer, `${layer + 1} of ${map.layers}`]), choice.layer);
+    fill(form.layer, layers.map((layer) => [layer, phrase`${layer + 1} of ${map.layers}`]), choice.layer);
     choice.rows = choice.columns = choice.token = null;
     fill(form.rows, texts(map.rows), "");
     fill(form.columns, texts(map.columns), "");
@@ -55,7 +57,7 @@ function choicesOf(maps, changed) {
     choice.only = null;
     const all = document.createElement("button");
     all.type = "button";
-    all.textContent = "All heads";
+    all.textContent = phrase`All heads`;
     all.className = "quiet";
     all.addEventListener("click", () => choose(there));
     headsBox.replaceChildren(all, ...there.map(headButton));
@@ -68,7 +70,7 @@ function choicesOf(maps, changed) {
     button.className = `head series-${(head % SERIES) + 1}`;
     button.textContent = head + 1;
     button.dataset.head = head;
-    button.setAttribute("aria-label", `Head ${head + 1}`);
+    button.setAttribute("aria-label", phrase`Head ${head + 1}`);
     button.setAttribute("aria-pressed", choice.heads.includes(head));
     button.addEventListener("click", (event) => {
       const without = choice.heads.filter((other) => other !== head);
@@ -97,7 +99,7 @@ function choicesOf(maps, changed) {
     changed();
   });
 
-  fill(form.map, maps.map((map, at) => [at, map.label]), choice.map);
+  fill(form.map, maps.map((map, at) => [at, labelOf(map)]), choice.map);
   choice.layer = layersOf(maps[choice.map]).at(-1);
   showMap();
 

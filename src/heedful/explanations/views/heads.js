@@ -20,8 +20,8 @@ function headView(box, choice, changed) {
 
   function show(next) {
     picture = next;
-    lists.rows.setAttribute("aria-label", `Tokens that attend: ${picture.map.rows.name}`);
-    lists.columns.setAttribute("aria-label", `Attended to: ${picture.map.columns.name}`);
+    lists.rows.setAttribute("aria-label", phrase`Tokens that attend: ${sentence(picture.map.rows.name)}`);
+    lists.columns.setAttribute("aria-label", phrase`Attended to: ${sentence(picture.map.columns.name)}`);
     fillTokens(lists.rows, picture, "rows");
     fillTokens(lists.columns, picture, "columns");
     mark();
@@ -81,10 +81,9 @@ function headView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      "Choose a token to see its lines alone. A stronger line is a larger weight; its colour is the head's. " +
-      "Point at a head to see it alone; Shift and click, or a double click, keeps only that one." +
+      phrase`Choose a token to see its lines alone. A stronger line is a larger weight; its colour is the head's. Point at a head to see it alone; Shift and click, or a double click, keeps only that one.` +
       (!choice.token && lines?.length >= MOST_LINES * 0.9
-        ? ` The ${lines.length.toLocaleString("en")} strongest lines are drawn; a chosen token shows all of its.`
+        ? phrase` The ${lines.length.toLocaleString("en")} strongest lines are drawn; a chosen token shows all of its.`
         : ""),
   };
 }

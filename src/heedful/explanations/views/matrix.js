@@ -22,8 +22,7 @@ function matrixView(box, choice, changed) {
     at = null;
     canvas.setAttribute(
       "aria-label",
-      `Matrix of weights, from ${picture.map.rows.name} to ${picture.map.columns.name}. ` +
-        "Arrow keys go from cell to cell. The table has the same numbers.",
+      phrase`Matrix of weights, from ${sentence(picture.map.rows.name)} to ${sentence(picture.map.columns.name)}. Arrow keys go from cell to cell. The table has the same numbers.`,
     );
     mark();
   }
@@ -129,7 +128,7 @@ function matrixView(box, choice, changed) {
     const [row, column] = [picture.rows[at[0]], picture.columns[at[1]]];
     const name = (side, token) => visibleText(picture.map[side].tokens[token].shown);
     const weight = meanWeight(picture, row, column).toFixed(3);
-    return `“${name("rows", row)}” to “${name("columns", column)}”: ${weight}`;
+    return phrase`“${name("rows", row)}” to “${name("columns", column)}”: ${weight}`;
   }
 
   canvas.addEventListener("pointermove", (event) => {
@@ -164,7 +163,6 @@ function matrixView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      "A row for each token that attends, a column for each that it attends to. A stronger colour is a larger weight, " +
-      `the full one ${largest.toFixed(3)}; a click lists the whole row.`,
+      phrase`A row for each token that attends, a column for each that it attends to. A stronger colour is a larger weight, the full one ${largest.toFixed(3)}; a click lists the whole row.`,
   };
 }

@@ -27,11 +27,11 @@ function modelView(box, choice, changed) {
     buttons = [];
     const rows = layersOf(map).map((layer) => {
       const row = element("tr");
-      row.append(header("row", `layer ${layer + 1}`));
+      row.append(header("row", phrase`layer ${layer + 1}`));
       for (const number of heads) row.append(place(layer, number));
       return row;
     });
-    table.replaceChildren(element("caption", "visually-hidden", "Layers and heads"), head, ...rows);
+    table.replaceChildren(element("caption", "visually-hidden", phrase`Layers and heads`), head, ...rows);
     const current = buttons.find(isCurrent) ?? buttons[0];
     for (const button of buttons) button.tabIndex = button === current ? 0 : -1;
   }
@@ -54,7 +54,7 @@ function modelView(box, choice, changed) {
     const button = element("button", "thumbnail");
     button.type = "button";
     Object.assign(button.dataset, { layer, head });
-    const habit = `Layer ${layer + 1}, head ${head + 1}: ${habitOf(map, layer, head)}`;
+    const habit = phrase`Layer ${layer + 1}, head ${head + 1}: ${habitOf(map, layer, head)}`;
     button.setAttribute("aria-label", habit);
     button.title = habit;
     button.append(element("canvas"));
@@ -118,6 +118,6 @@ function modelView(box, choice, changed) {
   return {
     show,
     mark,
-    hint: () => "A small picture for each head of each layer. Choose one to enlarge it.",
+    hint: () => phrase`A small picture for each head of each layer. Choose one to enlarge it.`,
   };
 }

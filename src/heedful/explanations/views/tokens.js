@@ -25,7 +25,7 @@ function option(token, at, side) {
 function fillTokens(list, picture, side) {
   const { tokens } = picture.map[side];
   // Another layer or head has the same tokens, and one of them may have the focus.
-  const shown = `${picture.map.label} ${picture[side]}`;
+  const shown = `${labelOf(picture.map)} ${picture[side]}`;
   if (list.dataset.shown === shown) return;
   list.dataset.shown = shown;
   list.setAttribute("role", "listbox");
@@ -147,7 +147,7 @@ function tokenView(box, choice, changed) {
     picture = next;
     if (picture.map.same && choice.token) choice.token.side = chosenSide();
     const sides = picture.map.same ? [chosenSide()] : ["rows", "columns"];
-    const shown = `${picture.map.label} ${sides} ${sides.map((side) => picture[side])}`;
+    const shown = `${labelOf(picture.map)} ${sides} ${sides.map((side) => picture[side])}`;
     if (holder.dataset.shown !== shown) build(sides);
     holder.dataset.shown = shown;
     mark();
@@ -159,13 +159,13 @@ function tokenView(box, choice, changed) {
         option(token, at, side),
       );
       list.setAttribute("role", "listbox");
-      list.setAttribute("aria-label", `Tokens: ${picture.map[side].name}`);
+      list.setAttribute("aria-label", phrase`Tokens: ${sentence(picture.map[side].name)}`);
       chooseTokens(list, side, choice, changed);
       return list;
     });
     holder.replaceChildren(
       ...lists.flatMap((list, at) => [
-        element("h3", "small muted", picture.map[sides[at]].name),
+        element("h3", "small muted", sentence(picture.map[sides[at]].name)),
         list,
       ]),
     );
@@ -199,7 +199,7 @@ function tokenView(box, choice, changed) {
       if (picture.map.same && Number(node.dataset.at) === token.at) node.classList.add("chosen");
     }
     const copy = element("figure", "copy");
-    copy.append(element("figcaption", "", `Head ${head + 1}`), text);
+    copy.append(element("figcaption", "", phrase`Head ${head + 1}`), text);
     return copy;
   }
 
@@ -207,7 +207,7 @@ function tokenView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      "Choose a token: the others are shaded by their weights, the strongest fully. " +
-      (choice.apart ? "Each head has a text of its own below." : "The weights are means over the chosen heads."),
+      phrase`Choose a token: the others are shaded by their weights, the strongest fully. ` +
+      (choice.apart ? phrase`Each head has a text of its own below.` : phrase`The weights are means over the chosen heads.`),
   };
 }

@@ -74,21 +74,22 @@ const MOST_ROWS = 50;
 
   function showNumbers(aloud) {
     const token = choice.over ?? choice.token;
-    const mean = picture.heads.length > 1 ? `mean of ${picture.heads.length} heads` : `head ${picture.heads[0] + 1}`;
-    const where = `layer ${picture.layer + 1}, ${mean}`;
+    const mean = picture.heads.length > 1 ? phrase`mean of ${picture.heads.length} heads` : phrase`head ${picture.heads[0] + 1}`;
+    const where = phrase`layer ${picture.layer + 1}, ${mean}`;
     if (!token) {
       const rows = picture.rows.map((at) => {
         const [best] = ranked(picture, { side: "rows", at });
         return best ? [name("rows", at), name("columns", best.at), best.at + 1, best.weight.toFixed(3)] : [];
       });
-      const heads = ["token", "looks most at", "number", "weight"];
-      showTable(`Where each token looks most: ${where}`, heads, rows);
+      const heads = [phrase`token`, phrase`looks most at`, phrase`number`, phrase`weight`];
+      showTable(phrase`Where each token looks most: ${where}`, heads, rows);
       byId("status").textContent = "";
       return;
     }
-    const [verb, other] = token.side === "rows" ? ["attends to", "columns"] : ["is attended to by", "rows"];
+    const attends = token.side === "rows";
+    const other = attends ? "columns" : "rows";
     const weights = ranked(picture, token);
-    const pair = (at) => (token.side === "rows" ? [token.at, at] : [at, token.at]);
+    const pair = (at) => (attends ? [token.at, at] : [at, token.at]);
     const many = picture.heads.length > 1;
     const rows = weights.slice(0, MOST_ROWS).map(({ at, weight }) => [
       name(other, at),
@@ -96,11 +97,13 @@ const MOST_ROWS = 50;
       ...(many ? [strongestHead(picture, ...pair(at)) + 1] : []),
       weight.toFixed(3),
     ]);
-    const heads = ["token", "number", ...(many ? ["strongest head"] : []), "weight"];
-    const part = rows.length < weights.length ? `, the ${rows.length} strongest of ${weights.length}` : "";
-    showTable(`“${name(token.side, token.at)}” ${verb}: ${where}${part}`, heads, rows);
-    const first = weights.slice(0, 3).map(({ at, weight }) => `${name(other, at)} ${weight.toFixed(2)}`);
-    if (aloud) byId("status").textContent = `${name(token.side, token.at)} ${verb} ${first.join(", ")}`;
+    const heads = [phrase`token`, phrase`number`, ...(many ? [phrase`strongest head`] : []), phrase`weight`];
+    const part = rows.length < weights.length ? phrase`, the ${rows.length} strongest of ${weights.length}` : "";
+    const chosen = name(token.side, token.at);
+    const caption = attends ? phrase`“${chosen}” attends to: ${where}${part}` : phrase`“${chosen}” is attended to by: ${where}${part}`;
+    showTable(caption, heads, rows);
+    const first = weights.slice(0, 3).map(({ at, weight }) => `${name(other, at)} ${weight.toFixed(2)}`).join(", ");
+    if (aloud) byId("status").textContent = attends ? phrase`${chosen} attends to ${first}` : phrase`${chosen} is attended to by ${first}`;
   }
 
   function showTable(caption, heads, rows) {

@@ -113,14 +113,14 @@ function habitOf(map, layer, head) {
       const weight = WEIGHT[bytes[row * width + column]];
       if (!weight) continue;
       bits -= (weight * Math.log(weight)) / rows;
-      if (map.same && column === row) add("the token itself", weight);
-      else if (map.same && column === row - 1) add("the token before", weight);
-      else if (map.same && column === row + 1) add("the token after", weight);
+      if (map.same && column === row) add(phrase`the token itself`, weight);
+      else if (map.same && column === row - 1) add(phrase`the token before`, weight);
+      else if (map.same && column === row + 1) add(phrase`the token after`, weight);
       if (tokens[column].special) add(tokens[column].shown, weight);
     }
   }
   const [name, share] = [...shares].sort((one, other) => other[1] - one[1])[0] ?? ["", 0];
   return share >= 1 / 3
-    ? `mostly ${name} (${share.toFixed(2)} of the weight)`
-    : `spread over about ${Math.max(1, Math.round(Math.exp(bits)))} tokens`;
+    ? phrase`mostly ${name} (${share.toFixed(2)} of the weight)`
+    : phrase`spread over about ${Math.max(1, Math.round(Math.exp(bits)))} tokens`;
 }

@@ -19,18 +19,18 @@ const answers = (() => {
     const scores = Object.entries(answer.scores ?? { [answer.label]: answer.score });
     const rows = scores
       .sort((one, other) => other[1] - one[1])
-      .map(([name, share]) => ({ name, share, text: percent(share), best: isGiven(answer, name) && "given" }));
+      .map(([name, share]) => ({ name, share, text: percent(share), best: isGiven(answer, name) && phrase`given` }));
     const given = [answer.label].flat();
     return [
-      headline(given.length ? given.join(", ") : element("span", { class: "muted" }, "no label")),
-      barTable("Labels with their probabilities", ["label", "probability"], rows),
+      headline(given.length ? given.join(", ") : element("span", { class: "muted" }, phrase`no label`)),
+      barTable(phrase`Labels with their probabilities`, [phrase`label`, phrase`probability`], rows),
     ];
   }
 
   function sayLabels(answer) {
     const given = [answer.label].flat();
     const scored = given.map((name) => `${name}, ${percent(answer.scores?.[name] ?? answer.score)}`);
-    return scored.length ? scored.join("; ") : "no label";
+    return scored.length ? scored.join("; ") : phrase`no label`;
   }
 
   // Entities in their text.
@@ -50,15 +50,15 @@ const answers = (() => {
     return [
       element("p", { class: "running" }, ...text),
       answer.entities.length
-        ? folded("As a table", table("Entities", ["text", "kind", "probability"], rows))
-        : element("p", { class: "muted" }, "No entity is in this text."),
-      answer.words ? folded("Every word", words(answer.words)) : null,
+        ? folded(phrase`As a table`, table(phrase`Entities`, [phrase`text`, phrase`kind`, phrase`probability`], rows))
+        : element("p", { class: "muted" }, phrase`No entity is in this text.`),
+      answer.words ? folded(phrase`Every word`, words(answer.words)) : null,
     ];
   }
 
   function words(list) {
-    const rows = list.map((word) => [word.text, word.tag, word.tag in word.scores ? percent(word.scores[word.tag]) : "not read"]);
-    return scrolling("Words with their tags", table("Words with their tags", ["word", "tag", "probability"], rows));
+    const rows = list.map((word) => [word.text, word.tag, word.tag in word.scores ? percent(word.scores[word.tag]) : phrase`not read`]);
+    return scrolling(phrase`Words with their tags`, table(phrase`Words with their tags`, [phrase`word`, phrase`tag`, phrase`probability`], rows));
   }
 
   // What is explained of an entity is the tag of its first word.
@@ -71,7 +71,7 @@ const answers = (() => {
 
   function sayEntities(answer) {
     const named = answer.entities.map((entity) => `${entity.text}, ${entity.label}`);
-    return named.length ? named.join("; ") : "no entity";
+    return named.length ? named.join("; ") : phrase`no entity`;
   }
 
   // An answer in its context.
@@ -79,15 +79,15 @@ const answers = (() => {
   function span(answer, asked) {
     const context = answer.answer === null ? [asked.texts[1]] : withSpans(asked.texts[1], [answer], (slice) => element("mark", { class: "answer" }, slice));
     const rows = (answer.n_best ?? []).map((one, number) => ({
-      name: one.answer ?? "no answer",
+      name: one.answer ?? phrase`no answer`,
       share: one.score,
       text: percent(one.score),
-      best: number === 0 && one.answer === answer.answer && "given",
+      best: number === 0 && one.answer === answer.answer && phrase`given`,
     }));
     return [
-      answer.answer === null ? headline(element("span", { class: "muted" }, "The context does not answer this.")) : headline(answer.answer),
+      answer.answer === null ? headline(element("span", { class: "muted" }, phrase`The context does not answer this.`)) : headline(answer.answer),
       element("p", { class: "running" }, ...context),
-      rows.length ? barTable("The likeliest answers", ["answer", "probability"], rows) : null,
+      rows.length ? barTable(phrase`The likeliest answers`, [phrase`answer`, phrase`probability`], rows) : null,
     ];
   }
 
@@ -132,24 +132,24 @@ const answers = (() => {
     const show = (filled) => text.replaceChildren(...marked(filled, fills(asked.texts[0], answer.masks, filled)));
     show(answer.text);
     const tables = answer.masks.map((mask, number) => {
-      const title = answer.masks.length > 1 ? `Words for mask ${number + 1}` : "Words for the mask";
-      if (!mask.candidates.length) return element("p", { class: "muted" }, `${title}: the model did not read that far.`);
+      const title = answer.masks.length > 1 ? phrase`Words for mask ${number + 1}` : phrase`Words for the mask`;
+      if (!mask.candidates.length) return element("p", { class: "muted" }, phrase`${title}: the model did not read that far.`);
       const rows = mask.candidates.map((one) => ({
-        name: element("button", { type: "button", class: "inline", title: "Put it into the text", click: () => show(one.text) }, one.token),
+        name: element("button", { type: "button", class: "inline", title: phrase`Put it into the text`, click: () => show(one.text) }, one.token),
         share: one.score,
         text: percent(one.score),
       }));
-      return [element("h3", {}, title), barTable(title, ["word", "probability"], rows)];
+      return [element("h3", {}, title), barTable(title, [phrase`word`, phrase`probability`], rows)];
     });
     return [text, ...tables];
   }
 
   function follows(answer) {
     const rows = [
-      { name: "follows", share: answer.next_sentence },
-      { name: "does not follow", share: 1 - answer.next_sentence },
-    ].map((row) => ({ ...row, text: percent(row.share), best: row.share >= 0.5 && "likelier" }));
-    return [headline(answer.next_sentence >= 0.5 ? "The text follows" : "The text does not follow"), barTable("Whether the text follows", ["", "probability"], rows)];
+      { name: phrase`follows`, share: answer.next_sentence },
+      { name: phrase`does not follow`, share: 1 - answer.next_sentence },
+    ].map((row) => ({ ...row, text: percent(row.share), best: row.share >= 0.5 && phrase`likelier` }));
+    return [headline(answer.next_sentence >= 0.5 ? phrase`The text follows` : phrase`The text does not follow`), barTable(phrase`Whether the text follows`, ["", phrase`probability`], rows)];
   }
 
   // Words that look replaced.
@@ -157,13 +157,13 @@ const answers = (() => {
   function suspects(answer, asked) {
     const text = withSpans(asked.texts[0], answer.replaced, (slice, word) => element("mark", { class: "answer", title: percent(word.score) }, slice));
     const rows = (list) => list.map((word) => [word.text, percent(word.score)]);
-    const head = ["word", "probability"];
+    const head = [phrase`word`, phrase`probability`];
     return [
       element("p", { class: "running" }, ...text),
       answer.replaced.length
-        ? table("Words that look replaced", head, rows(answer.replaced))
-        : element("p", { class: "muted" }, "No word looks replaced."),
-      answer.words ? folded("Every word", scrolling("Words", table("Words", head, rows(answer.words)))) : null,
+        ? table(phrase`Words that look replaced`, head, rows(answer.replaced))
+        : element("p", { class: "muted" }, phrase`No word looks replaced.`),
+      answer.words ? folded(phrase`Every word`, scrolling(phrase`Words`, table(phrase`Words`, head, rows(answer.words)))) : null,
     ];
   }
 
@@ -171,9 +171,9 @@ const answers = (() => {
 
   function choice(answer, asked) {
     const rows = (answer.scores ?? [])
-      .map((share, number) => ({ name: asked.texts[number + 1], share, text: percent(share), best: number === answer.choice && "chosen" }))
+      .map((share, number) => ({ name: asked.texts[number + 1], share, text: percent(share), best: number === answer.choice && phrase`chosen` }))
       .sort((one, other) => other.share - one.share);
-    return [headline(answer.text), barTable("Choices, the likeliest first", ["choice", "probability"], rows)];
+    return [headline(answer.text), barTable(phrase`Choices, the likeliest first`, [phrase`choice`, phrase`probability`], rows)];
   }
 
   // Vectors.
@@ -181,9 +181,9 @@ const answers = (() => {
   function vector(answer) {
     const first = answer.vector.slice(0, 8).map((number) => number.toFixed(4));
     return [
-      headline(`A vector of ${counted(answer.vector.length)} numbers`),
+      headline(phrase`A vector of ${counted(answer.vector.length)} numbers`),
       element("p", { class: "mono" }, `${first.join("  ")}  …`),
-      element("p", { class: "muted" }, "Give texts to compare with, and they are put in order by how near they are."),
+      element("p", { class: "muted" }, phrase`Give texts to compare with, and they are put in order by how near they are.`),
     ];
   }
 
@@ -201,8 +201,8 @@ const answers = (() => {
   }
 
   function nearest(list, texts) {
-    const rows = ranked(list, texts).map((row, number) => ({ ...row, text: row.share.toFixed(3), best: number === 0 && "nearest" }));
-    return [headline(rows[0].name), barTable("Texts, the nearest first", ["text", "similarity"], rows)];
+    const rows = ranked(list, texts).map((row, number) => ({ ...row, text: row.share.toFixed(3), best: number === 0 && phrase`nearest` }));
+    return [headline(rows[0].name), barTable(phrase`Texts, the nearest first`, [phrase`text`, phrase`similarity`], rows)];
   }
 
   // Everything else.
@@ -219,7 +219,7 @@ const answers = (() => {
 
   // Any JSON as elements: objects as lists of names, lists of objects as tables.
   function readable(value) {
-    if (value === null) return element("span", { class: "muted" }, "none");
+    if (value === null) return element("span", { class: "muted" }, phrase`none`);
     if (typeof value === "number") return rounded(value);
     if (typeof value !== "object") return String(value);
     if (!Array.isArray(value)) {
@@ -227,11 +227,11 @@ const answers = (() => {
       return element("dl", { class: "facts" }, ...rows);
     }
     if (value.length > 50) {
-      return element("span", {}, `${counted(value.length)} entries; the first are `, readable(value.slice(0, 10)));
+      return element("span", {}, phrase`${counted(value.length)} entries; the first are `, readable(value.slice(0, 10)));
     }
     if (value.length && value.every((one) => one !== null && typeof one === "object" && !Array.isArray(one))) {
       const names = [...new Set(value.flatMap(Object.keys))];
-      return table("Entries", names.map(spaced), value.map((one) => names.map((name) => readable(one[name] ?? null))));
+      return table(phrase`Entries`, names.map(spaced), value.map((one) => names.map((name) => readable(one[name] ?? null))));
     }
     return element("span", {}, ...value.flatMap((one, number) => (number ? [", ", readable(one)] : [readable(one)])));
   }
@@ -255,7 +255,7 @@ const answers = (() => {
       fits: (answer) => "answer" in answer && "start" in answer,
       keys: ["answer", "start", "end", "score", "n_best", "margin"],
       draw: span,
-      say: (answer) => answer.answer ?? "The context does not answer this.",
+      say: (answer) => answer.answer ?? phrase`The context does not answer this.`,
       targets: (answer) => (answer.n_best ?? []).map((one) => one.answer).filter((one) => one !== null).map(same),
     },
     {
@@ -269,14 +269,14 @@ const answers = (() => {
       fits: (answer) => "replaced" in answer,
       keys: ["replaced", "words"],
       draw: suspects,
-      say: (answer) => answer.replaced.map((word) => word.text).join(", ") || "no word looks replaced",
+      say: (answer) => answer.replaced.map((word) => word.text).join(", ") || phrase`no word looks replaced`,
       targets: (answer) => (answer.words ?? answer.replaced).map((word) => same(word.text)),
     },
     {
       fits: (answer) => "next_sentence" in answer,
       keys: ["next_sentence"],
       draw: follows,
-      say: (answer) => `follows, ${percent(answer.next_sentence)}`,
+      say: (answer) => phrase`follows, ${percent(answer.next_sentence)}`,
     },
     {
       fits: (answer) => "choice" in answer,
@@ -298,9 +298,9 @@ const answers = (() => {
       draw: (answer) => [headline(rounded(answer.value))],
       say: (answer) => rounded(answer.value),
     },
-    { fits: (answer) => "vector" in answer, keys: ["vector"], draw: vector, say: (answer) => `a vector of ${answer.vector.length} numbers` },
+    { fits: (answer) => "vector" in answer, keys: ["vector"], draw: vector, say: (answer) => phrase`a vector of ${answer.vector.length} numbers` },
   ];
-  const PLAIN = { fits: () => true, keys: [], draw: () => [], say: () => "The answer is there.", targets: () => [] };
+  const PLAIN = { fits: () => true, keys: [], draw: () => [], say: () => phrase`The answer is there.`, targets: () => [] };
   const TOKENS = ["tokens_total", "tokens_used"];
 
   const viewOf = (answer) => VIEWS.find((view) => view.fits(answer)) ?? PLAIN;
@@ -309,8 +309,8 @@ const answers = (() => {
     const sum = (key) => list.reduce((total, answer) => total + (answer[key] ?? 0), 0);
     const [total, used] = TOKENS.map(sum);
     if (!total) return null;
-    if (used === total) return element("p", { class: "muted small" }, `All ${counted(total)} tokens were read.`);
-    return element("p", { class: "note warning" }, `Only ${counted(used)} of ${counted(total)} tokens were read.`);
+    if (used === total) return element("p", { class: "muted small" }, phrase`All ${counted(total)} tokens were read.`);
+    return element("p", { class: "note warning" }, phrase`Only ${counted(used)} of ${counted(total)} tokens were read.`);
   }
 
   // Draw the answer for one item, or for several texts that are compared.
@@ -327,7 +327,7 @@ const answers = (() => {
   }
 
   function say(list, asked) {
-    if (list.length > 1) return `Nearest: ${ranked(list, asked.texts)[0].name}`;
+    if (list.length > 1) return phrase`Nearest: ${ranked(list, asked.texts)[0].name}`;
     return viewOf(list[0]).say(list[0], asked);
   }
 

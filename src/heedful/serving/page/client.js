@@ -32,13 +32,13 @@ const client = (() => {
       if (reply.ok) return accept === "application/json" ? await reply.json() : await reply.text();
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refusal(0, "The server cannot be reached. See whether it still runs, then try again.", null);
+      throw new Refusal(0, phrase`The server cannot be reached. See whether it still runs, then try again.`, null);
     }
     throw await refusalOf(reply);
   }
 
   async function refusalOf(reply) {
-    let message = `it answered with status ${reply.status}`;
+    let message = phrase`it answered with status ${reply.status}`;
     try {
       message = (await reply.json()).error.message;
     } catch {
@@ -48,26 +48,26 @@ const client = (() => {
     return new Refusal(reply.status, message, Number.isNaN(retry) ? null : retry);
   }
 
-  const again = (refusal) => `Try again in ${refusal.retry ?? 1} s.`;
+  const again = (refusal) => phrase`Try again in ${refusal.retry ?? 1} s.`;
 
   const SENTENCES = {
-    401: () => (key === null ? "Give the key that the server was started with." : "That is not the key of this server."),
-    404: (refusal) => `There is no such run any more: ${refusal.message}. Load this page again.`,
-    408: () => "The text did not arrive in time. Send less at once, or try again.",
-    413: (refusal) => `This is more than the server takes at once: ${refusal.message}. Shorten it, or send it in parts.`,
+    401: () => (key === null ? phrase`Give the key that the server was started with.` : phrase`That is not the key of this server.`),
+    404: (refusal) => phrase`There is no such run any more: ${refusal.message}. Load this page again.`,
+    408: () => phrase`The text did not arrive in time. Send less at once, or try again.`,
+    413: (refusal) => phrase`This is more than the server takes at once: ${refusal.message}. Shorten it, or send it in parts.`,
     421: (refusal) => `${capital(refusal.message)}.`,
-    422: (refusal) => `This cannot be answered: ${refusal.message}.`,
-    429: (refusal) => `The server is busy. ${again(refusal)}`,
-    500: () => "The server failed to answer this. Whoever runs it finds the reason in its log.",
-    502: () => "The server behind the proxy cannot be reached. See whether it still runs, then try again.",
-    503: (refusal) => `${capital(refusal.message)}. ${again(refusal)}`,
+    422: (refusal) => phrase`This cannot be answered: ${refusal.message}.`,
+    429: (refusal) => phrase`The server is busy. ${again(refusal)}`,
+    500: () => phrase`The server failed to answer this. Whoever runs it finds the reason in its log.`,
+    502: () => phrase`The server behind the proxy cannot be reached. See whether it still runs, then try again.`,
+    503: (refusal) => phrase`${capital(refusal.message)}. ${again(refusal)}`,
   };
 
   // One sentence, or two, for a user.
   function sentenceOf(error) {
     if (!(error instanceof Refusal)) throw error;
     if (error.status === 0) return error.message;
-    const sentence = SENTENCES[error.status] ?? ((refusal) => `The server refused this: ${refusal.message}.`);
+    const sentence = SENTENCES[error.status] ?? ((refusal) => phrase`The server refused this: ${refusal.message}.`);
     return sentence(error);
   }
 

@@ -82,7 +82,7 @@ function barTable(caption, head, rows, most = 12) {
     "div",
     {},
     tableOf(rows.slice(0, most), caption),
-    folded(`${counted(rest.length)} more`, tableOf(rest, `${caption}, the others`)),
+    folded(phrase`${counted(rest.length)} more`, tableOf(rest, phrase`${caption}, the others`)),
   );
 }
 

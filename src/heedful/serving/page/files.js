@@ -33,7 +33,7 @@ const files = (() => {
     byId("header-choice").hidden = !tables.hasHeader(file.name);
     try {
       const { value: first } = await rowsOf(() => {}).next();
-      if (first === undefined) throw new Error("it is empty");
+      if (first === undefined) throw new Error(phrase`it is empty`);
       offer(Object.keys(first));
     } catch (error) {
       problem(reason(error));
@@ -44,21 +44,21 @@ const files = (() => {
 
   function reason(error) {
     if (error instanceof Refusal) return client.sentenceOf(error);
-    const text = error instanceof TypeError ? "it is not UTF-8 text" : error.message;
-    return `${file.name} cannot be read: ${text}.`;
+    const text = error instanceof TypeError ? phrase`it is not UTF-8 text` : error.message;
+    return phrase`${file.name} cannot be read: ${text}.`;
   }
 
   function offer(names) {
     const fields = run.inputs.map((input, number) => {
-      const choices = [...(input.optional ? [["", "none"]] : []), ...names.map((name) => [name, name])];
+      const choices = [...(input.optional ? [["", phrase`none`]] : []), ...names.map((name) => [name, name])];
       const select = element("select", {}, choices.map(([value, text]) => element("option", { value }, text)));
       select.value = likely(input, number, names);
-      const several = input.several ? ` (a list, or texts with ${BETWEEN} between them)` : "";
-      return element("label", {}, `${capital(input.name)}${several} is in`, select);
+      const several = input.several ? phrase` (a list, or texts with ${BETWEEN} between them)` : "";
+      return element("label", {}, phrase`${capital(sentence(input.name))}${several} is in`, select);
     });
     byId("columns").replaceChildren(...fields);
     byId("file-form").hidden = false;
-    byId("file-start").textContent = `Answer ${file.name}`;
+    byId("file-start").textContent = phrase`Answer ${file.name}`;
     byId("file-spoken").textContent = "";
   }
 
@@ -117,7 +117,7 @@ const files = (() => {
     problem("");
     byId("file-result").replaceChildren();
     running(true);
-    let ending = "Done";
+    let ending = phrase`Done`;
     try {
       let some = [];
       let characters = 0;
@@ -135,7 +135,7 @@ const files = (() => {
       await answerSome(some, table, signal);
       byId("file-bar").value = 1;
     } catch (error) {
-      ending = "Stopped";
+      ending = phrase`Stopped`;
       if (error.name !== "AbortError") problem(reason(error));
     }
     if (work !== mine) return; // another file was chosen meanwhile
@@ -148,7 +148,7 @@ const files = (() => {
     const list = await answersTo(asked.map(({ item }) => item), signal);
     asked.forEach((one, number) => (one.answer = list[number]));
     for (const { row, answer } of some) table.add(row, answer ?? {});
-    byId("file-count").textContent = `${counted(table.count())} rows`;
+    byId("file-count").textContent = phrase`${counted(table.count())} rows`;
   }
 
   // A CSV file that grows. Columns of answers come behind those of the file; one of the same name is called so.
@@ -183,14 +183,14 @@ const files = (() => {
   }
 
   function finish(table, ending) {
-    byId("file-spoken").textContent = `${ending}: ${counted(table.count())} rows are answered.`;
+    byId("file-spoken").textContent = phrase`${ending}: ${counted(table.count())} rows are answered.`;
     if (!table.count()) return;
     const name = `${file.name.replace(/(\.\w{1,6})(\.gz)?$/i, "")}-answers.csv`;
-    const link = element("a", { id: "file-save", class: "button primary", href: URL.createObjectURL(table.file()), download: name }, `Save ${name}`);
+    const link = element("a", { id: "file-save", class: "button primary", href: URL.createObjectURL(table.file()), download: name }, phrase`Save ${name}`);
     const rows = table.first().map((cells) => cells.map((value) => shortened(value)));
     byId("file-result").replaceChildren(
       element("p", {}, link),
-      scrolling("The first rows", element("div", { class: "one-line" }, answers.table("The first rows", table.head(), rows))),
+      scrolling(phrase`The first rows`, element("div", { class: "one-line" }, answers.table(phrase`The first rows`, table.head(), rows))),
     );
   }
 
@@ -207,7 +207,7 @@ const files = (() => {
     if (is) {
       byId("file-bar").value = 0;
       byId("file-count").textContent = "";
-      byId("file-spoken").textContent = "Answering…";
+      byId("file-spoken").textContent = phrase`Answering…`;
     }
   }
 

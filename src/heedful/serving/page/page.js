@@ -25,13 +25,13 @@
     byId("key-form").hidden = true;
     byId("runs").hidden = false;
     const notReady = runs.filter((one) => !one.ready).map((one) => one.name);
-    byId("waiting").textContent = notReady.length ? `Getting ready: ${notReady.join(", ")} …` : "";
+    byId("waiting").textContent = notReady.length ? phrase`Getting ready: ${notReady.join(", ")} …` : "";
     if (notReady.length) setTimeout(start, POLL);
     if (run === null) showRuns();
   }
 
   function waitAgain(sentence) {
-    byId("waiting").replaceChildren(sentence, " ", element("button", { type: "button", click: start }, "Try again"));
+    byId("waiting").replaceChildren(sentence, " ", element("button", { type: "button", click: start }, phrase`Try again`));
   }
 
   function askForKey(sentence, wrong) {
@@ -52,10 +52,10 @@
     run = chosen;
     byId("run").value = run.name;
     const shown = runs.length < 2 ? [element("strong", {}, run.name), ": "] : [];
-    byId("about").replaceChildren(...shown, run.about);
+    byId("about").replaceChildren(...shown, sentence(run.about));
     byId("inputs").replaceChildren(...run.inputs.map(field));
     byId("mask").hidden = run.mask === null;
-    byId("mask").textContent = `Insert ${run.mask}`;
+    byId("mask").textContent = phrase`Insert ${run.mask}`;
     document.title = `${run.name} – heedful`;
     clearAnswer();
     files.useRun(run);
@@ -67,12 +67,12 @@
 
   function field(input, number) {
     const name = isMany(input) && !input.several ? `${input.name}s` : input.name;
-    const hint = [isMany(input) && "one a line", input.optional && "optional"].filter(Boolean).join(", ");
+    const hint = [isMany(input) && phrase`one a line`, input.optional && phrase`optional`].filter(Boolean).join(phrase`, `);
     const id = `input-${number}`;
     const isShort = input.optional ? !isMany(input) : number === 0 && run.inputs.some((other) => other !== input && !other.optional);
     const rows = isShort ? 2 : 6;
     const textarea = element("textarea", { id, rows, required: !input.optional, spellcheck: "false", autocomplete: "off", input: showLines });
-    return element("p", {}, element("label", { for: id }, capital(name), hint ? element("span", { class: "muted" }, ` (${hint})`) : null), textarea);
+    return element("p", {}, element("label", { for: id }, capital(sentence(name)), hint ? element("span", { class: "muted" }, ` (${hint})`) : null), textarea);
   }
 
   const fields = () => [...byId("inputs").querySelectorAll("textarea")];
@@ -96,7 +96,7 @@
   }
 
   // What the lines for programs ask before anything is typed.
-  const example = (input) => (input.optional ? "" : isMany(input) ? "a choice\nanother choice" : `a ${input.name}`);
+  const example = (input) => (input.optional ? "" : isMany(input) ? phrase`a choice` + "\n" + phrase`another choice` : phrase`a ${sentence(input.name)}`);
 
   function clearAnswer() {
     request?.abort();
@@ -105,7 +105,7 @@
     byId("why").hidden = byId("raw").hidden = true;
     byId("problem").textContent = "";
     byId("spoken").textContent = "";
-    byId("answer").replaceChildren(element("p", { class: "muted" }, "The answer comes here."));
+    byId("answer").replaceChildren(element("p", { class: "muted" }, phrase`The answer comes here.`));
   }
 
   async function answer(event) {
@@ -171,6 +171,6 @@
     start();
   });
   files.setUp();
-  byId("waiting").textContent = "Asking for the runs …";
+  byId("waiting").textContent = phrase`Asking for the runs …`;
   start();
 })();

@@ -40,15 +40,15 @@ const program = (() => {
   async function copy(button, text) {
     try {
       await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
+      button.textContent = phrase`Copied`;
     } catch {
-      button.textContent = "Select the lines to copy them"; // browsers allow it on secure addresses alone
+      button.textContent = phrase`Select the lines to copy them`; // browsers allow it on secure addresses alone
     }
-    setTimeout(() => (button.textContent = "Copy"), 2000);
+    setTimeout(() => (button.textContent = phrase`Copy`), 2000);
   }
 
   function block(title, id, text) {
-    const button = element("button", { type: "button", class: "quiet", "aria-label": `Copy the lines for ${title}`, click: () => copy(button, text) }, "Copy");
+    const button = element("button", { type: "button", class: "quiet", "aria-label": phrase`Copy the lines for ${title}`, click: () => copy(button, text) }, phrase`Copy`);
     return element("div", {}, element("div", { class: "controls" }, element("h3", {}, title), button), element("pre", { id, class: "code", tabindex: "0" }, text));
   }
 
@@ -56,7 +56,7 @@ const program = (() => {
   function show(run, question) {
     const url = `${client.address}/${client.pathOf(run, "predict")}`;
     byId("lines").replaceChildren(
-      block("the shell", "curl", curl(url, question)),
+      block(phrase`the shell`, "curl", curl(url, question)),
       block("Python", "python", request(url, question)),
     );
   }

@@ -54,7 +54,7 @@ const tables = (() => {
         this.#field += character;
         this.#state = "plain";
       }
-      if (this.#field.length > MOST_CHARACTERS) throw new Error("a quote is opened and never closed");
+      if (this.#field.length > MOST_CHARACTERS) throw new Error(phrase`a quote is opened and never closed`);
       return null;
     }
 
@@ -92,7 +92,7 @@ const tables = (() => {
       const parts = (rest + piece).split(/\r?\n/);
       rest = parts.pop();
       yield* parts;
-      if (rest.length > MOST_CHARACTERS) throw new Error("a line is too long");
+      if (rest.length > MOST_CHARACTERS) throw new Error(phrase`a line is too long`);
     }
     if (rest) yield rest;
   }
@@ -106,7 +106,7 @@ const tables = (() => {
       try {
         value = JSON.parse(text);
       } catch {
-        throw new Error(`line ${number} is not JSON`);
+        throw new Error(phrase`line ${number} is not JSON`);
       }
       yield value !== null && typeof value === "object" && !Array.isArray(value) ? value : { text: value };
     }

@@ -21,21 +21,21 @@ const why = (() => {
     const scores = scored.flatMap(({ words }) => words.map((word) => word.score));
     const strongest = Math.max(...scores.map(Math.abs)) || 1;
     return [
-      element("p", {}, "Explained: ", element("strong", {}, attribution.target), `, by ${attribution.method.replaceAll("-", " ")}. `, ...legend(scores)),
+      element("p", {}, phrase`Explained: `, element("strong", {}, sentence(attribution.target)), phrase`, by ${sentence(attribution.method.replaceAll("-", " "))}. `, ...legend(scores)),
       scored.map(({ side, words }) => [
-        scored.length > 1 ? element("h3", {}, capital(side.name)) : null,
+        scored.length > 1 ? element("h3", {}, capital(sentence(side.name))) : null,
         ...side.texts.map((text, number) => element("p", { class: "running" }, ...shaded(text, words, number, strongest))),
-        folded("As a table", wordTable({ side, words })),
+        folded(phrase`As a table`, wordTable({ side, words })),
       ]),
-      explanation.notes.map((note) => element("p", { class: "note small" }, note)),
+      explanation.notes.map((note) => element("p", { class: "note small" }, sentence(note))),
       check(attribution.completeness),
     ];
   }
 
   function legend(scores) {
     return scores.some((score) => score < 0)
-      ? [shade("Blue with a solid line", 1), " speaks for it, ", shade("orange with a dotted line", -1), " against it."]
-      : ["The stronger the ", shade("blue", 1), ", the more a word counts."];
+      ? [shade(phrase`Blue with a solid line`, 1), phrase` speaks for it, `, shade(phrase`orange with a dotted line`, -1), phrase` against it.`]
+      : [phrase`The stronger the `, shade(phrase`blue`, 1), phrase`, the more a word counts.`];
   }
 
   // The words of a side: where each stands, and the sum of its tokens' scores. A special token stands nowhere.
@@ -75,19 +75,21 @@ const why = (() => {
   }
 
   function wordTable(scored) {
-    return scrolling("Words with their scores", answers.table("Words with their scores", ["word", "score"], strongestFirst(scored)));
+    return scrolling(phrase`Words with their scores`, answers.table(phrase`Words with their scores`, [phrase`word`, phrase`score`], strongestFirst(scored)));
   }
 
   function say(explanation) {
     const words = scoredSides(explanation).flatMap((one) => strongestFirst(one).slice(0, 3));
-    return `What counts most for ${explanation.attributions[0].target}: ${words.map(([word, score]) => `${word}, ${score}`).join("; ")}`;
+    const [{ target }] = explanation.attributions;
+    const most = words.map(([word, score]) => `${word}, ${score}`).join("; ");
+    return phrase`What counts most for ${sentence(target)}: ${most}`;
   }
 
   function check(completeness) {
     if (!completeness) return null;
     const { total, difference, steps, held } = completeness;
-    if (held) return element("p", { class: "muted small" }, `Checked: the scores add up to the change of the output, ${signed(difference, 3)} (${steps} steps).`);
-    return element("p", { class: "note warning" }, `The check failed: the scores add up to ${signed(total, 3)}, but the output changes by ${signed(difference, 3)} (${steps} steps). Do not trust single scores.`);
+    if (held) return element("p", { class: "muted small" }, phrase`Checked: the scores add up to the change of the output, ${signed(difference, 3)} (${steps} steps).`);
+    return element("p", { class: "note warning" }, phrase`The check failed: the scores add up to ${signed(total, 3)}, but the output changes by ${signed(difference, 3)} (${steps} steps). Do not trust single scores.`);
   }
 
   // Offer to explain what was just answered.
@@ -100,7 +102,7 @@ const why = (() => {
     const targets = answers.targets(list, asked);
     byId("target-choice").hidden = !targets.length;
     byId("target").replaceChildren(
-      element("option", { value: "" }, "the answer"),
+      element("option", { value: "" }, phrase`the answer`),
       ...targets.map(({ target, called }) => element("option", { value: target }, called)),
     );
     byId("why-button").onclick = (event) =>

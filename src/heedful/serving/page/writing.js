@@ -7,8 +7,8 @@ const writing = (() => {
     const others = (answer.n_best ?? []).slice(1);
     return [
       ...("alignments" in answer ? aligned(answer, asked) : [element("p", { class: "running large" }, answer.text)]),
-      answer.ended ? null : element("p", { class: "note warning" }, "The text stops here because it reached the most tokens that may be written."),
-      others.length ? folded(`${others.length} other text${others.length > 1 ? "s" : ""}`, list(others)) : null,
+      answer.ended ? null : element("p", { class: "note warning" }, phrase`The text stops here because it reached the most tokens that may be written.`),
+      others.length ? folded(others.length > 1 ? phrase`${others.length} other texts` : phrase`1 other text`, list(others)) : null,
     ];
   }
 
@@ -58,7 +58,7 @@ const writing = (() => {
     }
 
     const back = () => light(...(kept ?? [null]));
-    const names = ["from", "to"];
+    const names = [phrase`Words translated from; arrow keys move`, phrase`Words translated to; arrow keys move`];
     const paragraphs = texts.map((text, side) => {
       const characters = spans.map((some, number) => [charactersOf(texts[number]), some]);
       const nameOf = (of, number) => sliceOf(characters[of][0], ...characters[of][1][number]);
@@ -72,7 +72,7 @@ const writing = (() => {
             role: "button",
             tabindex: number ? "-1" : "0",
             "aria-pressed": "false",
-            "aria-label": linked ? `${slice}, ${side ? "from" : "becomes"} ${linked}` : slice,
+            "aria-label": !linked ? slice : side ? phrase`${slice}, from ${linked}` : phrase`${slice}, becomes ${linked}`,
             mouseenter: () => light(side, number),
             mouseleave: back,
             focus: () => light(side, number),
@@ -85,9 +85,9 @@ const writing = (() => {
         made[side].push(word);
         return word;
       });
-      return element("p", { class: side ? "running large" : "running muted", role: "group", "aria-label": `Words translated ${names[side]}; arrow keys move` }, ...drawn);
+      return element("p", { class: side ? "running large" : "running muted", role: "group", "aria-label": names[side] }, ...drawn);
     });
-    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, "Point at a word, tap it, or move with the arrow keys, to see what it comes from.")];
+    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, phrase`Point at a word, tap it, or move with the arrow keys, to see what it comes from.`)];
   }
 
   // The words of a translation.

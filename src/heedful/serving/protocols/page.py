@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from heedful.explanations import html
 from heedful.pages.document import asset, document, fill
+from heedful.pages.language import chinese
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import health, runs
 from heedful.serving.service import Service
@@ -57,10 +58,12 @@ def render_page(root_path: str, log_texts: bool) -> str:
         root_path: what stands before the paths of the server, behind a proxy.
         log_texts: whether the server logs texts, so that the page can say so.
     """
+    values = {"log_texts": log_texts}
     return document(
         title="heedful",
-        body=fill(_PACKAGE, "page/page.html", {"log_texts": log_texts}),
-        data={"server": {"root": root_path}},
+        body=fill(_PACKAGE, "page/page.html", values),
+        chinese_body=fill(_PACKAGE, "page/page.html", values, chinese()),
+        data={"server": {"root": root_path}, "sentences": chinese().sentences},
         scripts=[asset(_PACKAGE, f"page/{name}.js") for name in _SCRIPTS],
         styles=[asset(_PACKAGE, "page/page.css")],
         connect=True,
