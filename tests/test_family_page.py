@@ -1,6 +1,7 @@
 """docs/family.md says what each family has and what works for it, and that is so."""
 
 import asyncio
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,9 +175,12 @@ def _packed(subject: Subject) -> str | None:
     hook = model.embeddings.register_forward_hook(lambda *call: shapes.append(call[-1].shape))
     mask = MASK.clone()
     mask[1, 1:] = 0
-    first = model(IDS, mask, only_first=True).last_hidden_state
+    last = "only_last" in inspect.signature(model.forward).parameters
+    chosen = model(IDS, mask, **{"only_last" if last else "only_first": True}).last_hidden_state
     hook.remove()
-    torch.testing.assert_close(first, model.eval()(IDS, mask).last_hidden_state[:, :1])
+    places = mask.sum(1) - 1 if last else torch.zeros(len(mask), dtype=torch.long)
+    every = model.eval()(IDS, mask).last_hidden_state
+    torch.testing.assert_close(chosen, every.take_along_dim(places[:, None, None], 1))
     return None if shapes[0][0] == 1 else "padding is computed in training"
 
 

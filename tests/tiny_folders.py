@@ -26,6 +26,12 @@ LETTERS = [*"abcdefghijklmnopqrstuvwxyz.?,!"]
 ALBERT = [("<pad>", 3), ("<unk>", 2), ("[CLS]", 3), ("[SEP]", 3), ("[MASK]", 4)]
 """The first pieces of ALBERT's files, each with its kind: unknown (2), control (3) or text (4)."""
 
+XLNET = [
+    *(("<unk>", 2), ("<s>", 3), ("</s>", 3), ("<cls>", 3), ("<sep>", 3), ("<pad>", 3)),
+    *(("<mask>", 4), ("<eod>", 4), ("<eop>", 4)),
+]
+"""The same of XLNet's."""
+
 
 def _wordpiece(folder: Path, special: Sequence[str] = tiny.SPECIAL) -> int:
     tokens = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
@@ -85,6 +91,7 @@ WRITERS: dict[str, Callable[[Path], int]] = {
         controls=[("<unk>", 2), ("<s>", 3), ("</s>", 3)],
         more=2,  # <pad> and <mask> are in no file
     ),
+    "SentencePiece unigram with the class token last": partial(_unigram, controls=XLNET),
 }
 """By the kind of a tokenizer: what writes one of a token for each letter, and how many it has."""
 
@@ -101,6 +108,7 @@ TOKENIZERS = {
     "mpnet": "WordPiece between `<s>` and `</s>`",
     "roberta": "byte-level BPE",
     "xlm-roberta": "SentencePiece unigram between `<s>` and `</s>`",
+    "xlnet": "SentencePiece unigram with the class token last",
 }
 """The kind of tokenizer that each family was published with."""
 
@@ -127,6 +135,13 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
         "intermediate_size": "n_inner",
         "max_position_embeddings": "n_positions",
     },
+    "xlnet": {
+        "hidden_size": "d_model",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "intermediate_size": "d_inner",
+        "max_position_embeddings": "mem_len",
+    },
 }
 """By family: what its configuration calls some of ``SIZES``."""
 
@@ -147,6 +162,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 """By family: what its published models say, where that is not the default."""
+PRETRAINED: tuple[Head, ...] = ("masked_lm", "causal_lm", "permuted_lm")
+"""What models are pre-trained with."""
 
 
 def write_folder(family: str, folder: Path, *, head: Head | None = None, **options: Any) -> None:
@@ -165,5 +182,6 @@ def write_folder(family: str, folder: Path, *, head: Head | None = None, **optio
     sizes = SIZES | OPTIONS.get(family, {}) | options
     values = {names.get(name, name): value for name, value in sizes.items()}
     config = FAMILIES[family].config_class()(**values | {"vocab_size": size})
-    head = head or ("masked_lm" if "masked_lm" in FAMILIES[family].models else "causal_lm")
+    heads = FAMILIES[family].models
+    head = head or next(each for each in PRETRAINED if each in heads)
     FAMILIES[family].model_class(head).from_config(config).save_pretrained(folder)

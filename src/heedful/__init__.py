@@ -28,6 +28,7 @@ _HOMES = {
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
     "XLMRobertaTokenizer": "heedful.tokens",
+    "XLNetTokenizer": "heedful.tokens",
     "compare": "heedful.commands.python",
     "evaluate": "heedful.commands.python",
     "explain": "heedful.commands.python",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
     from heedful.tokens import XLMRobertaTokenizer as XLMRobertaTokenizer
+    from heedful.tokens import XLNetTokenizer as XLNetTokenizer
     from heedful.tokens import load_tokenizer as load_tokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,

@@ -41,6 +41,7 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"intermediate_size": 40, "image_size": 8, "patch_size": 4},
     },
     "xlm-roberta": BERT,
+    "xlnet": {"vocab_size": 50, "d_model": 24, "n_layer": 2, "n_head": 4, "d_inner": 40},
 }
 EVERY = [(kind, head) for kind, family in FAMILIES.items() for head in family.models]
 
@@ -130,16 +131,18 @@ def test_an_unknown_family_is_named(tmp_path: Path) -> None:
 
 HEADS = {
     "body": ("pooler",),
-    "sequence": ("pooler", "classifier", "score"),
+    "sequence": ("pooler", "classifier", "score", "logits_proj"),
     "token": ("pooler", "classifier"),
     "span": ("qa_outputs", "qa_classifier"),
-    "choice": ("pooler", "classifier"),
+    "choice": ("pooler", "classifier", "logits_proj"),
+    "pointer": ("pointer",),
     "next_sentence": ("pooler", "cls.seq_relationship"),
     "masked_lm": (
         *("pooler", "cls.predictions", "lm_head", "generator_lm_head", "vocab_projector"),
         "lm_predictions",
     ),
     "causal_lm": ("pooler", "cls.predictions", "lm_head", "generator_lm_head"),
+    "permuted_lm": ("lm_loss",),
     "pretraining": ("pooler", "cls"),
     "pixels": ("decoder",),
     "replaced": ("discriminator_predictions", "mask_predictions"),

@@ -47,10 +47,14 @@ class Row:
     """The id of padding if its reference tells padding by that, and not by the mask."""
     needs_text: bool = False
     """Whether its reference computes nonsense for padding, so that only the rest is compared."""
+    pads_left: bool = False
+    """Whether its reference takes the last token of a row for the last of the text."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels that its heads call otherwise: the usual name, and its own."""
     own_heads: frozenset[str] = frozenset()
     """Heads that its reference has not."""
+    own_grid: bool = False
+    """Whether a file of its own compares its options, which are others."""
     every_pair: bool = False
     """Whether the grid has all pairs of options, rather than each alone and some pairs."""
 
@@ -113,6 +117,17 @@ _DEBERTA_OPTIONS: dict[str, list[Any]] = {
     "type_vocab_size": [0, 3],
     "embedding_size": [D, 16],
     "layer_norm_eps": [1e-7, 1e-5],
+}
+
+_XLNET_SIZES = {
+    "vocab_size": V,
+    "n_layer": L,
+    "n_head": H,
+    "d_model": D,
+    "d_inner": 40,
+    "ff_activation": "gelu_new",
+    **dict.fromkeys(("dropout", "summary_last_dropout"), 0.0),
+    **dict.fromkeys(("use_mems_eval", "use_mems_train"), False),
 }
 
 ROWS: dict[str, Row] = {
@@ -259,6 +274,27 @@ ROWS: dict[str, Row] = {
         },
         positions_after=1,
         folders={"everything": {"relative_attention_num_buckets": 40, "hidden_act": "relu"}},
+    ),
+    "xlnet": Row(
+        sizes=_XLNET_SIZES,
+        types=3,
+        lacks=frozenset({"position_ids", "positions", "decoder", "encoder", "cache", "pooler"}),
+        pads_left=True,
+        own_grid=True,
+        folders={
+            "everything": {
+                "attn_type": "uni",
+                "mem_len": 7,
+                "reuse_len": 3,
+                "same_length": True,
+                "clamp_len": 4,
+                "untie_r": False,
+                "summary_type": "mean",
+                "summary_use_proj": False,
+                "start_n_top": 2,
+            },
+            "own output": {"tie_word_embeddings": False},
+        },
     ),
 }
 """By ``model_type``."""

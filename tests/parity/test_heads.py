@@ -98,7 +98,9 @@ def _batch(class_name: str, given: str) -> dict[str, Any]:
         kept = torch.tensor([7, 4, 2, 5, 1, 3])[: B * C if len(shape) == 3 else B]
         if ROWS[family].needs_text and head == "span":  # where padding could be an answer
             kept = torch.full_like(kept, S)
-        batch["attention_mask"] = (torch.arange(S) < kept[:, None]).long().view(shape)
+        real = torch.arange(S) < kept[:, None]
+        batch["attention_mask"] = (real.flip(1) if ROWS[family].pads_left else real).long()
+        batch["attention_mask"] = batch["attention_mask"].view(shape)
         pad = ROWS[family].pads_with
         if pad is not None:
             batch["input_ids"][batch["attention_mask"] == 0] = pad
@@ -122,6 +124,13 @@ def _labels(head: str) -> dict[str, Tensor]:
         "choice": {"labels": torch.tensor([1, 0, -100])},
         "token": {"labels": words.clamp(max=3)},
         "replaced": {"labels": words.clamp(0, 1)},
+        "pointer": {
+            "start_positions": torch.tensor([[2], [0], [6]]),
+            "end_positions": torch.tensor([[5], [4], [6]]),
+            "is_impossible": torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64),
+            "cls_index": torch.tensor([6, 5, 3]),
+            "p_mask": torch.tensor([[0.0] * S, [0.0] * S, [1.0, 1.0] + [0.0] * 5]).double(),
+        },
         "span": {
             "start_positions": torch.tensor([[2], [S], [-3]]),
             "end_positions": torch.tensor([[S + 5], [4], [6]]),
@@ -228,7 +237,7 @@ def test_summaries_of_a_choice(
     _check_gradients(ours, theirs)
 
 
-@pytest.mark.parametrize("head", WORDS)
+@pytest.mark.parametrize("head", [*WORDS, "XLNetLMHeadModel"])
 def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     ours, theirs = _models(reference, head, tie_word_embeddings=False)
     assert ours.get_output_embeddings() is not ours.get_input_embeddings().weight

@@ -140,7 +140,12 @@ def _options(family: str, chosen: dict[str, Any]) -> Options:
     )
 
 
-CASES = {name: case for family in ROWS for name, case in _cases(family).items()}
+CASES = {
+    name: case
+    for family, row in ROWS.items()
+    if not row.own_grid
+    for name, case in _cases(family).items()
+}
 
 
 def _models(reference: ModuleType, options: Options) -> tuple[Model, nn.Module]:

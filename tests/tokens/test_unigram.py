@@ -10,7 +10,6 @@ import os
 import random
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,15 +21,19 @@ from tests.tokens.spiece import big_bird_folder, xlm_roberta_folder
 from tests.tokens.test_call import CUTS, EVERYTHING, PADS
 
 from heedful.batches.words import piece_words
-from heedful.tokens import AlbertTokenizer, SpecialTokens, XLMRobertaTokenizer, load_tokenizer
+from heedful.tokens import (
+    AlbertTokenizer,
+    XLMRobertaTokenizer,
+    XLNetTokenizer,
+    load_tokenizer,
+)
 from heedful.tokens.clusters import EXTENDING
 from heedful.tokens.metaspace import UnigramEncoder
-from heedful.tokens.unigram_folder import ALBERT, UnigramSettings, recipe_of
 
 SWEEP = "HEEDFUL_SWEEP" in os.environ
 STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "4000"))
 NAMES = ["albert", "albert, cased", "xlm-roberta", "xlm-roberta, compiled", "xlnet-chinese"]
-NAMES += ["big_bird", "big_bird, compiled"]
+NAMES += ["big_bird", "big_bird, compiled", "xlnet", "xlnet, compiled"]
 
 HARD = [
     *("", " ", "  ", "\t", "a ", "a  ", " a", "  a", "a\u200b", "a\r\nb", "x\u200db", "▁", "▁▁a"),
@@ -57,6 +60,8 @@ HARD = [
     *("\u0600e\u0301", "a \u0600 \u0301", "x\x85", "x \x85", "\x85", "the " * 40),
 ]
 LONG = "the a un the b hel " * 14 + "the"
+SHORTER = "the a un the b hel " * 12 + "the a b"
+"""As many pieces of XLNet's as ``LONG`` has of the others': each has room beside a short text."""
 TEXTS = ["a café, isn't it? it's the [MASK] unable", "", LONG, "x", "\n"]
 OTHERS = ["no.\tit was the b's", LONG, "the short one", "", "y z"]
 WORDS = [["the", "unable", "", "a b", "[MASK] x"], [], ["x"]]
@@ -86,17 +91,11 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
     (saved_bird / "spiece.model").unlink(missing_ok=True)
     chinese = data_folder / "tokenizers/xlnet-chinese/spiece.model"
     cased = {"do_lower_case": False, "keep_accents": True}
-    special = SpecialTokens(
-        unk_token="<unk>",
-        sep_token="<sep>",
-        pad_token="<pad>",
-        cls_token="<cls>",
-        mask_token="<mask>",
-        lstrip=frozenset({"<mask>"}),
-    )
-    xlnet = recipe_of(
-        chinese, replace(ALBERT, special=special), UnigramSettings(do_lower_case=False)
-    )
+    english = str(data_folder / "tokenizers/xlnet/spiece.model")
+    xlnet = transformers.XLNetTokenizerFast(vocab_file=english)
+    xlnet_saved = tmp_path_factory.mktemp("xlnet")
+    xlnet.save_pretrained(xlnet_saved)
+    (xlnet_saved / "spiece.model").unlink(missing_ok=True)
     albert = transformers.AlbertTokenizerFast(vocab_file=albert_file)
     return {
         "albert": (AlbertTokenizer(albert_file), albert),
@@ -111,8 +110,13 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
             load_tokenizer(saved_bird),
             transformers.AutoTokenizer.from_pretrained(saved_bird),
         ),
+        "xlnet": (XLNetTokenizer(english), xlnet),
+        "xlnet, compiled": (
+            load_tokenizer(xlnet_saved),
+            transformers.AutoTokenizer.from_pretrained(xlnet_saved),
+        ),
         "xlnet-chinese": (
-            AlbertTokenizer(xlnet),
+            XLNetTokenizer(chinese),
             transformers.XLNetTokenizerFast(vocab_file=str(chinese)),
         ),
     }
@@ -223,6 +227,7 @@ def _lines(folder: Path, patterns: list[str]) -> Iterator[str]:
 
 FILES = {
     "albert": ["ag_news/test*", "wnut17/dev*", "multi30k/test*"],
+    "xlnet": ["ag_news/test*", "wnut17/dev*", "multi30k/test*"],
     "xlnet-chinese": ["zh/cmrc2018/dev*", "zh/cluener/dev*", "zh/tatoeba/*"],
 }
 
@@ -234,21 +239,23 @@ def test_real_texts(pairs: dict[str, Any], data_folder: Path, name: str) -> None
     assert sum(_assert_equal(*pairs[name], batch) for batch in _in_batches(lines)) == 0
 
 
-@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird"])
+@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird", "xlnet"])
 def test_calls(pairs: dict[str, Any], name: str) -> None:
     ours, theirs = pairs[name]
+    long = SHORTER if name == "xlnet" else LONG
+    texts, others = ([long if one is LONG else one for one in each] for each in (TEXTS, OTHERS))
     for number, (cut, pad) in enumerate(zip(CUTS * len(PADS), PADS * len(CUTS), strict=True)):
         options = {"max_length": 512, **cut} if cut.get("truncation") is True else dict(cut)
         options |= {**pad, **EVERYTHING, "add_special_tokens": number % 4 != 3}
         options["return_overflowing_tokens"] = number % 2 == 1
-        second = None if number % 3 == 0 else OTHERS
-        assert_same_call(ours(TEXTS, second, **options), theirs(TEXTS, second, **options))
-    assert_same_call(ours(TEXTS, OTHERS), theirs(TEXTS, OTHERS))
+        second = None if number % 3 == 0 else others
+        assert_same_call(ours(texts, second, **options), theirs(texts, second, **options))
+    assert_same_call(ours(texts, others), theirs(texts, others))
     options = {**EVERYTHING, "is_split_into_words": True}
     assert_same_call(ours(WORDS, **options), theirs(WORDS, **options))
 
 
-@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird"])
+@pytest.mark.parametrize("name", ["albert", "xlm-roberta", "big_bird", "xlnet"])
 def test_decoding(pairs: dict[str, Any], name: str) -> None:
     ours, theirs = pairs[name]
     for text in ["Hello, the (x) U.S. [MASK] 😀 ok", " a  b", "北京 1,000", ""]:

@@ -22,7 +22,8 @@ class Batch:
     inputs: dict[str, Tensor]
     """By the names of the model's arguments: ``input_ids`` (B, T) int64; ``attention_mask`` (B, T)
     bool, True = a token, if there is padding; ``token_type_ids`` (B, T) int64, 1 from the second
-    text on, if there is one; of pictures ``pixel_values`` (B, channels, rows, columns) float32."""
+    text on, if there is one or the last token has a type of its own; of pictures ``pixel_values``
+    (B, channels, rows, columns) float32."""
     targets: dict[str, Tensor] = field(default_factory=dict)
     """What to learn or score, under names that the task chooses; may be empty."""
     num_tokens: int
@@ -46,21 +47,26 @@ class Batch:
 
 
 def collate(
-    examples: Sequence[Example], *, pad_id: int, targets: dict[str, Tensor] | None = None
+    examples: Sequence[Example],
+    *,
+    pad_id: int,
+    closing_type: int | None = None,
+    targets: dict[str, Tensor] | None = None,
 ) -> Batch:
     """Pad examples to the longest of them.
 
     Args:
         examples: at least one.
         pad_id: token id of the padding.
+        closing_type: see `PairLayout`.
         targets: what to learn from them.
     """
     ids, mask = _padded([example.ids for example in examples], pad_id)  # (B, T)
     inputs = {"input_ids": torch.from_numpy(ids)}
     if not mask.all():
         inputs["attention_mask"] = torch.from_numpy(mask)
-    if any(example.split is not None for example in examples):
-        inputs["token_type_ids"] = _token_types(examples, mask)
+    if closing_type is not None or any(example.split is not None for example in examples):
+        inputs["token_type_ids"] = _token_types(examples, mask, closing_type)
     return Batch(
         inputs=inputs,
         targets=targets or {},
@@ -116,8 +122,13 @@ def _padded(
     return padded, mask
 
 
-def _token_types(examples: Sequence[Example], mask: NDArray[np.bool_]) -> Tensor:
+def _token_types(
+    examples: Sequence[Example], mask: NDArray[np.bool_], closing_type: int | None
+) -> Tensor:
     width = mask.shape[1]
     splits = [width if example.split is None else example.split for example in examples]
     second = mask & (np.arange(width) >= np.array(splits)[:, None])  # (B, T)
-    return torch.from_numpy(second.astype(np.int64))
+    types = second.astype(np.int64)
+    if closing_type is not None:
+        types[np.arange(len(mask)), mask.sum(1) - 1] = closing_type
+    return torch.from_numpy(types)

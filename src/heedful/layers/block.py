@@ -22,9 +22,9 @@ from heedful.layers.cache import BlockCache, KeyValue, Past
 from heedful.layers.disentangled import Disentangled
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
-from heedful.layers.multihead import MultiHead
+from heedful.layers.multihead import BIASES, MultiHead
 from heedful.layers.packing import Packing
-from heedful.layers.positions import Positions
+from heedful.layers.positions import Positions, Relations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,12 +50,10 @@ class BlockOptions:
     """Added to the variance by the layer normalisations."""
     norm_before: bool = False
     """Whether each part normalises what it reads, and not what it and its residual add up to."""
+    attention_biases: frozenset[str] = BIASES
+    """Which linear layers of attention have biases; some of ``multihead.BIASES``."""
     chunk: int = 0
     """How many tokens go through the feed-forward part at once; 0 for all."""
-    attention_bias: bool = True
-    """Whether queries, keys and values have biases."""
-    key_bias: bool = True
-    """Whether the projection of keys has a bias."""
     talking: bool = False
     """Whether the heads of attention to itself mix their scores and weights."""
 
@@ -76,6 +74,10 @@ class Context:
     """What cross-attention attends to, where it is not cached. Shape (B, E, D)."""
     cross_mask: Tensor | None = None
     """Bool, broadcastable to (B, H, N, E)."""
+    relations: Relations | None = None
+    """What the positions of each block are told of the tokens, if they ask for it."""
+    attended: int | None = None
+    """How many of the N tokens are attended to: the first; None for all. The others only ask."""
     need_cache: bool = False
     """Whether to return what later calls can go on from."""
     packing: Packing | None = None
@@ -108,14 +110,20 @@ class Residual(nn.Module):
         inner_width: width of what comes in.
         options: of the block.
         dropout: probability with which a value that is added is dropped; None takes the block's.
+        bias: whether the projection has a bias.
     """
 
     def __init__(
-        self, inner_width: int, options: BlockOptions, dropout: float | None = None
+        self,
+        inner_width: int,
+        options: BlockOptions,
+        dropout: float | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.norm_before = options.norm_before
-        self.dense = nn.Linear(inner_width, options.width)
+        self.dense = nn.Linear(inner_width, options.width, bias)
         self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
         self.dropout = Dropout(options.dropout if dropout is None else dropout)
 
@@ -172,12 +180,14 @@ class Attention(nn.Module):
             score_factor,
             sparse,
             disentangled,
-            bias=options.attention_bias,
-            key_bias=options.key_bias,
+            biases=options.attention_biases,
             talking=talking,
         )
         self.output = Residual(
-            len(heads) * options.head_width, options, options.attention_output_dropout
+            len(heads) * options.head_width,
+            options,
+            options.attention_output_dropout,
+            bias="output" in options.attention_biases,
         )
 
     def forward(
@@ -194,6 +204,7 @@ class Attention(nn.Module):
         start: int = 0,
         packing: Packing | None = None,
         texts: Texts | None = None,
+        relations: Relations | None = None,
     ) -> Mixed:
         """Return hidden states of shape (B, S, D).
 
@@ -209,6 +220,7 @@ class Attention(nn.Module):
             start: the same.
             packing: the same.
             texts: the same.
+            relations: the same.
         """
         mixed, weights, kernel = self.self(
             source,
@@ -221,6 +233,7 @@ class Attention(nn.Module):
             start=start,
             packing=packing,
             texts=texts,
+            relations=relations,
         )
         return Mixed(self.output(mixed, hidden), weights, kernel)
 
@@ -270,6 +283,7 @@ class Block(nn.Module):
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
         past: Past | None = None,
+        memory: Tensor | None = None,
         need_weights: bool = False,
         only_first: bool = False,
         asking: Tensor | None = None,
@@ -282,17 +296,16 @@ class Block(nn.Module):
             head_mask: what each head's output is multiplied by. Shape (H,).
             cross_head_mask: the same for the cross-attention.
             past: what has been computed before; ``hidden`` goes on from there.
+            memory: what the block read of earlier tokens, which are attended to, too, but do not
+                ask. Shape (B, M, D).
             need_weights: whether to return the attention weights.
             only_first: whether to compute the first token alone: S is 1, else N.
             asking: what is computed in the place of ``hidden``, which it attends to; None for that
                 itself. Shape (B, N, D).
         """
         source = self.attention.output.source(hidden)
-        start = 0 if past is None else past.length
+        keys, start = self._keys(source, context, past, memory)
         packing = context.packing
-        memory = self.attention.self.keys_and_values(source, start=start, packing=packing)
-        if past is not None:
-            memory = past.extend(memory)
         if asking is not None:
             hidden, source = asking, self.attention.output.source(asking)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
@@ -304,7 +317,7 @@ class Block(nn.Module):
         hidden, weights, kernel = self.attention(
             hidden,
             source,
-            memory,
+            keys,
             mask=mask,
             head_mask=head_mask,
             need_weights=need_weights,
@@ -313,6 +326,7 @@ class Block(nn.Module):
             start=start,
             packing=packing,
             texts=context.texts,
+            relations=context.relations,
         )
         kernels, cross_weights = [kernel], None
         cross = None if past is None else past.cross_attention
@@ -333,9 +347,23 @@ class Block(nn.Module):
             kernels.append(kernel)
         cache = None
         if context.need_cache:  # not kept without need: checkpointing could not free it
-            cache = BlockCache(self_attention=memory, cross_attention=cross)
+            cache = BlockCache(self_attention=keys, cross_attention=cross)
         hidden = self._feed_forward(hidden)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
+
+    def _keys(
+        self, source: Tensor, context: Context, past: Past | None, memory: Tensor | None
+    ) -> tuple[KeyValue, int]:
+        """Return what is attended to, and how much of that stands before the first token."""
+        start = 0 if past is None else past.length
+        attended = source if context.attended is None else source[:, : context.attended]
+        if memory is not None:
+            attended = torch.cat([self.attention.output.source(memory), attended], 1)
+        heads = self.attention.self
+        keys = heads.keys_and_values(attended, start=start, packing=context.packing)
+        if past is not None:
+            return past.extend(keys), start
+        return keys, start if memory is None else memory.shape[1]
 
     def _feed_forward(self, hidden: Tensor) -> Tensor:
         if not 0 < self.chunk < hidden.shape[1]:

@@ -16,7 +16,10 @@ from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
 from heedful.layers.disentangled import Disentangled, disentangled_bias
 from heedful.layers.packing import Packing
-from heedful.layers.positions import Positions
+from heedful.layers.positions import Positions, Relations
+
+BIASES = frozenset({"query", "key", "value", "output"})
+"""The linear layers of attention, which may each have a bias."""
 
 
 class MultiHead(nn.Module):
@@ -30,9 +33,8 @@ class MultiHead(nn.Module):
         positions: how positions take part, if they do.
         score_factor: what the scaled scores are multiplied by.
         sparse: how long texts are read, if not every token by every token.
-        bias: whether queries, keys and values have biases.
         disentangled: what distances add to the scores, if they do.
-        key_bias: whether keys have one, if the others do.
+        biases: which of its linear layers have biases; some of ``BIASES``.
         talking: whether heads mix their scores, and then their weights.
     """
 
@@ -47,8 +49,7 @@ class MultiHead(nn.Module):
         sparse: BlockSparse | None = None,
         disentangled: Disentangled | None = None,
         *,
-        bias: bool = True,
-        key_bias: bool = True,
+        biases: frozenset[str] = BIASES,
         talking: bool = False,
     ) -> None:
         super().__init__()
@@ -56,9 +57,9 @@ class MultiHead(nn.Module):
         self.head_width = head_width
         self.dropout = dropout
         self.score_factor = score_factor
-        self.query = nn.Linear(width, len(heads) * head_width, bias)
-        self.key = nn.Linear(width, len(heads) * head_width, bias and key_bias)
-        self.value = nn.Linear(width, len(heads) * head_width, bias)
+        self.query = nn.Linear(width, len(heads) * head_width, "query" in biases)
+        self.key = nn.Linear(width, len(heads) * head_width, "key" in biases)
+        self.value = nn.Linear(width, len(heads) * head_width, "value" in biases)
         self.distance_embedding = positions
         self.sparse = sparse
         self.disentangled = disentangled
@@ -99,6 +100,7 @@ class MultiHead(nn.Module):
         start: int = 0,
         packing: Packing | None = None,
         texts: Texts | None = None,
+        relations: Relations | None = None,
     ) -> Mixed:
         """Return the mixed values with the heads side by side, shape (B, S, D) if none is pruned.
 
@@ -115,6 +117,7 @@ class MultiHead(nn.Module):
             start: the position of the first query.
             packing: of the source.
             texts: where the texts stand whose tokens attend to each other; for what is sparse.
+            relations: what the positions are told of this call's tokens.
         """
         query = self._rotate(self._split(self.query(source), packing), start)
         if self.score_factor != 1:
@@ -122,7 +125,13 @@ class MultiHead(nn.Module):
         if bias is not None and bias.shape[1] > len(self.heads):
             bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:
-            own = self.distance_embedding.bias(query, memory.key, start=start)
+            own = self.distance_embedding.bias(
+                query,
+                memory.key,
+                start=start,
+                query_bias=self.query.bias,
+                relations=relations,
+            )
             bias = own if bias is None or own is None else bias + own
         if self.disentangled is not None and distances is not None:
             bias = self._disentangled_bias(query, memory.key, distances)

@@ -60,6 +60,16 @@ class Packing:
         """Return shape (1, N) for integers of shape (B, S)."""
         return padded.flatten()[self.rows][None]
 
+    def at(self, packed: Tensor, places: Tensor) -> Tensor:
+        """Return one token of each sequence, shape (B, 1, D), for shape (1, N, D).
+
+        Args:
+            packed: the tokens.
+            places: where they stand in their sequences. Shape (B,).
+        """
+        numbers = self.numbers.view(self.batch, -1).gather(1, places[:, None])[:, 0]
+        return packed[0].index_select(0, numbers)[:, None]
+
     def first(self, packed: Tensor) -> Tensor:
         """Return the first token of each sequence, shape (B, 1, D), for shape (1, N, D)."""
         starts = self.numbers.view(self.batch, -1)[:, 0]

@@ -11,7 +11,8 @@ positions.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -33,17 +34,48 @@ class Positions(Protocol):
             start: the position of the first.
         """
 
-    def bias(self, query: Tensor, key: Tensor, *, start: int) -> Tensor | None:
+    def bias(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        start: int,
+        query_bias: Tensor | None = None,
+        relations: "Relations | None" = None,
+    ) -> Tensor | None:
         """Return what is added to the scaled scores, or None if nothing is.
 
         Args:
             query: shape (B, H, S, K).
             key: those of the earlier tokens and of these. Shape (B, H, T, K).
             start: the position of the first query.
+            query_bias: what the queries' linear layer added. Shape (H * K,).
+            relations: what all blocks are told of this call's tokens, where the module needs it.
 
         Returns:
             Broadcastable to (B, H, S, T), of 4 dimensions.
         """
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Forget all heads but some, given by their places among those that are left."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relations:
+    """What blocks are told, once a call, of how tokens stand to each other.
+
+    Queries are those of S tokens in a row, the last of the T keys, and perhaps further ones, which
+    stand where tokens of the row stand.
+    """
+
+    vectors: Tensor
+    """Of each distance from T - 1 down to 1 - S. Shape (1, T + S - 1, D); of both directions, for
+    the two halves of the batch, (2, T + S - 1, D)."""
+    apart: Tensor | None
+    """Bool, True where a key is of another segment than the query. Shape (B, 1, queries, T); None
+    where all are of one."""
+    places: Tensor | None
+    """The places of the further queries in the row. Shape (B, P), int64."""
 
 
 class Sinusoids(nn.Module):
@@ -104,7 +136,18 @@ class RelativePositions(nn.Embedding):
         """Return the vectors as they are."""
         return vectors
 
-    def bias(self, query: Tensor, key: Tensor, *, start: int) -> Tensor:
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Change nothing: all heads share the vectors."""
+
+    def bias(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        start: int,
+        query_bias: Tensor | None = None,
+        relations: Relations | None = None,
+    ) -> Tensor:
         """Return the bias for the distance from each key to each query. Shape (B, H, S, T).
 
         Each vector meets each distance in one matrix product; the products of a row are then
@@ -115,6 +158,8 @@ class RelativePositions(nn.Embedding):
             query: shape (B, H, S, K).
             key: shape (B, H, T, K).
             start: the position of the first query.
+            query_bias: not read.
+            relations: not read.
         """
         queries, keys = query.shape[2], key.shape[2]
         middle = self.num_embeddings // 2  # the row of distance 0

@@ -107,6 +107,7 @@ class Stack(nn.Module):
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
         past: Sequence[Past] | None = None,
+        memory: Sequence[Tensor] | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
         recompute: bool = False,
@@ -121,6 +122,7 @@ class Stack(nn.Module):
             head_mask: what each head's output is multiplied by. Shape (M, H).
             cross_head_mask: the same for the cross-attention.
             past: what each block has computed before.
+            memory: what each block read of earlier tokens. Each of shape (B, M, D).
             weights_of: the numbers of the blocks whose attention weights are returned.
             need_states: whether to return the output of every block.
             recompute: whether to keep only each block's input for the backward pass.
@@ -139,6 +141,7 @@ class Stack(nn.Module):
                 "head_mask": None if head_mask is None else head_mask[row],
                 "cross_head_mask": None if cross_head_mask is None else cross_head_mask[row],
                 "past": None if past is None else past[number],
+                "memory": None if memory is None else memory[number],
                 "need_weights": number in weights_of,
                 "only_first": only_first and last,
             }

@@ -16,8 +16,10 @@ Head = Literal[
     "span",
     "choice",
     "next_sentence",
+    "pointer",  # the ends of an answer, the second by the first
     "masked_lm",
     "causal_lm",
+    "permuted_lm",
     "pretraining",
     "replaced",
     "pixels",
@@ -233,6 +235,19 @@ FAMILIES: dict[str, Family] = {
             "causal_lm": "XLMRobertaForCausalLM",
         },
     ),
+    "xlnet": Family(
+        package="xlnet",
+        config="XLNetConfig",
+        models={
+            "body": "XLNetModel",
+            "sequence": "XLNetForSequenceClassification",
+            "token": "XLNetForTokenClassification",
+            "span": "XLNetForQuestionAnsweringSimple",
+            "choice": "XLNetForMultipleChoice",
+            "pointer": "XLNetForQuestionAnswering",
+            "permuted_lm": "XLNetLMHeadModel",
+        },
+    ),
 }
 """Every family, by the ``model_type`` of its ``config.json``."""
 
@@ -284,6 +299,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.vit.model import *  # noqa: F403
     from heedful.models.xlm_roberta.config import XLMRobertaConfig as XLMRobertaConfig
     from heedful.models.xlm_roberta.model import *  # noqa: F403
+    from heedful.models.xlnet.config import XLNetConfig as XLNetConfig
+    from heedful.models.xlnet.model import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

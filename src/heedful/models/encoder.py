@@ -8,9 +8,8 @@ output, H heads, L blocks, each counted once, D model width, W width of the embe
 some families.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,8 @@ from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Disentangled, Distances, Terms
 from heedful.layers.embeddings import Embeddings, Widening
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.layers.positions import POSITIONS, BucketedPositions
+from heedful.layers.multihead import BIASES
+from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
 from heedful.layers.stack import Order, Stack
 from heedful.models import inputs
 from heedful.models.body import Body
@@ -70,6 +70,12 @@ class Variant:
     what comes out of the embeddings and of each part."""
     norm_last: bool = True
     """Whether such a stack normalises what comes out of its last block; else its body does."""
+    attention_biases: frozenset[str] = BIASES
+    """Which linear layers of attention have biases; some of ``multihead.BIASES``."""
+    activation_dropout: float = 0.0
+    """Dropout inside the feed-forward half."""
+    positions: Callable[[int], Positions | None] | None = None
+    """Makes what a block of so many heads knows of positions, if not by one of ``POSITIONS``."""
     num_tasks: int = 0
     """Number of task types; 0 if there are none."""
     word_types: bool = False
@@ -91,8 +97,6 @@ class Variant:
     """The vectors of distances that all blocks share, if they do."""
     terms: Terms | None = None
     """What distances add to scores, if they do."""
-    key_bias: bool = True
-    """Whether the projections of keys have a bias."""
     talking: bool = False
     """Whether attention heads mix their scores and weights."""
     convolution: Convolution | None = None
@@ -101,8 +105,6 @@ class Variant:
     """Whether the vector of padding is learnt as any other."""
     word_scale: float = 1.0
     """What the vectors of words are multiplied by."""
-    attention_bias: bool = True
-    """Whether queries, keys and values have biases."""
     sparse: BlockSparse | None = None
     """How the first block reads long texts, if not every token by every token; the others draw
     otherwise."""
@@ -339,12 +341,14 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
         attention_dropout=config.attention_probs_dropout_prob,
         eps=config.layer_norm_eps,
         norm_before=variant.norm_before,
+        attention_biases=variant.attention_biases,
+        activation_dropout=variant.activation_dropout,
         chunk=config.chunk_size_feed_forward,
-        attention_bias=variant.attention_bias,
-        key_bias=variant.key_bias,
         talking=variant.talking,
     )
-    positions = partial(POSITIONS[config.position_embedding_type], scaled=variant.scaled)
+    kind = POSITIONS[config.position_embedding_type]
+    most = config.max_position_embeddings
+    positions = variant.positions or (lambda heads: kind(most, head_width, scaled=variant.scaled))
 
     def block(number: int, factor: float) -> Block:
         kept = remaining(heads, config.pruned_heads, number)
@@ -352,7 +356,7 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
             options,
             heads=kept,
             cross_heads=range(heads) if config.add_cross_attention else None,
-            positions=positions(config.max_position_embeddings, head_width),
+            positions=positions(len(kept)),
             score_factor=factor,
             sparse=None if variant.sparse is None else replace(variant.sparse, number=number),
             disentangled=None

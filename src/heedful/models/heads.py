@@ -398,6 +398,11 @@ def reads_first(head: nn.Module) -> bool:
     return not getattr(head, "every_token", True)
 
 
+def reads_last(head: nn.Module) -> bool:
+    """Return whether a head decides from the last token alone."""
+    return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
+
+
 def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Return the vectors that a head decides about texts from. Shape (B, D).
 
@@ -414,5 +419,9 @@ def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
     real = mask.ne(0)
     if head.kind == "mean":
         return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    last = real.shape[1] - 1 - real.long().flip(1).argmax(1)  # (B,)
-    return hidden[torch.arange(len(last), device=last.device), last]
+    return hidden.take_along_dim(last_places(real)[:, None, None], 1)[:, 0]
+
+
+def last_places(real: Tensor) -> Tensor:
+    """Return where the last token of each sequence stands, (B,), for True in tokens, (B, S)."""
+    return real.shape[1] - 1 - real.long().flip(1).argmax(1)

@@ -66,6 +66,11 @@ class Model(nn.Module, ABC):
         most: int = self.config.max_position_embeddings
         return most
 
+    @property
+    def usual_positions(self) -> int:
+        """How many tokens it takes at once where nobody says."""
+        return self.max_positions
+
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return the masks of attention heads that ``forward`` takes, and their shapes (L, H).
 

@@ -109,6 +109,98 @@ class QuestionAnsweringOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class XLNetModelOutput(Output):
+    """What ``XLNetModel`` returns; P is the number of predicted tokens, M the memory's length."""
+
+    last_hidden_state: Tensor
+    """Of the tokens, shape (B, S, D), or where some are predicted of these, shape (B, P, D)."""
+    mems: tuple[Tensor, ...] | None = None
+    """What a call for the next segment can go on from, if asked for: what each block has read. Each
+    of shape (M, B, D), as in the reference."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
+    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
+    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+    kernels: tuple[str, ...] | None = None
+    """Which kernel each attention ran on, if asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetDecisionOutput(Output):
+    """What XLNets return that decide about texts, tokens or choices, or score pieces."""
+
+    loss: Tensor | None = None
+    """The mean over the labels, if there are labels. Shape ()."""
+    logits: Tensor
+    """Of texts or choices, shape (B, C); of tokens, shape (B, S, C), or where some are predicted of
+    these, shape (B, P, C)."""
+    mems: tuple[Tensor, ...] | None = None
+    """What a call for the next segment can go on from, if asked for: what each block has read. Each
+    of shape (M, B, D), as in the reference."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
+    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
+    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetSpanOutput(Output):
+    """What ``XLNetForQuestionAnsweringSimple`` returns."""
+
+    loss: Tensor | None = None
+    """The mean of the two ends' losses, if there are positions. Shape ()."""
+    start_logits: Tensor
+    """How well each token starts the answer. Shape (B, S)."""
+    end_logits: Tensor
+    """How well each token ends it. Shape (B, S)."""
+    mems: tuple[Tensor, ...] | None = None
+    """What a call for the next segment can go on from, if asked for: what each block has read. Each
+    of shape (M, B, D), as in the reference."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
+    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
+    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class XLNetPointerOutput(Output):
+    """What ``XLNetForQuestionAnswering`` returns: a loss, or its best spans.
+
+    N is the number of starts, E that of ends for each. What is called ``log_probs``, as in the
+    reference, are probabilities.
+    """
+
+    loss: Tensor | None = None
+    """If there are positions: the mean of the two ends' losses, and half of that of answerability.
+    Shape ()."""
+    start_top_log_probs: Tensor | None = None
+    """Of the best starts. Shape (B, N)."""
+    start_top_index: Tensor | None = None
+    """Where they stand. Shape (B, N), int64."""
+    end_top_log_probs: Tensor | None = None
+    """Of the best ends after each start: the best of each start first. Shape (B, E * N)."""
+    end_top_index: Tensor | None = None
+    """Where they stand. Shape (B, E * N), int64."""
+    cls_logits: Tensor | None = None
+    """Above 0 where the question has no answer. Shape (B,)."""
+    mems: tuple[Tensor, ...] | None = None
+    """What a call for the next segment can go on from, if asked for: what each block has read. Each
+    of shape (M, B, D), as in the reference."""
+    hidden_states: tuple[Tensor, ...] | None = None
+    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
+    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
+    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
+    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LanguageModelOutput(Output):
     """What ``BertForMaskedLM`` and ``BertLMHeadModel`` return.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from heedful import files
 from heedful.errors import UserError, listed
 from heedful.layers.patches import Vectors
+from heedful.layers.relative import SegmentPositions
 from heedful.models.weights import WEIGHTS, allocate, renamed
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ def initialise(module: nn.Module, std: float) -> None:
                 part.weight[part.padding_idx].zero_()
         elif isinstance(part, nn.LayerNorm):
             nn.init.ones_(part.weight)
+        elif isinstance(part, SegmentPositions):
+            for table in part.parameters(recurse=False):
+                nn.init.normal_(table, std=std)
         if isinstance(bias := getattr(part, "bias", None), nn.Parameter):
             nn.init.zeros_(bias)
 

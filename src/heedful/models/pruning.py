@@ -80,6 +80,8 @@ def _remove(attention: Attention, gone: set[int]) -> None:
         if (bias := linear.bias) is not None:
             linear.bias = _part(bias, 0, rows)
         linear.out_features = len(rows)
+    if inner.distance_embedding is not None:
+        inner.distance_embedding.keep_heads(kept)
     outer.weight = _part(outer.weight, 1, rows)
     outer.in_features = len(rows)
 

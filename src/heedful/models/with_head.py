@@ -79,6 +79,11 @@ class WithHead(Model):
         """The most tokens that it takes at once."""
         return self.body.max_positions
 
+    @property
+    def usual_positions(self) -> int:
+        """How many tokens it takes at once where nobody says."""
+        return self.body.usual_positions
+
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return those of the body."""
         return self.body.head_masks()

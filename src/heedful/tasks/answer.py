@@ -1,7 +1,7 @@
 """Question answering: the slice of a text that answers a question, or that none does.
 
 The question stands whole beside every window of its context. Two scores of each token say how well
-an answer starts and ends there; the first token, which is of no text, stands for no answer (Devlin
+an answer starts and ends there; the class token, which is of no text, stands for no answer (Devlin
 et al. 2019, sections 4.2 and 4.3).
 
 Shapes: B windows of a batch, T tokens of one, N tokens of a context.
@@ -211,7 +211,12 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``spans``, (B, 2): first and last token of the answer."""
         targets = {} if draw is None else {"spans": spans(examples)}
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses of both ends of each answer."""
@@ -269,7 +274,10 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             max_tokens=self.max_answer_tokens,
         )
         # Most windows of a long context hold no answer; the one that is least sure of it decides.
-        silence = min(float(scores[0].sum()) for scores in outputs)
+        silence = min(
+            float(scores[tokenizer.layout.class_place(len(piece.ids))].sum())
+            for scores, piece in zip(outputs, fitted.pieces, strict=True)
+        )
         may_be_silent = self.no_answer or not slices
         candidates = weigh(record.context, slices, silence if may_be_silent else None)
         margin = silence - slices[0].score if self.no_answer and slices else None
@@ -339,10 +347,12 @@ def _example(
     first, last = (token - window.start for token in answer or (-1, -1))
     whole = first >= 0 and last < len(part)
     start = layout.second_start(len(question))
+    ids = layout.ids(question, part)
+    silent = layout.class_place(len(ids))
     return Example(
-        ids=np.array(layout.ids(question, part), dtype=np.int32),
+        ids=np.array(ids, dtype=np.int32),
         split=layout.type_split(len(question)),
-        labels=(start + first, start + last) if whole else (0, 0),
+        labels=(start + first, start + last) if whole else (silent, silent),
     )
 
 

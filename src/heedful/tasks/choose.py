@@ -185,7 +185,12 @@ class Choose(Task[Choices, Tensor, Choice]):
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``labels``, (B,): the right choice of each one's item."""
         targets = {} if draw is None else {"labels": class_labels(examples)}
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the items' cross entropies."""

@@ -168,7 +168,12 @@ class Embed(Task[Record, Tensor, Embedding]):
         targets = {}
         if draw is not None and all(example.labels for example in examples):
             targets["cosines"] = numbers(examples)
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the pairs' losses."""

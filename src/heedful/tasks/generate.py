@@ -238,7 +238,12 @@ class Generate(Task[Record, WriterOutput, Generation]):
             labels = token_labels(examples)
             following = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S)
             targets["labels"] = labels if self.pairs else following
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses of the tokens to write."""

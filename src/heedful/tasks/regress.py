@@ -147,7 +147,12 @@ class Regress(Task[Record, Tensor, Estimate]):
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``values``, (B,)."""
         targets = {} if draw is None else {"values": numbers(examples)}
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of squared errors."""

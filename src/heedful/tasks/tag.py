@@ -244,7 +244,12 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; the targets are ``labels``, (B, T): a tag each, -100 where none counts."""
         targets = {} if draw is None else {"labels": token_labels(examples)}
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=tokenizer.pad_token_id,
+            closing_type=tokenizer.layout.closing_type,
+            targets=targets,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses of tagged pieces."""

@@ -208,7 +208,7 @@ def start_encoder(
     return Start(
         tokenizer=tokenizer,
         model=model,
-        max_length=check_max_length(data.max_length or model.max_positions, model.max_positions),
+        max_length=check_max_length(data.max_length or model.usual_positions, model.max_positions),
     )
 
 

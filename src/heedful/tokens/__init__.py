@@ -19,6 +19,7 @@ from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
+from heedful.tokens.xlnet import XLNetTokenizer
 
 __all__ = [
     "AlbertTokenizer",
@@ -40,6 +41,7 @@ __all__ = [
     "TranslationTokenizer",
     "Vocabulary",
     "XLMRobertaTokenizer",
+    "XLNetTokenizer",
     "load_encoder_tokenizer",
     "load_tokenizer",
 ]

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
 from heedful.tokens.folder import read_files
@@ -10,6 +10,7 @@ from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
     ALBERT,
     Recipe,
+    UnigramKind,
     UnigramSettings,
     read_recipe,
     read_settings,
@@ -26,7 +27,8 @@ class AlbertTokenizer(ModelTokenizer):
 
     Args:
         vocab_file: a ``spiece.model``, or what `from_pretrained` reads.
-        do_lower_case: whether text is put in lower case. What was read says this and the next.
+        do_lower_case: whether text is put in lower case; None as it usually is for this class. What
+            was read says this and the next.
         keep_accents: whether accents are kept.
         model_max_length: the longest row the model takes, in tokens; None if not known.
         clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
@@ -35,14 +37,14 @@ class AlbertTokenizer(ModelTokenizer):
         UserError: a file is damaged, or lacks a special token.
     """
 
-    kind = ALBERT
+    kind: ClassVar[UnigramKind] = ALBERT
     words_at_spaces = True
 
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Recipe,
         *,
-        do_lower_case: bool = True,
+        do_lower_case: bool | None = None,
         keep_accents: bool = False,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool = False,
@@ -61,8 +63,9 @@ class AlbertTokenizer(ModelTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.bos_token_id = self.cls_token, self.cls_token_id
-        self.eos_token, self.eos_token_id = self.sep_token, self.sep_token_id
+        self.bos_token, self.eos_token = self.kind.ends(self.vocabulary)
+        self.bos_token_id = self.vocabulary.ids.get(self.bos_token)
+        self.eos_token_id = self.vocabulary.ids.get(self.eos_token)
 
     @classmethod
     def from_pretrained(

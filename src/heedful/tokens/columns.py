@@ -30,23 +30,25 @@ def offset_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists) -> list[lis
 
 
 def type_rows(rows: Rows) -> list[list[int]]:
-    """Return the token types of each row; padding has type 0."""
-    types = [[0] * length for length in padded_lengths(rows)]
-    if rows.layout.second_type and any(rows.is_pair):
+    """Return the token types of each row."""
+    layout = rows.layout
+    types = [[0] * length for length in rows.lengths]
+    if layout.second_type and any(rows.is_pair):
         for row, start, stop, length, paired in zip(
             types, rows.first_starts, rows.first_stops, rows.lengths, rows.is_pair, strict=True
         ):
             if paired:
-                split = rows.layout.second_start(stop - start)
-                row[split:length] = [rows.layout.second_type] * (length - split)
-    return types
+                split = layout.second_start(stop - start)
+                row[split:] = [layout.second_type] * (length - split)
+    if layout.closing_type is not None:
+        for row in types:
+            row[-1] = layout.closing_type
+    return _filled_up(rows, types, layout.padding_type)
 
 
 def mask_rows(rows: Rows) -> list[list[int]]:
     """Return 1 for each token of each row, 0 for padding."""
-    if not rows.width:
-        return [[1] * length for length in rows.lengths]
-    return [[1] * length + [0] * (rows.width - length) for length in rows.lengths]
+    return _filled_up(rows, [[1] * length for length in rows.lengths], 0)
 
 
 def special_rows(rows: Rows) -> list[list[int]]:
@@ -99,7 +101,11 @@ def _laid_out(
             [*begin, *first[start:stop], *end]
             for start, stop in zip(rows.first_starts, rows.first_stops, strict=True)
         ]
-    if rows.width:
-        for row in values:
-            row += [padding] * (rows.width - len(row))
-    return values
+    return _filled_up(rows, values, padding)
+
+
+def _filled_up(rows: Rows, values: list[list[T]], padding: T) -> list[list[T]]:
+    """Fill rows up to their width, if they have one."""
+    if not rows.width:
+        return values
+    return [rows.layout.padded(row, [padding] * (rows.width - len(row))) for row in values]

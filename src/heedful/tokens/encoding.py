@@ -109,10 +109,6 @@ def encoding_of(
     return Encoding(items, origin)
 
 
-_PADDING = {"token_type_ids": 0, "attention_mask": 0, "special_tokens_mask": 1}
-"""What fills up a row of each item besides the ids."""
-
-
 def pad_values(
     encodings: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     plan: RowPlan,
@@ -134,10 +130,16 @@ def pad_values(
         ones = [[1] * len(row) for row in rows]
         values["attention_mask"] = ones[0] if single else ones
     width = plan.width([len(row) for row in rows])
-    for name, filling in {"input_ids": pad_token_id, **_PADDING}.items():
+    fillings = {
+        "input_ids": pad_token_id,
+        "token_type_ids": plan.layout.padding_type,
+        "attention_mask": 0,
+        "special_tokens_mask": 1,
+    }
+    for name, filling in fillings.items():
         if name in values:
             columns = [values[name]] if single else values[name]
-            padded = [row + [filling] * (width - len(row)) for row in columns]
+            padded = [plan.layout.padded(row, [filling] * (width - len(row))) for row in columns]
             values[name] = padded[0] if single else padded
     return values
 

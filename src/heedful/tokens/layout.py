@@ -1,7 +1,7 @@
 """Where a model's special tokens stand: around a text, or around the two of a pair."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,12 @@ class PairLayout:
     """Token type of a second text and of what closes it; all other tokens are of type 0."""
     tells_types: bool = True
     """Whether models are told these types, rather than to take all tokens for one type."""
+    closing_type: int | None = None
+    """Token type of the last special token; None for that of the text before it."""
+    pads_left: bool = False
+    """Whether rows are filled up before their first token, rather than behind their last."""
+    padding_type: int = 0
+    """Token type of what fills them up."""
 
     def size(self, *, pair: bool) -> int:
         """Return how many special tokens a row has."""
@@ -29,7 +35,11 @@ class PairLayout:
 
     def bare(self) -> "PairLayout":
         """Return the layout of rows without special tokens."""
-        return PairLayout(second_type=self.second_type, tells_types=self.tells_types)
+        return replace(self, begin=(), middle=(), end=(), closing_type=None)
+
+    def padded(self, row: list[T], fillers: list[T]) -> list[T]:
+        """Put what fills a row up on its side."""
+        return fillers + row if self.pads_left else row + fillers
 
     def ids(self, first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
         """Put special tokens around the ids of a text, or of two."""
@@ -46,6 +56,10 @@ class PairLayout:
             values += [special] * len(self.middle) + [*second]
         return values + [special] * len(self.end)
 
+    def class_place(self, length: int) -> int:
+        """Return where the token that stands for all of a row stands, in a row of so many."""
+        return 0 if self.closing_type is None else length - 1
+
     def second_start(self, first: int) -> int:
         """Return where in its row a second text starts, behind a first of so many tokens."""
         return len(self.begin) + first + len(self.middle)
@@ -60,5 +74,10 @@ class PairLayout:
     def types(self, first: int, second: int | None = None) -> list[int]:
         """Return the token types of a row of texts of so many tokens."""
         if second is None:
-            return [0] * (first + self.size(pair=False))
-        return [0] * self.second_start(first) + [self.second_type] * (second + len(self.end))
+            types = [0] * (first + self.size(pair=False))
+        else:
+            rest = second + len(self.end)
+            types = [0] * self.second_start(first) + [self.second_type] * rest
+        if self.closing_type is not None:
+            types[-1] = self.closing_type
+        return types

@@ -24,6 +24,7 @@ from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
 from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
+from heedful.tokens.xlnet import XLNetTokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +93,12 @@ KINDS = (
         classes=(unigram_folder.ALBERT.name,),
         model_types=("albert",),
         is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.ALBERT),
+    ),
+    TokenizerKind(
+        read=XLNetTokenizer.from_pretrained,
+        classes=(unigram_folder.XLNET.name,),
+        model_types=("xlnet",),
+        is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.XLNET),
     ),
     TokenizerKind(
         read=XLMRobertaTokenizer.from_pretrained,

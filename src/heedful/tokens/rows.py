@@ -32,11 +32,12 @@ class Row:
     layout: PairLayout
     """The special tokens that stand in it; none where they are not wanted."""
     padding: int
-    """Number of padding tokens at the end."""
+    """Number of padding tokens, on the side that the layout says."""
 
     def ids(self, first: Sequence[int], second: Sequence[int], pad_id: int) -> list[int]:
         """Return the row's token ids, given those of all pieces of its texts."""
-        return self.layout.ids(*self._parts(first, second)) + [pad_id] * self.padding
+        ids = self.layout.ids(*self._parts(first, second))
+        return self.layout.padded(ids, [pad_id] * self.padding)
 
     def values(self, first: Sequence[T], second: Sequence[T], *, special: T, padding: T) -> list[T]:
         """Put one value for each token of the row in its order.
@@ -48,7 +49,8 @@ class Row:
             padding: value of each token of the padding.
         """
         parts = self._parts(first, second)
-        return self.layout.values(*parts, special=special) + [padding] * self.padding
+        values = self.layout.values(*parts, special=special)
+        return self.layout.padded(values, [padding] * self.padding)
 
     def _parts(self, first: Sequence[T], second: Sequence[T]) -> list[Sequence[T]]:
         """Cut what stands in the row's window out of what there is for all pieces."""

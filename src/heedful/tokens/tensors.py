@@ -4,6 +4,7 @@ R rows of W tokens each, padding included.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, PieceArrays, ranges
 from heedful.tokens.rows import Rows
@@ -23,7 +24,8 @@ class Grid:
         self._firsts, self._seconds = firsts, seconds
         self._lengths = np.array(rows.lengths)
         self._width = max(rows.width, rows.lengths[0])
-        self._row_starts = np.arange(len(rows.samples)) * self._width
+        padding = self._width - self._lengths if layout.pads_left else 0
+        self._row_starts = np.arange(len(rows.samples)) * self._width + padding
         self._is_pair = np.array(rows.is_pair)
         starts, second_starts = np.array(rows.first_starts), np.array(rows.second_starts)
         sizes = np.array(rows.first_stops) - starts
@@ -49,15 +51,18 @@ class Grid:
         return self._shaped(ids)
 
     def types(self) -> Indices:
-        """Return the token types; padding has type 0. Shape (R, W)."""
-        columns = np.arange(self._width)
+        """Return the token types. Shape (R, W)."""
+        layout, columns = self._layout, self._columns()
         splits = np.where(self._is_pair, self._splits, self._width)[:, None]
-        is_second = (columns >= splits) & (columns < self._lengths[:, None])
-        return is_second.astype(np.int64) * self._layout.second_type
+        types = (columns >= splits).astype(np.int64) * layout.second_type
+        if layout.closing_type is not None:
+            types[columns == self._lengths[:, None] - 1] = layout.closing_type
+        types[~self._is_token(columns)] = layout.padding_type
+        return types
 
     def mask(self) -> Indices:
         """Return 1 for each token, 0 for padding. Shape (R, W)."""
-        return (np.arange(self._width) < self._lengths[:, None]).astype(np.int64)
+        return self._is_token(self._columns()).astype(np.int64)
 
     def special(self) -> Indices:
         """Return 1 for special tokens and padding, 0 for other tokens. Shape (R, W)."""
@@ -71,6 +76,14 @@ class Grid:
         begins = self._filled(self._firsts.begins, self._seconds.begins, 0)
         ends = self._filled(self._firsts.ends, self._seconds.ends, 0)
         return np.stack([self._shaped(begins), self._shaped(ends)], axis=-1)
+
+    def _columns(self) -> Indices:
+        """Return the number of each cell in its row, from 0 at the first token. Shape (R, W)."""
+        first = self._row_starts - np.arange(len(self._lengths)) * self._width
+        return np.arange(self._width) - first[:, None]
+
+    def _is_token(self, columns: Indices) -> NDArray[np.bool_]:
+        return (columns >= 0) & (columns < self._lengths[:, None])
 
     def _filled(self, first: Indices, second: Indices, filler: int) -> Indices:
         """Put the value of each piece in its cell."""

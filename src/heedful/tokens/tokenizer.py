@@ -271,7 +271,7 @@ class ModelTokenizer:
             stride=0,
             overflow=False,
             pad_to_multiple_of=pad_to_multiple_of,
-            layout=PairLayout(),
+            layout=self.layout.bare(),
             model_max_length=self.model_max_length,
         )
         values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)

@@ -72,11 +72,22 @@ class UnigramKind:
     """Whether a mask comes behind the pieces of a file that has none."""
     strips: bool = False
     """Whether white space at both ends goes before SentencePiece does its part."""
+    class_last: bool = False
+    """Whether the class token ends rows, which are padded on the left, rather than begins them."""
 
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
         cls_id = vocabulary.ids[vocabulary.special.cls_token]
         sep_id = vocabulary.ids[vocabulary.special.sep_token]
+        if self.class_last:
+            return PairLayout(
+                middle=(sep_id,) * self.separators,
+                end=(sep_id, cls_id),
+                second_type=self.second_type,
+                closing_type=2,
+                pads_left=True,
+                padding_type=3,
+            )
         return PairLayout(
             begin=(cls_id,),
             middle=(sep_id,) * self.separators,
@@ -112,6 +123,26 @@ DEBERTA_V2 = UnigramKind(
     lowers=False,
     adds_mask=True,
     strips=True,
+)
+XLNET = UnigramKind(
+    name="XLNetTokenizer",
+    file="spiece.model",
+    special=SpecialTokens(
+        unk_token="<unk>",
+        sep_token="<sep>",
+        pad_token="<pad>",
+        cls_token="<cls>",
+        mask_token="<mask>",
+        lstrip=frozenset({"<mask>"}),
+    ),
+    separators=1,
+    second_type=1,
+    token_types=True,
+    cleans=True,
+    lowers=False,
+    class_last=True,
+    bos_token="<s>",
+    eos_token="</s>",
 )
 XLM_ROBERTA = UnigramKind(
     name="XLMRobertaTokenizer",
@@ -220,7 +251,8 @@ def read_settings(
         UserError: a value is of the wrong type or is not supported.
     """
     fixed = {"remove_space": (True,), "add_prefix_space": (True,), "split_by_punct": (False,)}
-    check_config(files, (kind.name,), fixed)
+    side = "left" if kind.class_last else "right"
+    check_config(files, (kind.name,), {**fixed, "padding_side": (side,)})
     values = asdict(overrides)
     keys = ["clean_up_tokenization_spaces"]
     keys += [] if kind.lowers is None else ["do_lower_case"]

@@ -116,7 +116,10 @@ def check_layout(files: TokenizerFiles, layout: PairLayout, ids: Mapping[str, in
         first, second = [("A", 0)], [("B", layout.second_type)]
         begin, middle = ([(each, 0) for each in side] for side in (layout.begin, layout.middle))
         end = [(each, layout.second_type) for each in layout.end]
-        if single == [*begin, *first, *((each, 0) for each in layout.end)] and pair == [
+        alone = [(each, 0) for each in layout.end]
+        if layout.closing_type is not None:
+            end[-1], alone[-1] = ((one[-1][0], layout.closing_type) for one in (end, alone))
+        if single == [*begin, *first, *alone] and pair == [
             *begin,
             *first,
             *middle,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from heedful.layers.block import BlockOptions, Residual
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.feedforward import Intermediate
+from heedful.layers.multihead import BIASES
 from heedful.models import forwards, pretraining
 from heedful.models.big_bird.config import BigBirdConfig
 from heedful.models.big_bird.names import IN_FILES, PREFIX
@@ -41,7 +42,7 @@ class BigBirdModel(Encoder):
 
     def __init__(self, config: BigBirdConfig, add_pooling_layer: bool = True) -> None:
         variant = Variant(
-            attention_bias=config.use_bias,
+            attention_biases=BIASES if config.use_bias else frozenset({"output"}),
             word_scale=config.hidden_size**0.5 if config.rescale_embeddings else 1.0,
             sparse=_sparse(config),
         )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.layers.disentangled import Distances, Terms
+from heedful.layers.multihead import BIASES
 from heedful.models import forwards, pretraining
 from heedful.models.deberta import names
 from heedful.models.deberta.config import DebertaConfig
@@ -68,7 +69,7 @@ def variant_of(config: DebertaConfig, decodes: bool) -> Variant:
         asks_with_positions=decodes,
         distances=distances,
         terms=terms,
-        key_bias=False,
+        attention_biases=BIASES - {"key"},
         talking=config.talking_head,
     )
 

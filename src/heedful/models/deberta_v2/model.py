@@ -7,6 +7,7 @@ from torch import Tensor
 
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances, Terms
+from heedful.layers.multihead import BIASES
 from heedful.models import forwards
 from heedful.models.deberta.model import (
     DebertaForMaskedLM,
@@ -37,7 +38,7 @@ class DebertaV2Model(DebertaModel):
             variant = replace(variant, distances=_distances(config), terms=_terms(config))
         if config.conv_kernel_size:
             variant = replace(variant, convolution=_convolution(config))
-        variant = replace(variant, key_bias=True)
+        variant = replace(variant, attention_biases=BIASES)
         Encoder.__init__(self, config, add_pooling_layer=False, variant=variant)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

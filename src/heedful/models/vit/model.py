@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.layers.block import Context
+from heedful.layers.multihead import BIASES
 from heedful.layers.patches import PatchEmbeddings
 from heedful.models import inputs, pictures
 from heedful.models.body import Body
@@ -45,7 +46,8 @@ class ViTModel(Body):
             masks=use_mask_token,
             dropout=config.hidden_dropout_prob,
         )
-        variant = Variant(norm_before=True, norm_last=False, attention_bias=config.qkv_bias)
+        biases = BIASES if config.qkv_bias else frozenset({"output"})
+        variant = Variant(norm_before=True, norm_last=False, attention_biases=biases)
         self.encoder = stack(config, variant)
         self.layernorm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.pooler = None

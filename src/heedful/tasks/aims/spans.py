@@ -15,7 +15,7 @@ from heedful.batches import Batch
 from heedful.errors import UserError
 from heedful.reading.squad import Question
 from heedful.tasks.answers.candidates import SpanAnswer
-from heedful.tokens import Tokenizer
+from heedful.tokens import PairLayout, Tokenizer
 
 
 def span(
@@ -46,7 +46,8 @@ def span(
     places = [
         (float(output[ends[0], 0] + output[ends[1], 1]), -window, ends)
         for window, output in enumerate(computed.outputs)
-        if (ends := _ends(computed.fitted.offsets[window], start, end)) is not None
+        if (ends := _ends(computed.fitted.offsets[window], start, end, tokenizer.layout))
+        is not None
     ]
     if not places:
         raise UserError(f"--target {target!r} stands whole in no window that the model reads")
@@ -73,11 +74,15 @@ def span(
 
 
 def _ends(
-    offsets: np.ndarray[Any, np.dtype[np.int32]], start: int | None, end: int | None
+    offsets: np.ndarray[Any, np.dtype[np.int32]],
+    start: int | None,
+    end: int | None,
+    layout: PairLayout,
 ) -> tuple[int, int] | None:
-    """Return the first and the last token of a slice; of no answer the first of the window."""
+    """Return the first and the last token of a slice; of no answer the window's class token."""
     if start is None or end is None:
-        return 0, 0
+        silent = layout.class_place(len(offsets))
+        return silent, silent
     inside = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 0] < end) & (offsets[:, 1] > start))
     if not len(inside) or offsets[inside[0], 0] > start or offsets[inside[-1], 1] < end:
         return None

@@ -69,4 +69,9 @@ class Texts:
         draw: Draw | None,
     ) -> Batch:
         """Pad examples to the longest of them."""
-        return collate(examples, pad_id=reader.pad_token_id, targets=targets)
+        return collate(
+            examples,
+            pad_id=reader.pad_token_id,
+            closing_type=reader.layout.closing_type,
+            targets=targets,
+        )

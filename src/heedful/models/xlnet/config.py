@@ -1,0 +1,271 @@
+"""What an XLNet is made of, under the reference's key names."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from heedful.errors import UserError, unknown_name
+from heedful.files import read_json
+from heedful.layers.feedforward import ACTIVATIONS
+from heedful.models.configs import (
+    check_numbers,
+    check_pruned_heads,
+    check_sizes,
+    check_switches,
+    complete_labels,
+    encoder_from_keys,
+    encoder_keys,
+)
+from heedful.models.heads import SUMMARIES
+
+_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "is_decoder": False}
+"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+
+_IGNORED = {"use_cache", "cross_attention_hidden_size", "add_cross_attention", "use_mems"}
+"""Keys of the reference's files that change nothing."""
+
+_ATTENTION = ("bi", "uni")
+
+USUAL_POSITIONS = 512
+"""How many tokens the published models were trained on at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class XLNetConfig:
+    """The sizes and options of an XLNet. The defaults are those of the large one.
+
+    Raises:
+        UserError: a value is of the wrong type or out of range.
+    """
+
+    MODEL_TYPE: ClassVar[str] = "xlnet"
+    """What a ``config.json`` calls the family."""
+    DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout", "summary_last_dropout")
+    """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str] = "n_layer"
+    """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str] = "mem_len"
+    """The field that has the length that a model from scratch is made for: it reads any number of
+    tokens, and remembers so many."""
+
+    vocab_size: int = 32000
+    """Number of pieces in the vocabulary."""
+    d_model: int = 1024
+    """Width of the model; an even multiple of ``n_head``."""
+    n_layer: int = 24
+    """Number of blocks."""
+    n_head: int = 16
+    """Number of attention heads in a block."""
+    d_inner: int = 4096
+    """Width inside the feed-forward half of a block."""
+    ff_activation: str = "gelu"
+    """Activation of the feed-forward half."""
+    untie_r: bool = True
+    """Whether the blocks of the original files have biases of their own; those of these files do in
+    any case."""
+    attn_type: str = "bi"
+    """``bi``: a token may attend to all others; ``uni``: to those before it."""
+    initializer_range: float = 0.02
+    """Standard deviation of fresh weights."""
+    layer_norm_eps: float = 1e-12
+    """Added to the variance by layer normalisation."""
+    dropout: float = 0.1
+    """Dropout of everything but the summary."""
+    mem_len: int | None = 512
+    """How many of the last tokens are remembered; None or 0 for all."""
+    reuse_len: int | None = None
+    """How many of the first tokens of a segment may be remembered; None or 0 for all."""
+    use_mems_eval: bool = True
+    """Whether the reference returns its memory where a call does not say. Kept for its files: here
+    a call has to ask for the memory."""
+    use_mems_train: bool = False
+    """The same in training."""
+    bi_data: bool = False
+    """Whether the second half of a batch counts distances the other way round, as for texts that
+    were turned round."""
+    clamp_len: int = -1
+    """The distance from which on all are alike; none if it is not above 0."""
+    same_length: bool = False
+    """Whether, with ``uni``, each token attends to as many tokens as the first one."""
+    summary_type: str = "last"
+    """What stands for a text or a choice: one of ``heads.SUMMARIES``."""
+    summary_use_proj: bool = True
+    """Whether that goes through a linear layer."""
+    summary_activation: str | None = "tanh"
+    """Activation after it; None for none."""
+    summary_last_dropout: float = 0.1
+    """Dropout after that."""
+    start_n_top: int = 5
+    """How many starts of answers ``XLNetForQuestionAnswering`` goes on from."""
+    end_n_top: int = 5
+    """How many ends it gives for each."""
+    pad_token_id: int | None = 5
+    """Id of the padding piece. Its vector is trained as any other."""
+    bos_token_id: int | None = 1
+    """Id of the piece that begins a text; not put there by its tokenizer."""
+    eos_token_id: int | None = 2
+    """The same of one that ends a text."""
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block, by the block's number."""
+    tie_word_embeddings: bool = True
+    """Whether a language model's output uses the word embeddings."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
+        check_sizes(self, ("start_n_top", "end_n_top"))
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_numbers(self, ("clamp_len",), int, low=-1)
+        for name in ("mem_len", "reuse_len"):
+            if getattr(self, name) is not None:
+                check_numbers(self, (name,), int)
+        switches = ("untie_r", "use_mems_eval", "use_mems_train", "bi_data", "same_length")
+        check_switches(self, (*switches, "summary_use_proj", "tie_word_embeddings"))
+        check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
+        check_numbers(self, self.DROPOUTS, float, below=1)
+        if self.pad_token_id is not None:
+            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        if self.d_model % self.n_head:
+            raise UserError(f"d_model {self.d_model} is not a multiple of n_head {self.n_head}")
+        if self.d_model % 2:
+            raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")
+        for name, value, allowed in (
+            ("ff_activation", self.ff_activation, ACTIVATIONS),
+            ("attn_type", self.attn_type, _ATTENTION),
+            ("summary_type", self.summary_type, SUMMARIES),
+            ("summary_activation", self.summary_activation or "tanh", ACTIVATIONS),
+        ):
+            if value not in allowed:
+                raise unknown_name(name, str(value), allowed)
+        check_pruned_heads(self, "pruned_heads", self.n_layer, self.n_head)
+        complete_labels(self)
+
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the ``mem_len`` with which a segment of so many tokens is remembered whole."""
+        return tokens
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """Distances are computed, so that any number of tokens may be read; this is a safeguard."""
+        return 2**16
+
+    @property
+    def hidden_size(self) -> int:
+        """``d_model``."""
+        return self.d_model
+
+    @property
+    def embedding_width(self) -> int:
+        """``d_model``, too."""
+        return self.d_model
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """``n_layer``."""
+        return self.n_layer
+
+    @property
+    def num_blocks(self) -> int:
+        """``n_layer``, too: each block has weights of its own."""
+        return self.n_layer
+
+    @property
+    def num_attention_heads(self) -> int:
+        """``n_head``."""
+        return self.n_head
+
+    @property
+    def intermediate_size(self) -> int:
+        """``d_inner``."""
+        return self.d_inner
+
+    @property
+    def hidden_act(self) -> str:
+        """``ff_activation``."""
+        return self.ff_activation
+
+    @property
+    def hidden_dropout_prob(self) -> float:
+        """``dropout``."""
+        return self.dropout
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """``dropout``, too."""
+        return self.dropout
+
+    @property
+    def attention_probs_dropout_prob(self) -> float:
+        """``dropout``, too."""
+        return self.dropout
+
+    @property
+    def position_embedding_type(self) -> str:
+        """None are added to words."""
+        return "absolute"
+
+    @property
+    def padding_position(self) -> int | None:
+        """Padding stands where it stands."""
+        return None
+
+    @property
+    def type_vocab_size(self) -> int:
+        """There is no table of token types: only whether two differ counts."""
+        return 0
+
+    @property
+    def is_decoder(self) -> bool:
+        """There is no decoder of this family; ``attn_type`` says what a token may attend to."""
+        return False
+
+    @property
+    def add_cross_attention(self) -> bool:
+        """The same."""
+        return False
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``; and ``d_head``,
+                which must be what follows from the others.
+            where: what an error calls their source.
+        """
+        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
+        config = encoder_from_keys(cls, values, where, fixed=fixed, ignored={*_IGNORED, "d_head"})
+        width = config.d_model // config.n_head
+        if values.get("d_head", width) != width:
+            raise UserError(
+                f"{where}: d_head is {values['d_head']!r}; d_model {config.d_model} and n_head "
+                f"{config.n_head} make it {width}"
+            )
+        return config
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        return encoder_keys(self)

@@ -1,0 +1,303 @@
+"""The calls of XLNets with a head, one for each kind of head.
+
+They are the ``forward`` of the public names. The arguments that the body takes, too, are explained
+there.
+
+Shapes: B batch, S length, P predicted tokens, D model width, C classes, outputs or choices, V
+vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.models import heads
+from heedful.models.forwards import mean
+from heedful.models.labels import class_loss
+from heedful.models.outputs import (
+    XLNetDecisionOutput,
+    XLNetModelOutput,
+    XLNetPointerOutput,
+    XLNetSpanOutput,
+)
+from heedful.models.with_head import WithHead, language_head
+
+
+def classify(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    mems: Sequence[Tensor] | None = None,
+    perm_mask: Tensor | None = None,
+    target_mapping: Tensor | None = None,
+    input_mask: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    use_mems: bool = False,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> XLNetDecisionOutput:
+    """Score each text, logits of shape (B, C), or each token, shape (B, S, C).
+
+    ``labels`` are those of ``forwards.classify``.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: XLNetModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        mems=mems,
+        perm_mask=perm_mask,
+        target_mapping=target_mapping,
+        input_mask=input_mask,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        use_mems=use_mems,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+        only_last=heads.reads_last(self.head),
+    )
+    hidden = encoded.last_hidden_state  # (B, S, D), or (B, P, D)
+    if heads.reads_last(self.head):
+        hidden = hidden[:, 0]
+    elif not self.head.every_token:
+        real = attention_mask if input_mask is None else 1 - input_mask.int()
+        hidden = heads.summary(self.head, hidden, real if target_mapping is None else None)
+    logits = self.head(hidden)
+    return XLNetDecisionOutput(
+        loss=None if labels is None else mean(self.head.loss(logits, labels)),
+        logits=logits,
+        mems=encoded.mems,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def choose(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    mems: Sequence[Tensor] | None = None,
+    perm_mask: Tensor | None = None,
+    target_mapping: Tensor | None = None,
+    input_mask: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    use_mems: bool = False,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> XLNetDecisionOutput:
+    """Score the C choices of each item: logits of shape (B, C).
+
+    What has shape (B, S) or (B, S, D) in the body's ``forward`` has (B, C, S) or (B, C, S, D) here;
+    the rest is of B * C texts. ``labels`` are the number of the right choice. Shape (B,).
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    choices = input_ids if input_ids is not None else inputs_embeds
+    if choices is None or choices.ndim < 3:
+        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
+        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    output = classify(
+        self,
+        _flat(input_ids),
+        _flat(attention_mask),
+        _flat(token_type_ids),
+        mems=mems,
+        perm_mask=perm_mask,
+        target_mapping=target_mapping,
+        input_mask=_flat(input_mask),
+        inputs_embeds=_flat(inputs_embeds),
+        head_mask=head_mask,
+        use_mems=use_mems,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    loss = None if labels is None else mean(class_loss(logits, labels))
+    return replace(output, logits=logits, loss=loss)
+
+
+def find_span(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    mems: Sequence[Tensor] | None = None,
+    perm_mask: Tensor | None = None,
+    target_mapping: Tensor | None = None,
+    input_mask: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    end_positions: Tensor | None = None,
+    use_mems: bool = False,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> XLNetSpanOutput:
+    """Score each token as an end of the answer: two logits of shape (B, S).
+
+    ``start_positions`` and ``end_positions`` are those of ``forwards.find_span``.
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: XLNetModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        mems=mems,
+        perm_mask=perm_mask,
+        target_mapping=target_mapping,
+        input_mask=input_mask,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        use_mems=use_mems,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    starts, ends = self.head(encoded.last_hidden_state).unbind(-1)  # each (B, S)
+    loss = None
+    if start_positions is not None and end_positions is not None:
+        loss = (self.head.loss(starts, start_positions) + self.head.loss(ends, end_positions)) / 2
+    return XLNetSpanOutput(
+        loss=loss,
+        start_logits=starts,
+        end_logits=ends,
+        mems=encoded.mems,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def point_at_answer(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    mems: Sequence[Tensor] | None = None,
+    perm_mask: Tensor | None = None,
+    target_mapping: Tensor | None = None,
+    input_mask: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    start_positions: Tensor | None = None,
+    end_positions: Tensor | None = None,
+    is_impossible: Tensor | None = None,
+    cls_index: Tensor | None = None,
+    p_mask: Tensor | None = None,
+    use_mems: bool = False,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> XLNetPointerOutput:
+    """Return the loss of an answer's ends, or the likeliest ones.
+
+    ``start_positions`` and ``end_positions`` are the tokens that the answer starts and ends with.
+    ``is_impossible`` is 1 where the question has no answer, ``cls_index`` where the class token
+    stands: the last token if not given, in which case ``is_impossible`` is not learnt, as in the
+    reference. Each of shape (B,) or (B, 1). ``p_mask`` is 1 for tokens that can be in no answer.
+    Shape (B, S).
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: XLNetModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        mems=mems,
+        perm_mask=perm_mask,
+        target_mapping=target_mapping,
+        input_mask=input_mask,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        use_mems=use_mems,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    hidden, head = encoded.last_hidden_state, self.head
+    rest = XLNetPointerOutput(
+        mems=encoded.mems, hidden_states=encoded.hidden_states, attentions=encoded.attentions
+    )
+    if start_positions is not None and end_positions is not None:
+        ends = start_positions.flatten(), end_positions.flatten()
+        cls_index, is_impossible = (
+            None if each is None else each.flatten() for each in (cls_index, is_impossible)
+        )
+        return replace(rest, loss=head.loss(hidden, *ends, p_mask, cls_index, is_impossible))
+    best = head.best(hidden, self.config.start_n_top, self.config.end_n_top, p_mask, cls_index)
+    return replace(
+        rest,
+        start_top_log_probs=best.starts.values,
+        start_top_index=best.starts.indices,
+        end_top_log_probs=best.ends.values.flatten(1),
+        end_top_index=best.ends.indices.flatten(1),
+        cls_logits=best.unanswerable,
+    )
+
+
+def predict_permuted(
+    self: WithHead,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
+    *,
+    mems: Sequence[Tensor] | None = None,
+    perm_mask: Tensor | None = None,
+    target_mapping: Tensor | None = None,
+    input_mask: Tensor | None = None,
+    inputs_embeds: Tensor | None = None,
+    head_mask: Tensor | None = None,
+    labels: Tensor | None = None,
+    use_mems: bool = False,
+    output_attentions: bool = False,
+    output_hidden_states: bool = False,
+) -> XLNetDecisionOutput:
+    """Score the pieces at every token, logits of shape (B, S, V), or at those predicted, (B, P, V).
+
+    ``labels`` are the right pieces, or -100 for one that is not scored. Shape (B, S) or (B, P).
+
+    Raises:
+        UserError: an argument has a wrong shape, type or value.
+    """
+    encoded: XLNetModelOutput = self.body(
+        input_ids,
+        attention_mask,
+        token_type_ids,
+        mems=mems,
+        perm_mask=perm_mask,
+        target_mapping=target_mapping,
+        input_mask=input_mask,
+        inputs_embeds=inputs_embeds,
+        head_mask=head_mask,
+        use_mems=use_mems,
+        output_attentions=output_attentions,
+        output_hidden_states=output_hidden_states,
+    )
+    head = language_head(self)
+    assert head is not None
+    logits = head(encoded.last_hidden_state, self.get_input_embeddings())
+    return XLNetDecisionOutput(
+        loss=None if labels is None else mean(class_loss(logits, labels)),
+        logits=logits,
+        mems=encoded.mems,
+        hidden_states=encoded.hidden_states,
+        attentions=encoded.attentions,
+    )
+
+
+def _flat(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)

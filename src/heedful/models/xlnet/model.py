@@ -1,0 +1,109 @@
+"""XLNet (Yang et al. 2019): its public names with a head."""
+
+from typing import ClassVar
+
+from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
+from heedful.models.with_head import WithHead
+from heedful.models.xlnet import forwards, names
+from heedful.models.xlnet.body import XLNetModel as XLNetModel
+from heedful.models.xlnet.config import XLNetConfig
+from heedful.models.xlnet.pointer import PointerHead
+
+
+class XLNetLMHeadModel(WithHead):
+    """XLNet that says which pieces stand at predicted tokens."""
+
+    transformer: XLNetModel
+    head_in_files: ClassVar = names.LANGUAGE_HEAD
+
+    def __init__(self, config: XLNetConfig) -> None:
+        head = LanguageHead(
+            None,
+            piece_width=config.d_model,
+            vocab_size=config.vocab_size,
+            tied=config.tie_word_embeddings,
+        )
+        super().__init__(XLNetModel(config), head, at="lm_loss")
+
+    forward = forwards.predict_permuted
+
+
+def _summary(config: XLNetConfig, outputs: int) -> SummaryHead:
+    return SummaryHead(
+        config.d_model,
+        outputs,
+        kind=config.summary_type,
+        project=config.summary_use_proj,
+        activation=config.summary_activation,
+        dropout=config.summary_last_dropout,
+        problem_type=config.problem_type,
+    )
+
+
+class XLNetForSequenceClassification(WithHead):
+    """XLNet with a classifier, or regression, of a summary of the text: its last token, usually."""
+
+    transformer: XLNetModel
+    head_in_files: ClassVar = names.SUMMARY_HEAD
+
+    def __init__(self, config: XLNetConfig) -> None:
+        head = _summary(config, config.num_labels)
+        super().__init__(XLNetModel(config), head, at="logits_proj")
+
+    forward = forwards.classify
+
+
+class XLNetForMultipleChoice(WithHead):
+    """XLNet that gives each choice one score; the choices of an item share a softmax."""
+
+    transformer: XLNetModel
+    head_in_files: ClassVar = names.SUMMARY_HEAD
+
+    def __init__(self, config: XLNetConfig) -> None:
+        super().__init__(XLNetModel(config), _summary(config, 1), at="logits_proj")
+
+    forward = forwards.choose
+
+
+class XLNetForTokenClassification(WithHead):
+    """XLNet with a linear classifier of every token."""
+
+    transformer: XLNetModel
+
+    def __init__(self, config: XLNetConfig) -> None:
+        head = TokenHead(config.d_model, config.num_labels, dropout=0.0)
+        super().__init__(XLNetModel(config), head, at="classifier")
+
+    forward = forwards.classify
+
+
+class XLNetForQuestionAnsweringSimple(WithHead):
+    """XLNet that says where in a text an answer starts and ends, each for itself.
+
+    Raises:
+        UserError: ``num_labels`` is not 2, one for each end.
+    """
+
+    transformer: XLNetModel
+
+    def __init__(self, config: XLNetConfig) -> None:
+        head = SpanHead(config.d_model, config.num_labels)
+        super().__init__(XLNetModel(config), head, at="qa_outputs")
+
+    forward = forwards.find_span
+
+
+class XLNetForQuestionAnswering(WithHead):
+    """XLNet that points at an answer: where it ends depends on where it starts.
+
+    It says, too, whether there is one.
+    """
+
+    transformer: XLNetModel
+    head_in_files: ClassVar = names.POINTER
+
+    def __init__(self, config: XLNetConfig) -> None:
+        head = PointerHead(config.d_model, config.layer_norm_eps)
+        super().__init__(XLNetModel(config), head, at="pointer")
+
+    forward = forwards.point_at_answer

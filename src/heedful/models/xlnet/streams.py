@@ -1,0 +1,288 @@
+"""What tokens of an XLNet may attend to: two streams, factorisation orders and memory as masks.
+
+The content stream has a query for each of S tokens of a segment, which knows the token; the query
+stream has one for each of P predicted tokens, which knows its place alone (Yang et al. 2019,
+section 2.3). Both attend to the M tokens of the memory and to the content stream. So they are rows
+of one batch of queries, S + P, over T = M + S keys, and what tells them apart is the mask.
+
+Shapes: B batch, S length of a segment, P predicted tokens, M length of the memory, T = M + S, L
+blocks, D model width.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.errors import UserError
+from heedful.layers import masks
+from heedful.layers.block import Context
+from heedful.layers.positions import Relations
+from heedful.layers.relative import distance_vectors
+from heedful.models.inputs import check_ids
+from heedful.models.xlnet.config import XLNetConfig
+
+
+class Targets(NamedTuple):
+    """Which tokens are predicted."""
+
+    places: Tensor
+    """Where each stands in its segment. Shape (B, P), int64."""
+    real: Tensor
+    """False where a row of the mapping is empty: nothing is predicted there. Shape (B, P)."""
+
+
+def check_memory(
+    mems: Sequence[Tensor] | None, batch: int, config: XLNetConfig
+) -> list[Tensor] | None:
+    """Return what each block read of earlier tokens, each of shape (B, M, D).
+
+    Args:
+        mems: what an earlier call returned: for each block shape (M, B, D).
+        batch: B.
+        config: of the model.
+
+    Raises:
+        UserError: there is not one for each block, or one has another shape.
+    """
+    if mems is None:
+        return None
+    if len(mems) != config.n_layer:
+        raise UserError(f"mems has {len(mems)} blocks; the model has {config.n_layer}")
+    length = mems[0].shape[0]
+    for number, memory in enumerate(mems):
+        if memory.shape != (length, batch, config.d_model):
+            raise UserError(
+                f"mems: that of block {number} has shape {tuple(memory.shape)}; "
+                f"it must be {(length, batch, config.d_model)}"
+            )
+    return [memory.transpose(0, 1) for memory in mems] if length else None
+
+
+def remember(
+    states: Sequence[Tensor], memory: Sequence[Tensor] | None, config: XLNetConfig
+) -> tuple[Tensor, ...]:
+    """Return the memory for the next segment: no gradient goes back into it.
+
+    Args:
+        states: what each block has read of this segment. Each of shape (B, S, D).
+        memory: what it read of earlier ones. Each of shape (B, M, D).
+        config: of the model.
+
+    Returns:
+        For each block shape (M', B, D).
+    """
+    kept = []
+    for number, state in enumerate(states):
+        if config.reuse_len:
+            state = state[:, : config.reuse_len]
+        if memory is not None:
+            state = torch.cat([memory[number], state], 1)
+        if config.mem_len:
+            state = state[:, -config.mem_len :]
+        kept.append(state.detach().transpose(0, 1))
+    return tuple(kept)
+
+
+def check_targets(target_mapping: Tensor | None, shape: tuple[int, int]) -> Targets | None:
+    """Return which tokens a mapping says are predicted.
+
+    Args:
+        target_mapping: 1 where a prediction is of a token, else 0; a row of zeros predicts nothing.
+            Shape (B, P, S).
+        shape: (B, S).
+
+    Raises:
+        UserError: another shape, or (where looking costs nothing) a row with another sum or value,
+            or two rows for one token.
+    """
+    if target_mapping is None:
+        return None
+    batch, length = shape
+    if target_mapping.ndim != 3 or (target_mapping.shape[0], target_mapping.shape[2]) != shape:
+        raise UserError(
+            f"target_mapping has shape {tuple(target_mapping.shape)}; "
+            f"it must be ({batch}, predictions, {length})"
+        )
+    one = target_mapping != 0
+    if target_mapping.device.type == "cpu" and not torch.compiler.is_compiling():
+        zeros_and_ones = bool((target_mapping == one).all())
+        if not zeros_and_ones or bool((one.sum(2) > 1).any()) or bool((one.sum(1) > 1).any()):
+            raise UserError(
+                "target_mapping: each row must be zeros with one 1 at most, and each token have "
+                "one row at most"
+            )
+    return Targets(one.int().argmax(2), one.any(2))
+
+
+def padding(
+    attention_mask: Tensor | None, input_mask: Tensor | None, shape: tuple[int, int]
+) -> Tensor | None:
+    """Return which tokens are no padding, bool, shape (B, S); None where all are.
+
+    Args:
+        attention_mask: 1 or True for a token. Shape (B, S).
+        input_mask: the reverse: 1 or True for padding. Shape (B, S).
+        shape: (B, S).
+
+    Raises:
+        UserError: both are given, or the shape or the type is wrong.
+    """
+    if attention_mask is not None and input_mask is not None:
+        raise UserError("give either attention_mask or input_mask, not both")
+    for name, mask in (("attention_mask", attention_mask), ("input_mask", input_mask)):
+        if mask is None:
+            continue
+        if mask.shape != shape:
+            raise UserError(
+                f"{name} has shape {tuple(mask.shape)}; it must be {shape}; "
+                "perm_mask says more than that"
+            )
+        whole = mask.to(torch.int8) if mask.is_floating_point() else mask
+        ones = masks.from_attention_mask(
+            whole, batch=shape[0], queries=shape[1], keys=shape[1], name=name
+        )[:, 0, 0]
+        return ones if name == "attention_mask" else ~ones
+    return None
+
+
+def context_of(
+    config: XLNetConfig,
+    shape: tuple[int, int],
+    memory: int,
+    *,
+    real: Tensor | None,
+    perm_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    targets: Targets | None,
+    device: torch.device,
+) -> Context:
+    """Return what all blocks are told of a segment; see ``mask_of`` and ``relations_of``."""
+    mask = mask_of(
+        config, shape, memory, real=real, perm_mask=perm_mask, targets=targets, device=device
+    )
+    relations = relations_of(
+        config, shape, memory, token_type_ids=token_type_ids, targets=targets, device=device
+    )
+    attended = None if targets is None else shape[1]
+    return Context(mask=mask, relations=relations, attended=attended)
+
+
+def mask_of(
+    config: XLNetConfig,
+    shape: tuple[int, int],
+    memory: int,
+    *,
+    real: Tensor | None,
+    perm_mask: Tensor | None,
+    targets: Targets | None,
+    device: torch.device,
+) -> Tensor | None:
+    """Return what queries of both streams may attend to.
+
+    A token of the content stream sees itself in any case; one of the query stream sees what the
+    mask says alone, which must hide it from itself.
+
+    Args:
+        config: of the model.
+        shape: (B, S).
+        memory: M.
+        real: see ``padding``.
+        perm_mask: 1 where a token must not attend to another. Shape (B, S, S).
+        targets: the predicted tokens.
+        device: where the mask is needed.
+
+    Returns:
+        Bool, True where a query may attend to a key. Broadcastable to (B, 1, S + P, T); None where
+        all may.
+
+    Raises:
+        UserError: ``perm_mask`` has another shape.
+    """
+    batch, length = shape
+    allowed = None  # (1 or B, 1 or S, T)
+    if perm_mask is not None:
+        if perm_mask.shape != (batch, length, length):
+            raise UserError(
+                f"perm_mask has shape {tuple(perm_mask.shape)}; it must be "
+                f"{(batch, length, length)}"
+            )
+        allowed = perm_mask == 0
+    if real is not None:
+        allowed = real[:, None] if allowed is None else allowed & real[:, None]
+    if allowed is not None and memory:
+        allowed = F.pad(allowed, (memory, 0), value=True)
+    if config.attn_type == "uni":
+        past = torch.ones(length, memory + length, dtype=torch.bool, device=device).tril(memory)
+        past = past.triu() if config.same_length else past
+        allowed = past[None] if allowed is None else allowed & past
+    everything = allowed is None
+    if allowed is not None:
+        itself = torch.eye(length, dtype=torch.bool, device=device)
+        content = allowed | F.pad(itself, (memory, 0))
+    if targets is None:
+        return None if everything else content[:, None]
+    keys = memory + length
+    if allowed is None:
+        query = targets.real[..., None].expand(-1, -1, keys)
+        content = torch.ones(1, 1, 1, dtype=torch.bool, device=device)
+    else:
+        rows = allowed.expand(batch, length, keys)
+        query = rows.take_along_dim(targets.places[..., None], 1) & targets.real[..., None]
+    return torch.cat([content.expand(batch, length, keys), query], 1)[:, None]
+
+
+def relations_of(
+    config: XLNetConfig,
+    shape: tuple[int, int],
+    memory: int,
+    *,
+    token_type_ids: Tensor | None,
+    targets: Targets | None,
+    device: torch.device,
+) -> Relations:
+    """Return what blocks are told of distances and segments.
+
+    Args:
+        config: of the model.
+        shape: (B, S).
+        memory: M, whose tokens are of type 0.
+        token_type_ids: any integers of which only equality counts. Shape (B, S) or (1, S).
+        targets: the predicted tokens.
+        device: where the vectors are needed.
+
+    Raises:
+        UserError: the types have a wrong shape or type, or a batch that is to be read both ways has
+            no two halves.
+    """
+    batch, length = shape
+    keys = memory + length
+    distances = keys - 1 - torch.arange(keys + length - 1, device=device)
+    if config.clamp_len > 0:
+        distances = distances.clamp(-config.clamp_len, config.clamp_len)
+    vectors = distance_vectors(distances, config.d_model)[None]
+    if config.bi_data:
+        if batch % 2:
+            raise UserError(
+                f"the batch has {batch} sequences; with bi_data one half of it is read the other "
+                "way round, so there must be an even number"
+            )
+        vectors = torch.cat([vectors, distance_vectors(-distances, config.d_model)[None]])
+    apart = None
+    if token_type_ids is not None:
+        if token_type_ids.shape not in (shape, (1, length)):
+            raise UserError(
+                f"token_type_ids has shape {tuple(token_type_ids.shape)}; it must be {shape}"
+            )
+        check_ids("token_type_ids", token_type_ids, 2**31)
+        types = token_type_ids.expand(batch, -1)
+        of_queries = types
+        if targets is not None:
+            of_queries = torch.cat([types, types.gather(1, targets.places)], 1)
+        of_keys = F.pad(types, (memory, 0))
+        apart = (of_queries[:, :, None] != of_keys[:, None])[:, None]
+    return Relations(
+        vectors=vectors, apart=apart, places=None if targets is None else targets.places
+    )
