@@ -34,11 +34,14 @@ from heedful.settings import PredictOptions, PredictSettings, ScoreSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
+from heedful.training.allocator import keep_few_kernels
 from heedful.training.device import choose_answer_precision, choose_device
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
 _SORTED_TOGETHER = 4096
+# Of each length that single texts have, those of a block: so that the next such text need not wait.
+_KERNELS = 512
 _DEFAULT = PredictSettings()
 
 
@@ -117,6 +120,7 @@ class Predictor:
         Raises:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
+        keep_few_kernels(_KERNELS)
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
         record = foreign_record(folder) or runs.read_finished(folder)
         device = choose_device(settings.device)

@@ -1,37 +1,14 @@
-"""The memory of a server stays flat: few kernels are kept, and free memory goes back."""
+"""The memory of a server stays flat: free memory goes back."""
 
 import asyncio
-import os
 import threading
 
 import pytest
 from tests.serving.inside import service_of
 
-from heedful.errors import UserError
-from heedful.serving import memory, server
-from heedful.settings import ServeSettings
+from heedful.serving import memory
 
 SECONDS = 60
-ONEDNN, TORCH = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
-
-
-def test_few_kernels_are_kept_unless_the_user_says_how_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class LoadingError(UserError):
-        """A run is being loaded."""
-
-    def load(run: str, settings: ServeSettings) -> None:
-        raise LoadingError(run)
-
-    monkeypatch.setattr(server, "load", load)
-    monkeypatch.setenv(ONEDNN, "7")
-    monkeypatch.setenv(TORCH, "7")
-    monkeypatch.delenv(TORCH)
-    with pytest.raises(LoadingError):
-        server.run(["run"], ServeSettings(port=0), print)
-    assert os.environ[ONEDNN] == "7"
-    assert 0 < int(os.environ[TORCH]) < 1024
 
 
 @pytest.mark.anyio

@@ -16,7 +16,6 @@ from heedful.serving.connection import Connection, ConnectionLimits
 from heedful.serving.doors import KEY_VARIABLE, Doors, doors, is_open
 from heedful.serving.loading import Loaded, load
 from heedful.serving.logs import logging_json
-from heedful.serving.memory import keep_few_kernels
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.task import Say
@@ -41,7 +40,6 @@ def run(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
     with _listen(settings) as listener, _keeping_signals():
         # A run that is being loaded need not be read again.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        keep_few_kernels()
         loaded = [load(run, settings) for run in runs]
         with logging_json():
             asyncio.run(_serve(loaded, settings, ways_in, listener, say))

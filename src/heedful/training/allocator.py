@@ -1,6 +1,7 @@
-"""What the C allocator is told: to keep memory for the next step, or to hand it back at once."""
+"""What is kept in memory between steps and batches: freed buffers, and compiled kernels."""
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 
@@ -10,6 +11,20 @@ from collections.abc import Callable
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _KEPT_BYTES, _RETURNED_BYTES = 2**31 - 1, 2**21
 _MAPPINGS = 2**16  # as many as by itself
+
+_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+"""Environment variables: how many compiled kernels oneDNN keeps, and how many torch keeps of it."""
+
+
+def keep_few_kernels(kernels: int) -> None:
+    """Keep fewer compiled kernels than by default; what the user has set stays.
+
+    oneDNN compiles a kernel for each shape of a product, some 0.7 MiB and 1 ms each, and by default
+    torch keeps two times 1,024 of them: more than a GiB after some hundred batches. Call this
+    before the first product; later it has no effect.
+    """
+    for name in _CACHES:
+        os.environ.setdefault(name, str(kernels))
 
 
 def keep_big_buffers() -> bool:

@@ -7,9 +7,16 @@ import torch
 from heedful.compiled import int8
 from heedful.errors import UserError, unknown_name
 from heedful.settings import AnswerPrecision, PrecisionName, TrainSettings
-from heedful.training.allocator import keep_big_buffers, return_big_buffers
+from heedful.training.allocator import (
+    keep_big_buffers,
+    keep_few_kernels,
+    return_big_buffers,
+)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+_KERNELS = 64
+"""Those of a step: the next one has nearly always another number of tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,11 +111,12 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
 
 
 def prepare_device(settings: TrainSettings) -> torch.device:
-    """Pick the device to train on, and tell the allocator whether time or memory is dearer.
+    """Pick the device to train on, and say what is kept in memory: see ``allocator.py``.
 
     Raises:
         UserError: see `choose_device` and `choose_precision`.
     """
+    keep_few_kernels(_KERNELS)
     device = choose_device(settings.device)
     choose_precision(settings.precision, device)  # so that one that cannot be had is refused now
     if settings.gradient_checkpointing:  # which says that memory is dearer than time
