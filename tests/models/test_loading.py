@@ -145,6 +145,7 @@ HEADS = {
     "permuted_lm": ("lm_loss",),
     "pretraining": ("pooler", "cls"),
     "pixels": ("decoder",),
+    "double": ("heads",),
     "replaced": ("discriminator_predictions", "mask_predictions"),
 }
 

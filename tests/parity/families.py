@@ -244,6 +244,7 @@ ROWS: dict[str, Row] = {
             "activation_function": ["gelu_new", "relu"],
         },
         pads_with=49,
+        own_heads=frozenset({"double"}),
         folders={
             "pruned": {"pruned_heads": {0: [1, 3], 1: [2]}},
             "reads an encoder": {"add_cross_attention": True, "use_cache": True},

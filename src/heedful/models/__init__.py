@@ -22,6 +22,7 @@ Head = Literal[
     "permuted_lm",
     "pretraining",
     "replaced",
+    "double",  # the next word, and the right one of several texts
     "pixels",
     "seq2seq",
 ]
@@ -182,6 +183,7 @@ FAMILIES: dict[str, Family] = {
             "token": "GPT2ForTokenClassification",
             "span": "GPT2ForQuestionAnswering",
             "causal_lm": "GPT2LMHeadModel",
+            "double": "GPT2DoubleHeadsModel",
         },
     ),
     "heedful-rnn": Family(package="rnn", config="RnnConfig", models={"seq2seq": "RnnSearch"}),

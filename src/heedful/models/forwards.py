@@ -72,7 +72,8 @@ def classify(
     elif encoded.pooler_output is not None and not isinstance(self.head, heads.DenseSequenceHead):
         hidden = encoded.pooler_output  # (B, D)
     else:
-        hidden = heads.summary(self.head, encoded.last_hidden_state, attention_mask)  # (B, D)
+        states = encoded.last_hidden_state
+        hidden = heads.summary(self.head, states, attention_mask, input_ids)  # (B, D)
     logits = self.head(hidden)
     return ClassifierOutput(
         loss=None if labels is None else mean(self.head.loss(logits, labels)),

@@ -122,6 +122,7 @@ class SummaryHead(SequenceHead):
         dropout: probability with which a value of the summary is dropped in training.
         problem_type: decides the loss; see ``classification_loss``.
         bias: whether an output has a bias.
+        pad_id: the token that is padding where no mask says what is; None for none.
     """
 
     def __init__(
@@ -135,9 +136,10 @@ class SummaryHead(SequenceHead):
         dropout: float,
         problem_type: str | None = None,
         bias: bool = True,
+        pad_id: int | None = None,
     ) -> None:
         super().__init__(width, num_labels, dropout=dropout, problem_type=problem_type, bias=bias)
-        self.kind = kind
+        self.kind, self.pad_id = kind, pad_id
         self.summary = nn.Linear(width, width) if project else None
         self.activation = ACTIVATIONS[activation] if activation else None
 
@@ -403,17 +405,22 @@ def reads_last(head: nn.Module) -> bool:
     return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
 
 
-def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
+def summary(
+    head: nn.Module, hidden: Tensor, mask: Tensor | None, ids: Tensor | None = None
+) -> Tensor:
     """Return the vectors that a head decides about texts from. Shape (B, D).
 
     Args:
         head: decides about texts.
         hidden: of all tokens, or of the first alone if it reads no other. Shape (B, S, D).
         mask: not 0 for a token. Shape (B, S); None if there is no padding.
+        ids: of the tokens, if they are known. Shape (B, S).
     """
     if reads_first(head):
         return hidden[:, 0]
     assert isinstance(head, SummaryHead)
+    if mask is None and ids is not None and head.pad_id is not None:
+        mask = ids.ne(head.pad_id)
     if mask is None:
         return hidden.mean(1) if head.kind == "mean" else hidden[:, -1]
     real = mask.ne(0)

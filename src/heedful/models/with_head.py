@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.generation import Steps
-from heedful.models.heads import LanguageHead, PreTrainingHead
+from heedful.models.heads import LanguageHead
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 
@@ -145,5 +145,5 @@ class WithHead(Model):
 
 def language_head(model: WithHead) -> LanguageHead | None:
     """Return what scores pieces of the vocabulary, if the model does."""
-    head = model.head.predictions if isinstance(model.head, PreTrainingHead) else model.head
+    head = getattr(model.head, "predictions", model.head)
     return head if isinstance(head, LanguageHead) else None

@@ -20,9 +20,16 @@ from heedful.models.configs import (
 _FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
 """Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
 
-_IGNORED = {"n_ctx", "is_decoder", "reorder_and_upcast_attn"}
-"""Keys that change nothing: ``n_ctx`` repeats ``n_positions``, ``is_decoder`` is always true, and
-the other rounds half precision otherwise."""
+_IGNORED = {"n_ctx", "is_decoder"}
+"""Keys that change nothing: one repeats ``n_positions``, and the other is always true."""
+
+_SUMMARIES = ("last", "first", "mean", "cls_index")
+
+_SWITCHES = (
+    *("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"),
+    *("add_cross_attention", "use_cache", "tie_word_embeddings"),
+    *("summary_use_proj", "summary_proj_to_labels"),
+)
 
 _DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
 
@@ -74,21 +81,29 @@ class GPT2Config:
     """Whether scores are divided by the root of the width of a head."""
     scale_attn_by_inverse_layer_idx: bool = False
     """Whether the scores of block i, from 1, are divided by i, too."""
+    reorder_and_upcast_attn: bool = False
+    """Whether the reference computes scores in float32 where all else is in half precision. Kept
+    for its files: here sums are in float32 in any case."""
     add_cross_attention: bool = False
     """Whether the blocks can attend to an encoder."""
     use_cache: bool = True
     """Whether the reference returns a cache where a call does not say. Kept for its files: here a
     call has to ask for the cache."""
     summary_type: str = "cls_index"
-    """What stands for a choice in the reference's model of two heads; kept for its files."""
+    """What stands for a choice in the model of two heads: a token that a call names, else the last
+    one (cls_index), the last one (last), the first one (first), or the mean of all (mean)."""
     summary_use_proj: bool = True
-    """The same."""
+    """Whether that goes through a linear layer."""
     summary_activation: str | None = None
-    """The same."""
+    """The activation after that layer; None for none."""
     summary_proj_to_labels: bool = True
-    """The same."""
+    """Whether the layer makes one number of it, rather than a vector."""
     summary_first_dropout: float = 0.1
-    """The same."""
+    """Dropout before the layer."""
+    bos_token_id: int | None = 50256
+    """Id of the token that begins a text, which the reference's search starts from."""
+    eos_token_id: int | None = 50256
+    """Id of the token that ends one."""
     pad_token_id: int | None = None
     """Id of the token that fills up a batch. Its vector is trained: often it also ends texts."""
     chunk_size_feed_forward: int = 0
@@ -110,10 +125,10 @@ class GPT2Config:
         if self.n_inner is not None:
             check_sizes(self, ("n_inner",))
         check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
-        switches = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "add_cross_attention")
-        check_switches(self, (*switches, "use_cache", "tie_word_embeddings"))
+        check_switches(self, _SWITCHES)
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
-        check_numbers(self, ("embd_pdrop", "resid_pdrop", "attn_pdrop"), float, below=1)
+        dropouts = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "summary_first_dropout")
+        check_numbers(self, dropouts, float, below=1)
         if self.classifier_dropout is not None:
             check_numbers(self, ("classifier_dropout",), float, below=1)
         if self.pad_token_id is not None:
@@ -122,6 +137,10 @@ class GPT2Config:
             raise UserError(f"n_embd {self.n_embd} is not a multiple of n_head {self.n_head}")
         if self.activation_function not in ACTIVATIONS:
             raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
+        if self.summary_type not in _SUMMARIES:
+            raise unknown_name("summary_type", str(self.summary_type), _SUMMARIES)
+        if self.summary_activation and self.summary_activation not in ACTIVATIONS:
+            raise unknown_name("summary_activation", str(self.summary_activation), ACTIVATIONS)
         check_pruned_heads(self, "pruned_heads", self.n_layer, self.n_head)
         complete_labels(self)
 

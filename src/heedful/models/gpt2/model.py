@@ -4,6 +4,7 @@ Shapes: B batch, S length, D model width.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from heedful.models import forwards
 from heedful.models.encoder import Encoder, Variant
 from heedful.models.gpt2 import names
 from heedful.models.gpt2.config import GPT2Config
+from heedful.models.gpt2.double import ChoiceSummary, DoubleHead, predict_next_and_choose
 from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
 from heedful.models.with_head import WithHead
 
@@ -45,6 +47,16 @@ class GPT2Model(Encoder):
         return names.join(weights)
 
 
+def _next_words(config: GPT2Config) -> LanguageHead:
+    return LanguageHead(
+        None,
+        piece_width=config.n_embd,
+        vocab_size=config.vocab_size,
+        tied=config.tie_word_embeddings,
+        biased=False,
+    )
+
+
 class GPT2LMHeadModel(WithHead):
     """GPT-2 that says which token comes next."""
 
@@ -52,21 +64,38 @@ class GPT2LMHeadModel(WithHead):
     head_in_files = names.LANGUAGE_HEAD
 
     def __init__(self, config: GPT2Config) -> None:
-        head = LanguageHead(
-            None,
-            piece_width=config.n_embd,
-            vocab_size=config.vocab_size,
-            tied=config.tie_word_embeddings,
-            biased=False,
-        )
-        super().__init__(GPT2Model(config), head, at="lm_head")
+        super().__init__(GPT2Model(config), _next_words(config), at="lm_head")
 
     forward = forwards.predict_next
     generate = forwards.generate
 
 
+class GPT2DoubleHeadsModel(WithHead):
+    """GPT-2 that says which token comes next, and which of several texts is the right one.
+
+    The options ``summary_...`` of its configuration say what the number of a text is made of.
+    ``summary_type`` is about the tokens of a text (in the reference all kinds but ``cls_index`` are
+    about the texts of an item, and shapes do not fit).
+    """
+
+    transformer: GPT2Model
+    head_in_files = names.TWO_HEADS
+
+    def __init__(self, config: GPT2Config) -> None:
+        if config.num_labels != 1:
+            config = replace(config, num_labels=1, id2label={})
+        head = DoubleHead(_next_words(config), ChoiceSummary(config))
+        super().__init__(GPT2Model(config), head, at="heads")
+
+    forward = predict_next_and_choose
+
+
 class GPT2ForSequenceClassification(WithHead):
-    """GPT-2 with a linear classifier, or regression, of the last token, which has read all."""
+    """GPT-2 with a linear classifier, or regression, of the last token, which has read all.
+
+    The last is the last that is not padding: by the mask, or without one by ``pad_token_id``, if
+    the configuration has that.
+    """
 
     transformer: GPT2Model
 
@@ -80,6 +109,7 @@ class GPT2ForSequenceClassification(WithHead):
             dropout=0.0,
             problem_type=config.problem_type,
             bias=False,
+            pad_id=config.pad_token_id,
         )
         super().__init__(GPT2Model(config), head, at="score")
 

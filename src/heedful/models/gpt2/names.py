@@ -38,6 +38,12 @@ IN_FILES = {
 LANGUAGE_HEAD = {"lm_head.decoder.weight": "lm_head.weight"}
 """The same of a head that scores tokens."""
 
+TWO_HEADS = {
+    "heads.predictions.decoder.weight": "lm_head.weight",
+    "heads.choice.summary": "multiple_choice_head.summary",
+}
+"""The same of the heads of a model that has two."""
+
 _JOINED = {
     "attn.c_attn": ("query", "key", "value"),
     "crossattention.c_attn": ("key", "value"),
