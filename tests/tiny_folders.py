@@ -152,6 +152,8 @@ _DISENTANGLED = {
     "position_biased_input": False,
 }
 OPTIONS: dict[str, dict[str, Any]] = {
+    # Texts of more than 5 tokens are read by blocks.
+    "big_bird": {"block_size": 1, "num_random_blocks": 0, "sep_token_id": 3},
     "deberta": {**_DISENTANGLED, "legacy": False},
     "deberta-v2": {
         **_DISENTANGLED,

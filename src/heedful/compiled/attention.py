@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.layers.blocksparse import BlockSparse
+
 _TOGETHER = 2**19
 """Weights that are computed at once: few enough for a core's cache, many enough for their calls."""
 
@@ -43,6 +45,7 @@ def attend(
     only_first: bool,
     bias: Tensor | None = None,
     causal: bool = False,
+    sparse: BlockSparse | None = None,
 ) -> Tensor:
     """Mix the values of each sequence by how well their keys fit each query.
 
@@ -55,6 +58,7 @@ def attend(
         bias: added to the scaled scores of each sequence, from its first token on; at least as long
             as the longest. Shape (H, length, length).
         causal: whether a token attends to none after it; then each asks, and there is no bias.
+        sparse: how long sequences are read, if not every token by every token.
 
     Returns:
         Shape (M, H * K), contiguous.
@@ -73,7 +77,9 @@ def attend(
         offset = None if bias is None else bias[:, :queries, :length]  # (H, S, T)
         if causal and half and length > _SHORT:
             offset = key.new_full((1, length, length), -math.inf).triu_(1)
-        if half and length > _SHORT:
+        if sparse is not None and not only_first and sparse.blocks(length):
+            result = sparse.attend_alone(part, key, value)
+        elif half and length > _SHORT:
             result = _plain(part, key, value, offset)  # (B, H, S, K)
         else:
             wide = None if offset is None else offset[None].float()

@@ -56,6 +56,7 @@ class CompiledBlock:
         self.causal = causal
         self.heads = list(heads.heads)
         self.head_width = heads.head_width
+        self.sparse = heads.sparse
         self.width = heads.query.out_features
         factor = heads.score_factor
         if query_apart:
@@ -100,6 +101,7 @@ class CompiledBlock:
             only_first=only_first,
             bias=bias,
             causal=self.causal,
+            sparse=self.sparse,
         )
         return self.feed_forward(self.mix(mixed, hidden))
 

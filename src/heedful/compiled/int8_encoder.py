@@ -65,6 +65,7 @@ class Int8Block:
         self.norm_before = output.norm_before
         self.heads = list(heads.heads)
         self.head_width = heads.head_width
+        self.sparse = heads.sparse
         self.width = heads.query.out_features
         steps = _steps(largest[0])
         memory, factor = [heads.key, heads.value], heads.score_factor
@@ -117,6 +118,7 @@ class Int8Block:
             only_first=only_first,
             bias=bias,
             causal=self.causal,
+            sparse=self.sparse,
         )
         output = torch.empty_like(hidden)
         for rows in _parts(hidden.shape[0]):

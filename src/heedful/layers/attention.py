@@ -163,8 +163,8 @@ class _Plain(torch.autograd.Function):
         if offset is not None:
             ctx.offset_shape = offset.shape
             offset = offset.expand(*heads, -1, -1).flatten(0, 1)  # (N, 1 or S, T)
-        weights, keep, ctx.keep_scale = _weigh(query, key, offset, dropout)
-        mixed = _mix(weights, keep, ctx.keep_scale, value)
+        weights, keep, ctx.keep_scale = weigh(query, key, offset, dropout)
+        mixed = mix(weights, keep, ctx.keep_scale, value)
         ctx.save_for_backward(query, key, value, weights, keep)
         by_head = weights.view(*heads, *weights.shape[1:]) if need_weights else None
         return mixed.view(*heads, *mixed.shape[1:]), by_head
@@ -176,7 +176,9 @@ class _Plain(torch.autograd.Function):
         heads = grad.shape[:2]
         grad = grad.flatten(0, 1)
         grad_weights = None if grad_weights is None else grad_weights.flatten(0, 1)
-        gradients = _gradients(query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights)
+        gradients = gradients_of(
+            query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights
+        )
         *grads, grad_scores = (x.view(*heads, *x.shape[1:]) for x in gradients)
         grad_offset = None
         if ctx.needs_input_grad[3]:
@@ -206,8 +208,8 @@ class _Long(torch.autograd.Function):
         mixed = torch.empty_like(query)
         for part in _parts(query, key):
             queries, keys, values, offsets = _part_of(query, key, value, offset, part)
-            weights, keep, scale = _weigh(queries, keys, offsets, dropout)
-            mixed[part] = _mix(weights, keep, scale, values)
+            weights, keep, scale = weigh(queries, keys, offsets, dropout)
+            mixed[part] = mix(weights, keep, scale, values)
         return mixed
 
     @staticmethod
@@ -220,8 +222,8 @@ class _Long(torch.autograd.Function):
             torch.set_rng_state(ctx.random)
             for part in _parts(query, key):
                 queries, keys, values, offsets = _part_of(query, key, value, offset, part)
-                weights, keep, scale = _weigh(queries, keys, offsets, ctx.dropout)
-                *gradients, grad_scores = _gradients(
+                weights, keep, scale = weigh(queries, keys, offsets, ctx.dropout)
+                *gradients, grad_scores = gradients_of(
                     queries, keys, values, weights, keep, scale, grad[part].flatten(0, 1), None
                 )
                 for total, gradient in zip(grads, gradients, strict=True):
@@ -266,7 +268,7 @@ def _part_of(
 # gradient g of that, the gradient of W is M (c g V'). N stands for items times heads.
 
 
-def _weigh(
+def weigh(
     query: Tensor, key: Tensor, offset: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, float]:
     """Return W, (N, S, T), the bits M of the same shape if there is dropout, and c."""
@@ -290,13 +292,13 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.softmax(-1)
 
 
-def _mix(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:
+def mix(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:
     """Return c (W M) V. Shape (N, S, K)."""
     with torch.autocast(value.device.type, enabled=False):
         return _product(weights if keep is None else apply_keep(weights, keep), value, scale)
 
 
-def _gradients(
+def gradients_of(
     query: Tensor,
     key: Tensor,
     value: Tensor,

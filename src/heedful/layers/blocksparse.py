@@ -11,17 +11,19 @@ Shapes: B batch, H heads, S length, K head width, N blocks of a text, R drawn bl
 number of blocks, C blocks that a block reads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.layers.attention import Mixed, attend
+from heedful.layers.blockwise import attend_by_blocks
 
 _PUBLISHED = (1024, 3072, 4096)
 """Lengths for which the published models draw from the first 1,024 tokens in another way."""
@@ -190,11 +192,109 @@ class BlockSparse:
             training: whether blocks are drawn.
             need_weights: whether to return the weights.
         """
-        counts = self.counts(texts, query.shape[2], heads=heads, training=training)
-        reads = counts > 0
-        bias = counts.clamp(min=1).to(query.dtype).log()
-        mask = reads if mask is None else mask & reads
-        return attend(query, key, value, mask=mask, bias=bias, need_weights=need_weights)
+        if need_weights or not texts.plain:
+            counts = self.counts(texts, query.shape[2], heads=heads, training=training)
+            reads = counts > 0
+            bias = counts.clamp(min=1).to(query.dtype).log()
+            mask = reads if mask is None else mask & reads
+            return attend(query, key, value, mask=mask, bias=bias, need_weights=need_weights)
+        alike: dict[int, list[Text]] = {}
+        for text in texts.each:
+            alike.setdefault(self.blocks(text.length), []).append(text)
+        results: dict[Text, Tensor] = {}
+        for blocks, group in alike.items():
+            size = blocks * self.size or max(text.length for text in group)
+            parts = [_cut(states, group, size) for states in (query, key, value)]
+            real = _cut_mask(mask, group, size, query.device)
+            if blocks:
+                mixed = self._by_blocks(*parts, heads=heads, mask=real, training=training)
+            else:
+                mixed = attend(*parts, mask=real, dropout=dropout).values
+            if len(alike) == 1 and _are_rows(group, query):
+                return Mixed(_fitted(mixed, query.shape[2]), None, "blocks")
+            results |= zip(group, mixed, strict=True)
+        return Mixed(_put_back(results, query), None, "blocks")
+
+    def attend_alone(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Do the same outside training for texts of one length, without padding.
+
+        Args:
+            query: shape (B, H, S, K), S more than ``longest_whole``.
+            key: the same.
+            value: the same.
+
+        Returns:
+            The same shape.
+        """
+        length = query.shape[2]
+        size = self.blocks(length) * self.size
+        mask = None
+        if size > length:
+            mask = (torch.arange(size, device=query.device) < length)[None, None, None]
+        parts = (_fitted(states, size) for states in (query, key, value))
+        heads = range(query.shape[1])
+        return self._by_blocks(*parts, heads=heads, mask=mask, training=False)[:, :, :length]
+
+    def _by_blocks(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        heads: Sequence[int],
+        mask: Tensor | None,
+        training: bool,
+    ) -> Tensor:
+        if not training:
+            first = 1 + self.num_random
+            return attend_by_blocks(query, key, value, size=self.size, first=first, mask=mask)
+        drawn = torch.from_numpy(self.drawn(query.shape[2] // self.size))[list(heads)]
+        return attend_by_blocks(query, key, value, size=self.size, mask=mask, drawn=drawn)
+
+
+def _are_rows(group: Sequence[Text], states: Tensor) -> bool:
+    """Tell whether texts are the rows of a batch."""
+    rows = [(text.row, text.start) for text in group]
+    return rows == [(row, 0) for row in range(len(states))]
+
+
+def _fitted(states: Tensor, size: int) -> Tensor:
+    """Cut or fill up texts of shape (G, H, S, K) to a length."""
+    more = size - states.shape[2]
+    return states[:, :, :size] if more <= 0 else F.pad(states, (0, 0, 0, more))
+
+
+def _cut(states: Tensor, group: Sequence[Text], size: int) -> Tensor:
+    """Cut texts out of a batch, shape (B, H, S, K), and pad them. Shape (G, H, size, K)."""
+    if _are_rows(group, states):
+        return _fitted(states, size)
+    texts = [states[row, :, start : start + length] for row, start, length in group]
+    return torch.stack([F.pad(text, (0, 0, 0, size - text.shape[1])) for text in texts])
+
+
+def _cut_mask(
+    mask: Tensor | None, group: Sequence[Text], size: int, device: torch.device
+) -> Tensor | None:
+    """Return True for tokens, False for padding, (G, 1, 1, size); None if there is no padding."""
+    lengths = torch.tensor([text.length for text in group], device=device)
+    real = torch.arange(size, device=device) < lengths[:, None]
+    if mask is not None:
+        rows = [
+            mask[row, 0, start if mask.shape[2] > 1 else 0, start : start + length]
+            for row, start, length in group
+        ]
+        real &= torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
+    return None if real.all() else real[:, None, None]
+
+
+def _put_back(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
+    """Lay out what texts got, each of shape (H, ..., K), as their batch. Shape (B, H, S, K)."""
+    rows = []
+    for row in range(len(states)):
+        own = sorted((text for text in results if text.row == row), key=lambda text: text.start)
+        parts = [results[text][:, : text.length] for text in own]
+        rows.append(_fitted(torch.cat(parts, 1)[None], states.shape[2]))
+    return torch.cat(rows)
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ tokens without padding.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor, nn
@@ -73,6 +74,11 @@ class MultiHead(nn.Module):
         if self.disentangled is not None:
             layers += self.disentangled.layers()
         return layers
+
+    def renumber(self, number: int) -> None:
+        """Draw as the block of another number does, where long texts are read by blocks."""
+        if self.sparse is not None:
+            self.sparse = replace(self.sparse, number=number)
 
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None

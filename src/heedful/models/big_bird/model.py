@@ -3,6 +3,8 @@
 Shapes: B batch, S length, D model width.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -47,6 +49,12 @@ class BigBirdModel(Encoder):
             sparse=_sparse(config),
         )
         super().__init__(config, add_pooling_layer, variant)
+
+    def keep_blocks(self, numbers: Sequence[int]) -> None:
+        """Keep some of the blocks, which then draw by their new numbers; see ``Model``."""
+        super().keep_blocks(numbers)
+        for number, block in enumerate(self.encoder.distinct):
+            block.attention.self.renumber(number)
 
 
 def _sparse(config: BigBirdConfig) -> BlockSparse | None:
