@@ -22,7 +22,20 @@ HEADS = [
     *(("albert", head) for head in ("sequence", "masked_lm", "pretraining")),
     *(("electra", head) for head in ("sequence", "choice", "replaced")),
     *(("mpnet", head) for head in ("body", "sequence", "token")),
+    *(("deberta", head) for head in ("body", "sequence", "masked_lm")),
+    *(("deberta-v2", head) for head in ("sequence", "masked_lm")),
 ]
+_DISENTANGLED = {
+    "relative_attention": True,
+    "pos_att_type": "c2p|p2c",
+    "position_biased_input": False,
+    "max_relative_positions": 6,
+}
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "deberta": {**_DISENTANGLED, "enhanced_mask_decoder": True},
+    "deberta-v2": {**_DISENTANGLED, "conv_kernel_size": 3, "share_att_key": True},
+}
+"""Options of families that are more than BERT's blocks."""
 LENGTHS = [5, 9, 2, 9, 1, 7, 5]
 
 
@@ -36,7 +49,8 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _model(family: str, head: Any, **options: Any) -> Model:
     torch.manual_seed(0)
-    sizes = SIZES | {"max_position_embeddings": 16, "initializer_range": 0.2} | options
+    sizes = SIZES | {"max_position_embeddings": 16, "initializer_range": 0.2}
+    sizes |= DIFFERENT.get(family, {}) | options
     sizes = {OTHER_KEYS.get(family, {}).get(name, name): size for name, size in sizes.items()}
     config = FAMILIES[family].config_class()(**sizes)
     return FAMILIES[family].model_class(head).from_config(config).eval()
@@ -159,14 +173,14 @@ def test_a_model_with_hooks_runs_plain_and_they_are_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("family", "options", "reason"),
     [
-        ({"position_embedding_type": "relative_key"}, "relative positions"),
-        ({"is_decoder": True}, "decoders"),
+        ("bert", {"position_embedding_type": "relative_key"}, "relative positions"),
+        ("deberta", {"talking_head": True}, "heads that mix their scores"),
     ],
 )
-def test_models_without_a_compiled_form(options: dict[str, Any], reason: str) -> None:
-    model = _model("bert", "body", **options)
+def test_models_without_a_compiled_form(family: str, options: dict[str, Any], reason: str) -> None:
+    model = _model(family, "body", **options)
     compiled = compile_model(model)
     assert compiled.model is model
     assert compiled.kernel == "plain"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tests import tiny
 from tests.exact import assert_same_bits
-from tests.models.test_electra_pair import pair_of
+from tests.models.test_pair import pair_of
 
 import heedful
 from heedful.batches import Batch, Draw, Example
@@ -21,7 +21,7 @@ from heedful.batches.masking import mask_rule
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.files import read_tensors
-from heedful.models.electra.pair import ElectraPair
+from heedful.models.pair import Pair
 from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tokens import BertTokenizer
 from heedful.tokens.vocabulary import Vocabulary
@@ -244,19 +244,23 @@ def test_a_run_goes_on(learnt: Path, books: Path, tmp_path: Path) -> None:
     assert type(model) is heedful.ElectraForSequenceClassification
 
 
-def test_from_scratch_by_the_command(books: Path, start: Path, tmp_path: Path, capsys: Out) -> None:
+@pytest.mark.parametrize("arch", ["electra", "deberta", "deberta-v2"])
+def test_from_scratch_by_the_command(
+    books: Path, start: Path, tmp_path: Path, capsys: Out, arch: str
+) -> None:
     words = ["train", "pretrain", "--train", books, "--out", tmp_path / "run", "--steps", "1"]
-    words += ["--objective", "rtd", "--arch", "electra", "--preset", "tiny", "--vocabulary", start]
+    words += ["--objective", "rtd", "--arch", arch, "--preset", "tiny", "--vocabulary", start]
     words += ["--batch-size", "2", "--max-length", "16", "--generator-size", "1"]
     assert run([str(word) for word in words]) == 0, capsys.readouterr().err
     assert "heedful predict" in capsys.readouterr().err
     ours = heedful.load(tmp_path / "run").model
-    assert isinstance(ours, ElectraPair)
-    assert ours.generator.config == replace(ours.config)
+    assert isinstance(ours, Pair)
+    decoder = {} if arch == "electra" else {"enhanced_mask_decoder": True}
+    assert ours.generator.config == replace(ours.config, **decoder)
     assert run(["predict", str(tmp_path / "run"), "the apple is red ."]) == 0
     assert "replaced" in json.loads(capsys.readouterr().out)
     assert run(["score", str(tmp_path / "run"), "the apple"]) == 2
-    assert "only one that fills in masks scores texts" in capsys.readouterr().err
+    assert "only one that fills in masks or tells next words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -265,7 +269,7 @@ def test_from_scratch_by_the_command(books: Path, start: Path, tmp_path: Path, c
         ({"objective": "rtd", "model": "TINY"}, "has no generator/; give a finished run of rtd"),
         (
             {"objective": "rtd", "preset": "tiny", "vocabulary": "START"},
-            "arch bert has no head for it; give arch electra",
+            "arch bert has no head for it; give arch deberta, deberta-v2, electra",
         ),
         ({"objective": "rtd", "generator_size": 0.5}, "generator_size is for a model from scratch"),
         ({"objective": "rtd", "generator_size": 2.0}, "generator_size 2.0: must be from 0.01 to 1"),

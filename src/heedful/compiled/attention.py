@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.compiled.disentangled import LaidOut
 from heedful.layers.blocksparse import BlockSparse
 
 _TOGETHER = 2**19
@@ -46,6 +47,7 @@ def attend(
     bias: Tensor | None = None,
     causal: bool = False,
     sparse: BlockSparse | None = None,
+    terms: LaidOut | None = None,
 ) -> Tensor:
     """Mix the values of each sequence by how well their keys fit each query.
 
@@ -59,6 +61,7 @@ def attend(
             as the longest. Shape (H, length, length).
         causal: whether a token attends to none after it; then each asks, and there is no bias.
         sparse: how long sequences are read, if not every token by every token.
+        terms: what distances add to them, of as many tokens.
 
     Returns:
         Shape (M, H * K), contiguous.
@@ -74,15 +77,17 @@ def attend(
         keys_values = memory[tokens : tokens + count * length]
         key, value = keys_values.view(count, length, 2, heads, head_width).permute(2, 0, 3, 1, 4)
         part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
-        offset = None if bias is None else bias[:, :queries, :length]  # (H, S, T)
+        offset = None if bias is None else bias[None, :, :queries, :length]  # (1, H, S, T)
+        if terms is not None:
+            offset = terms.bias(part, key)  # (B, H, S, T)
         if causal and half and length > _SHORT:
-            offset = key.new_full((1, length, length), -math.inf).triu_(1)
+            offset = key.new_full((length, length), -math.inf).triu_(1)[None, None]
         if sparse is not None and not only_first and sparse.blocks(length):
             result = sparse.attend_alone(part, key, value)
         elif half and length > _SHORT:
             result = _plain(part, key, value, offset)  # (B, H, S, K)
         else:
-            wide = None if offset is None else offset[None].float()
+            wide = None if offset is None else offset.float()
             inputs = (part.float(), key.float(), value.float(), wide)
             result = F.scaled_dot_product_attention(*inputs, is_causal=causal)
         mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))

@@ -15,11 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
+from heedful.compiled.disentangled import compiled_terms
 from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import PackedLinear, joined
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
+from heedful.layers.convolution import Convolution
+from heedful.layers.disentangled import Distances
 from heedful.layers.stack import Stack, StackOutput
 from heedful.layers.tree import Tree
 
@@ -33,6 +36,8 @@ class EncoderBlock(Protocol):
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
+        numbers: Tensor | None = None,
+        asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, or the first of each sequence alone; see ``CompiledBlock``."""
         ...
@@ -44,13 +49,20 @@ class CompiledBlock:
     Args:
         block: the readable form.
         activation: a name in ``feedforward.ACTIVATIONS``.
-        query_apart: whether queries are a product of their own, so that the first tokens can ask
-            alone.
+        query_apart: whether queries are a product of their own, so that the first tokens, or other
+            vectors, can ask alone.
         causal: whether a token attends to none after it.
+        distances: the vectors that all blocks share, if they do.
     """
 
     def __init__(
-        self, block: Block, activation: str, *, query_apart: bool, causal: bool = False
+        self,
+        block: Block,
+        activation: str,
+        *,
+        query_apart: bool,
+        causal: bool = False,
+        distances: Distances | None = None,
     ) -> None:
         heads = block.attention.self
         self.causal = causal
@@ -65,6 +77,7 @@ class CompiledBlock:
         else:
             together = [heads.query, heads.key, heads.value]
             self.query, self.project = None, PackedLinear(*joined(together, factor))
+        self.terms = compiled_terms(heads, distances, heads.query.weight.dtype)
         self.mix = CompiledResidual(block.attention.output)
         self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
         self.narrow = CompiledResidual(block.output)
@@ -75,6 +88,8 @@ class CompiledBlock:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
+        numbers: Tensor | None = None,
+        asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
 
@@ -83,9 +98,13 @@ class CompiledBlock:
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
             bias: see ``attend``; of all heads, those that were pruned, too.
+            numbers: see ``CompiledTerms.laid_out``.
+            asking: what is computed in the place of ``hidden``, which it attends to. Shape (N, D).
         """
         source = self.mix.source(hidden)
         memory = self.project(source)
+        if asking is not None:
+            hidden, source = asking, self.mix.source(asking)
         if firsts is not None:
             hidden, source = hidden[firsts], source[firsts]
         if self.query is None:
@@ -96,12 +115,14 @@ class CompiledBlock:
         only_first = firsts is not None
         if bias is not None and len(bias) > len(self.heads):
             bias = bias[self.heads]
+        terms = None if self.terms is None or numbers is None else self.terms.laid_out(numbers)
         mixed = attend(
             *(query, memory, groups, self.head_width),
             only_first=only_first,
             bias=bias,
             causal=self.causal,
             sparse=self.sparse,
+            terms=terms,
         )
         return self.feed_forward(self.mix(mixed, hidden))
 
@@ -144,6 +165,11 @@ class Packing(NamedTuple):
     """Where the first of each sequence stands among them. Shape (B,)."""
     order: list[int] | None
     """Which sequence of the batch each of the sorted ones is; None if they are in order."""
+
+    def of_tokens(self, padded: Tensor) -> Tensor:
+        """Return shape (N, D) for shape (B, S, D)."""
+        flat = padded.reshape(-1, padded.shape[2])
+        return flat if self.tokens is None else flat[self.tokens]
 
 
 def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
@@ -196,6 +222,32 @@ def version_of(weight: Tensor) -> tuple[int, int]:
     torch does not count that in inference mode.
     """
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version
+
+
+def _convolved(
+    convolution: Convolution,
+    source: Tensor,
+    tokens: Tensor,
+    groups: Sequence[Group],
+    firsts: Tensor | None,
+) -> Tensor:
+    """Return what a convolution makes of tokens, or of first tokens alone; see ``Convolution``.
+
+    Args:
+        convolution: in the format of the source.
+        source: what went into the first block. Shape (N, D).
+        tokens: what came out. Shape (N, D), or (B, D) of the first tokens.
+        groups: the sequences.
+        firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
+    """
+    parts = torch.split(source, [group.size * group.length for group in groups])
+    seen = torch.cat(
+        [
+            convolution.see(part.view(group.size, group.length, -1)).flatten(0, 1)
+            for part, group in zip(parts, groups, strict=True)
+        ]
+    )
+    return convolution.add(seen if firsts is None else seen[firsts], tokens)
 
 
 class CompiledStack(nn.Module):
@@ -254,7 +306,6 @@ class CompiledStack(nn.Module):
             or past is not None
             or weights_of
             or need_states
-            or asking is not None
             or context.need_cache
             or context.encoded is not None
             or context.packing is not None
@@ -279,7 +330,7 @@ class CompiledStack(nn.Module):
             )
             return output
         return StackOutput(
-            states=(self._compute(hidden, packing, only_first=only_first),),
+            states=(self._compute(hidden, packing, asking, only_first=only_first),),
             attentions=None,
             cross_attentions=None,
             cache=None,
@@ -311,20 +362,29 @@ class CompiledStack(nn.Module):
             return None
         return pack(None if bool(left.all()) else left.expand(batch, -1), batch, length)
 
-    def _compute(self, hidden: Tensor, packing: Packing, *, only_first: bool) -> Tensor:
+    def _compute(
+        self, hidden: Tensor, packing: Packing, asking: Tensor | None, *, only_first: bool
+    ) -> Tensor:
         """Return shape (B, S, D), or (B, 1, D) of the first tokens."""
         batch, length, width = hidden.shape
-        tokens = hidden.view(-1, width)
-        if packing.tokens is not None:
-            tokens = tokens[packing.tokens]  # (N, D)
-        bias = None
-        if self.plain.relative_attention_bias is not None:
-            longest = max(group.length for group in packing.groups)
-            bias = self.plain.relative_attention_bias.bias(longest, longest)[0]
-        for block in self.blocks[:-1]:
-            tokens = block(tokens, packing.groups, None, bias)
-        firsts = packing.firsts if only_first else None
-        tokens = self.blocks[-1](tokens, packing.groups, firsts, bias)
+        tokens = start = packing.of_tokens(hidden)  # (N, D)
+        groups, plain = packing.groups, self.plain
+        longest, bias, numbers = max(group.length for group in groups), None, None
+        if plain.relative_attention_bias is not None:
+            bias = plain.relative_attention_bias.bias(longest, longest)[0]
+        if plain.distances is not None:
+            numbers = plain.distances.rows(longest)
+        for number, block in enumerate(self.blocks):
+            last = number == len(self.blocks) - 1
+            firsts = packing.firsts if only_first and last else None
+            if asking is None or not last:
+                tokens = block(tokens, groups, firsts, bias, numbers)
+            else:
+                query = tokens + packing.of_tokens(asking.expand(hidden.shape)).to(tokens.dtype)
+                query = block(tokens, groups, firsts, bias, numbers, query)
+                tokens = block(tokens, groups, firsts, bias, numbers, query)
+            if plain.convolution is not None and number == 0:
+                tokens = _convolved(plain.convolution, start, tokens, groups, firsts)
         if self.norm is not None:
             tokens = F.layer_norm(tokens, *self.norm)
         if only_first:

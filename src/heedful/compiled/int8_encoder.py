@@ -18,10 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.attention import Group, attend
+from heedful.compiled.disentangled import compiled_terms
 from heedful.compiled.int8 import RowLinear, StepLinear
 from heedful.compiled.linear import joined
 from heedful.compiled.residual import Norm
 from heedful.layers.block import Block
+from heedful.layers.disentangled import Distances
 from heedful.models.encoder import Encoder
 
 _TOGETHER = 256
@@ -47,6 +49,7 @@ class Int8Block:
         query_apart: whether queries are a product of their own, so that the first tokens can ask
             alone.
         causal: whether a token attends to none after it.
+        distances: see ``CompiledBlock``.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Int8Block:
         *,
         query_apart: bool,
         causal: bool = False,
+        distances: Distances | None = None,
     ) -> None:
         heads, output = block.attention.self, block.attention.output
         self.dtype = dtype
@@ -75,6 +79,7 @@ class Int8Block:
         else:
             self.query = None
             self.project = StepLinear(*joined([heads.query, *memory], factor), steps)
+        self.terms = compiled_terms(heads, distances, dtype)
         self.mix = RowLinear(*joined([output.dense]))
         self.mix_norm = Norm.of(output.LayerNorm)
         self.widen = StepLinear(*joined([block.intermediate.dense]), _steps(largest[1]), activation)
@@ -87,6 +92,8 @@ class Int8Block:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
+        numbers: Tensor | None = None,
+        asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
 
@@ -95,7 +102,10 @@ class Int8Block:
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
             bias: see ``CompiledBlock``.
+            numbers: the same.
+            asking: None; see ``CompiledBlock``.
         """
+        assert asking is None
         whole = torch.empty(hidden.shape, dtype=torch.uint8)
         for rows in _parts(hidden.shape[0]):
             source = hidden[rows]
@@ -113,12 +123,14 @@ class Int8Block:
         only_first = firsts is not None
         if bias is not None and len(bias) > len(self.heads):
             bias = bias[self.heads]
+        terms = None if self.terms is None or numbers is None else self.terms.laid_out(numbers)
         mixed = attend(
             *(query, memory, groups, self.head_width),
             only_first=only_first,
             bias=bias,
             causal=self.causal,
             sparse=self.sparse,
+            terms=terms,
         )
         output = torch.empty_like(hidden)
         for rows in _parts(hidden.shape[0]):

@@ -71,17 +71,21 @@ def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Te
     """Return the weights and biases of layers that read the same, one under the other.
 
     Args:
-        layers: the layers.
+        layers: the layers. Where some have a bias, those of the others are zeros.
         factor: what the output of the first is multiplied by.
     """
     weight = torch.cat([layer.weight.detach() for layer in layers])
-    biases: list[Tensor | None] = [layer.bias for layer in layers]
-    there = [bias.detach() for bias in biases if bias is not None]
-    assert len(there) in (0, len(layers))
-    bias = torch.cat(there) if there else None
+    bias = None
+    if any(layer.bias is not None for layer in layers):
+        bias = torch.cat([_bias(layer) for layer in layers])
     if factor != 1:
         first = slice(layers[0].out_features)
         for tensor in (weight, bias):
             if tensor is not None:
                 tensor[first] *= factor
     return weight, bias
+
+
+def _bias(layer: nn.Linear) -> Tensor:
+    bias: Tensor | None = layer.bias
+    return layer.weight.new_zeros(layer.out_features) if bias is None else bias.detach()

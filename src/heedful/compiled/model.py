@@ -55,6 +55,9 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     assert isinstance(body, Body)
     causal = isinstance(body, Encoder) and body.config.is_decoder
     writes = causal and isinstance(model, WithHead) and hasattr(model, "generate")
+    asks = isinstance(body, Encoder) and body.asks_with_positions
+    if int8_rows is not None and asks:
+        return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
     if int8_rows is not None and not isinstance(body, Encoder):
         return Compiled(model, kernels.PLAIN, "models that read pictures have no form in int8")
     if int8_rows is not None and writes:
@@ -70,7 +73,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     # The last block computes the first tokens alone; one that is shared does so another way.
     last = body.encoder.blocks[-1]
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
-    apart = last if alone and not causal else None
+    apart = last if (alone or asks) and not causal else None
     if int8_rows is not None:
         assert isinstance(body, Encoder)
         stack = _int8(body, int8_rows(), apart)
@@ -88,7 +91,13 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
 def _packed(body: Body, apart: Block | None, *, causal: bool) -> list[CompiledBlock]:
     activation = body.config.hidden_act
     packed = {
-        block: CompiledBlock(block, activation, query_apart=block is apart, causal=causal)
+        block: CompiledBlock(
+            block,
+            activation,
+            query_apart=block is apart,
+            causal=causal,
+            distances=body.encoder.distances,
+        )
         for block in body.encoder.distinct
     }
     return [packed[block] for block in body.encoder.blocks]
@@ -101,7 +110,13 @@ def _int8(body: Encoder, rows: Sequence[Tensor], apart: Block | None) -> Compile
     activation, causal = body.config.hidden_act, body.config.is_decoder
     packed = {
         block: Int8Block(
-            block, activation, largest, dtype, query_apart=block is apart, causal=causal
+            block,
+            activation,
+            largest,
+            dtype,
+            query_apart=block is apart,
+            causal=causal,
+            distances=body.encoder.distances,
         )
         for block, largest in zip(body.encoder.distinct, ranges, strict=True)
     }

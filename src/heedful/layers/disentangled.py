@@ -42,8 +42,17 @@ class Distances(nn.Module):
 
     def forward(self, length: int) -> Tensor:
         """Return the vectors of the distances from 1 - N to N - 1. Shape (2 * N - 1, D)."""
-        vectors = self.vectors(self.rows(length))
-        normal: Tensor = vectors if self.LayerNorm is None else self.LayerNorm(vectors)
+        return self._normal(self.vectors(self.rows(length)))
+
+    def all(self) -> Tensor:
+        """Return the vectors of all distances from -P to P - 1. Shape (2 * P, D)."""
+        return self._normal(self.vectors.weight)
+
+    def _normal(self, vectors: Tensor) -> Tensor:
+        if self.LayerNorm is None:
+            return vectors
+        # The table may be kept wider than the weights that the layers compute with.
+        normal: Tensor = self.LayerNorm(vectors.to(self.LayerNorm.weight.dtype))
         return normal
 
     def rows(self, length: int) -> Tensor:
@@ -130,7 +139,7 @@ class Disentangled(nn.Module):
         Returns:
             Each of shape (..., H, K).
         """
-        vectors = self.dropout(vectors)
+        vectors = self.dropout(vectors.to(key.weight.dtype))
         keys = (self.key or key)(vectors) if "c2p" in self.terms else None
         queries = (self.query or query)(vectors) if "p2c" in self.terms else None
         shape = (*vectors.shape[:-1], -1, self.head_width)

@@ -149,7 +149,8 @@ class Stack(nn.Module):
             if asking is None or not last:
                 output = call(options)
             else:
-                output = call({**options, "asking": states[-1] + asking})
+                read = states[-1]
+                output = call({**options, "asking": read + asking.to(read.dtype)})
                 output = call({**options, "asking": output.hidden})
             if self.convolution is not None and number == 0:
                 more = self.convolution(

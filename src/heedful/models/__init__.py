@@ -55,6 +55,13 @@ class Family:
         presets: dict[str, Any] = import_module(f"{__name__}.{self.package}.presets").PRESETS
         return presets
 
+    def generator_sizes(self) -> dict[str, float]:
+        """Import how large the generator of each of its discriminators is, by the same names."""
+        sizes: dict[str, float] = import_module(
+            f"{__name__}.{self.package}.presets"
+        ).GENERATOR_SIZES
+        return sizes
+
 
 _TRANSFORMER = Family(
     package="transformer", config="TransformerConfig", models={"seq2seq": "Transformer"}

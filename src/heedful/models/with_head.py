@@ -29,6 +29,9 @@ class WithHead(Model):
     """
 
     can_recompute: ClassVar[bool] = True
+    adds_embeddings: ClassVar[bool] = False
+    """Whether, as a discriminator, it adds to the embeddings of its generator, rather than having
+    them in common; see ``pair.Pair``."""
     head_in_files: ClassVar[Mapping[str, str]] = {}
     """Parts of the head that have another name in a file, and that name."""
     compiled_steps: Steps | None = None

@@ -49,7 +49,7 @@ from heedful.task import (
 from heedful.tasks.corpus import check_documents, open_corpus, phrases_of, unknown_share
 from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
-from heedful.tasks.objectives.rtd import ReplacedTokens, generator_size
+from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import PairLayout, Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -101,8 +101,12 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """What is learnt."""
         objective = OBJECTIVES[self.objective]
         if isinstance(objective, ReplacedTokens):
-            size = generator_size(self.preset, self.generator_size)
-            return replace(objective, generator_size=size, weight=self.discriminator_weight)
+            return replace(
+                objective,
+                preset=self.preset,
+                generator_size=self.generator_size,
+                weight=self.discriminator_weight,
+            )
         return objective
 
     @property

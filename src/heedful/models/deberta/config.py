@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError, unknown_name
@@ -115,6 +115,16 @@ class DebertaConfig(BertConfig):
     def head_dropout(self) -> float:
         """Dropout before a classifier of texts."""
         return self.hidden_dropout_prob if self.cls_dropout is None else self.cls_dropout
+
+    def generator(self, size: float) -> Self:
+        """Return the configuration of the generator of a discriminator (He et al. 2023, 4.1).
+
+        It is as wide and has fewer blocks.
+
+        Args:
+            size: the share of its depth.
+        """
+        return replace(self, num_hidden_layers=max(1, round(self.num_hidden_layers * size)))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:

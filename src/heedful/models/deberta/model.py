@@ -3,7 +3,7 @@
 Classes of version 2 derive from these: they differ in the options of the body alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -37,11 +37,24 @@ class DebertaModel(Encoder):
     in_files = names.IN_FILES
 
     def __init__(self, config: DebertaConfig, decodes: bool = False) -> None:
-        super().__init__(config, add_pooling_layer=False, variant=variant_of(config, decodes))
+        config = replace(config, enhanced_mask_decoder=decodes)
+        super().__init__(config, add_pooling_layer=False, variant=variant_of(config))
 
     def why_not_compiled(self) -> str | None:
         """Return why it has no compiled form; None if it has one."""
-        return "DeBERTa has no compiled form"
+        if self.config.talking_head:
+            return "attention heads that mix their scores have no compiled form"
+        return super().why_not_compiled()
+
+    def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
+        """Take heads out of the attention of blocks; see ``pruning.prune_heads``.
+
+        Raises:
+            UserError: see there, or heads mix their scores (``talking_head``).
+        """
+        if self.config.talking_head:
+            raise UserError("talking_head is true: attention heads that mix cannot be pruned")
+        super().prune_heads(heads)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Take apart what a file keeps in one tensor; see ``names.split``."""
@@ -53,7 +66,7 @@ class DebertaModel(Encoder):
         return names.join(weights, self.config.hidden_size // self.config.num_attention_heads)
 
 
-def variant_of(config: DebertaConfig, decodes: bool) -> Variant:
+def variant_of(config: DebertaConfig) -> Variant:
     """Return what a DeBERTa does otherwise than BERT."""
     distances = terms = None
     if config.relative_attention:
@@ -66,7 +79,7 @@ def variant_of(config: DebertaConfig, decodes: bool) -> Variant:
         widen_first=True,
         has_positions=config.position_biased_input or config.enhanced_mask_decoder,
         add_positions=config.position_biased_input,
-        asks_with_positions=decodes,
+        asks_with_positions=config.enhanced_mask_decoder,
         distances=distances,
         terms=terms,
         attention_biases=BIASES - {"key"},
@@ -160,6 +173,7 @@ class DebertaForPreTraining(WithHead):
 
     deberta: DebertaModel
     body_class: ClassVar[type[DebertaModel]] = DebertaModel
+    adds_embeddings = True
 
     def __init__(self, config: DebertaConfig) -> None:
         head = ContextReplacedHead(config.hidden_size, config.hidden_act, config.layer_norm_eps)

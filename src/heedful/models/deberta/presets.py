@@ -9,6 +9,7 @@ OPTIONS: dict[str, Any] = {
     "pos_att_type": ("c2p", "p2c"),
     "position_biased_input": False,
     "legacy": False,
+    "enhanced_mask_decoder": True,
 }
 """What all published models have in common."""
 
@@ -21,3 +22,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Base and large are those of He et al. 2021, table 8 (a); xlarge was published later; tiny and
 mini are ours."""
+
+GENERATOR_SIZES = dict.fromkeys(PRESETS, 1 / 2)
+"""What share of the discriminator's depth its generator has (He et al. 2023, section 4.1)."""

@@ -66,14 +66,24 @@ class DebertaV2Config(DebertaConfig):
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"conv_groups {self.conv_groups}"
             )
-        if (
-            self.position_buckets > 0
-            and not 2 <= self.position_buckets <= 2 * self.num_distances - 4
-        ):
+        if self.position_buckets == 1:
+            raise UserError("position_buckets is 1; it must be at least 2, or -1")
+        longest = self.max_position_embeddings - 1
+        if self.position_buckets > 0 and self.num_distances - 1 <= self._single < longest:
             raise UserError(
-                f"position_buckets is {self.position_buckets}; for {self.num_distances} distances "
-                f"it must be from 2 to {2 * self.num_distances - 4}, or -1"
+                f"max_relative_positions is {self.max_relative_positions}; with position_buckets "
+                f"{self.position_buckets} it must be at least {self._single + 2}"
             )
+
+    @property
+    def _single(self) -> int:
+        """The greatest distance up to which each has a range of its own."""
+        return self.position_buckets // 2
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether there are ranges of more distances than one."""
+        return self.position_buckets > 0 and self.num_distances - 1 > self._single
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""

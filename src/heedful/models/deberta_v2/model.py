@@ -33,7 +33,8 @@ class DebertaV2Model(DebertaModel):
     in_files = IN_FILES
 
     def __init__(self, config: DebertaV2Config, decodes: bool = False) -> None:
-        variant = variant_of(config, decodes)
+        config = replace(config, enhanced_mask_decoder=decodes)
+        variant = variant_of(config)
         if config.relative_attention:
             variant = replace(variant, distances=_distances(config), terms=_terms(config))
         if config.conv_kernel_size:
@@ -51,11 +52,10 @@ class DebertaV2Model(DebertaModel):
 
 
 def _distances(config: DebertaV2Config) -> Distances:
-    ranges = config.position_buckets > 0
     return Distances(
-        config.position_buckets if ranges else config.num_distances,
+        config.position_buckets if config.position_buckets > 0 else config.num_distances,
         config.hidden_size,
-        most=config.num_distances - 1 if ranges else None,
+        most=config.num_distances - 1 if config.has_ranges else None,
         eps=config.layer_norm_eps if config.norm_rel_ebd == "layer_norm" else None,
     )
 

@@ -24,3 +24,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Xsmall to large are those of version 3 (He et al. 2023), xlarge and xxlarge those of version 2;
 tiny and mini are ours."""
+
+GENERATOR_SIZES = dict.fromkeys(PRESETS, 1 / 2)
+"""What share of the discriminator's depth its generator has (He et al. 2023, section 4.1)."""

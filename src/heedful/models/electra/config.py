@@ -1,7 +1,7 @@
 """What an ELECTRA is made of, under the reference's key names."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from heedful.errors import unknown_name
 from heedful.layers.feedforward import ACTIVATIONS
@@ -52,3 +52,19 @@ class ElectraConfig(BertConfig):
     def embedding_width(self) -> int:
         """Width of the tables of embeddings."""
         return self.embedding_size
+
+    def generator(self, size: float) -> Self:
+        """Return the configuration of the generator of a discriminator.
+
+        Its heads are as wide, its embeddings too; it has fewer heads and is narrower by that.
+
+        Args:
+            size: the share of its width.
+        """
+        heads = max(1, round(self.num_attention_heads * size))
+        return replace(
+            self,
+            num_attention_heads=heads,
+            hidden_size=heads * (self.hidden_size // self.num_attention_heads),
+            intermediate_size=max(1, round(self.intermediate_size * size)),
+        )

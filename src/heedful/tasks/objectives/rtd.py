@@ -26,10 +26,9 @@ from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
 from heedful.models import FAMILIES
-from heedful.models.electra.pair import GENERATOR, ElectraPair, ElectraPairOutput, generator_config
-from heedful.models.electra.presets import GENERATOR_SIZES
 from heedful.models.loading import load_model
 from heedful.models.model import Model
+from heedful.models.pair import GENERATOR, Pair, PairOutput
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
 from heedful.sources import resolve
@@ -51,8 +50,11 @@ _BITS = 24
 class ReplacedTokens:
     """Which tokens of a text were replaced; see ``Objective``."""
 
+    preset: str | None = None
+    """The sizes of a model from scratch, by their name."""
     generator_size: float | None = None
-    """The share of the discriminator's width that the generator of a model from scratch has."""
+    """The share of the discriminator's width, or of its depth, that the generator of a model from
+    scratch has; None for that of the preset."""
     weight: float = 50.0
     """What the discriminator's loss is multiplied by."""
 
@@ -78,7 +80,7 @@ class ReplacedTokens:
                 "electra --preset"
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
-        return ElectraPair(
+        return Pair(
             hidden.load_with("replaced", data),  # type: ignore[arg-type]
             hidden.load_with("masked_lm", generator),  # type: ignore[arg-type]
         )
@@ -91,16 +93,17 @@ class ReplacedTokens:
             raise UserError(
                 f"--objective rtd: --arch {arch} has no head for it; give --arch {', '.join(able)}"
             )
-        smaller = generator_config(config, self.generator_size or 1.0)
-        return ElectraPair(
+        size = self.generator_size or FAMILIES[arch].generator_sizes()[self.preset or ""]
+        return Pair(
             hidden.make_with("replaced", arch, config),  # type: ignore[arg-type]
-            hidden.make_with("masked_lm", arch, smaller),  # type: ignore[arg-type]
+            hidden.make_with("masked_lm", arch, config.generator(size)),  # type: ignore[arg-type]
+            fresh=True,
         )
 
     def reload(self, folder: Path) -> Model:
         """Load both from a finished run."""
         generator = load_model(folder / GENERATOR, head="masked_lm", mapped=True)
-        return ElectraPair(load_model(folder, head="replaced", mapped=True), generator)
+        return Pair(load_model(folder, head="replaced", mapped=True), generator, learns=False)
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Give the generator a tokenizer of its own."""
@@ -121,7 +124,7 @@ class ReplacedTokens:
     ) -> Batch:
         """Mask tokens, and draw the numbers that decide what is put in their place.
 
-        The inputs are those of `ElectraPair`; the targets are ``tokens``, (N,), and ``real``,
+        The inputs are those of `Pair`; the targets are ``tokens``, (N,), and ``real``,
         (B, T), bool, False for padding.
         """
         batch = hidden.hide(examples, tokenizer, rule, draw)
@@ -147,7 +150,7 @@ class ReplacedTokens:
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sums of the generator's losses and of the discriminator's, weighed. (2,)."""
-        output: ElectraPairOutput = forward(**batch.inputs)
+        output: PairOutput = forward(**batch.inputs)
         generator = losses.cross_entropy(output.prediction_logits, batch.targets["tokens"])[0]
         real, labels = batch.targets["real"], were_replaced(output, batch)
         discriminator = losses.binary_cross_entropy(output.logits[real], labels[real])[0]
@@ -163,7 +166,7 @@ class ReplacedTokens:
 
         Shape (B, 8).
         """
-        output: ElectraPairOutput = model(**batch.inputs)
+        output: PairOutput = model(**batch.inputs)
         real, labels = batch.targets["real"], were_replaced(output, batch)
         flagged = (output.logits > 0) & real
         counts = [real, (flagged == labels) & real, labels, flagged, flagged & labels]
@@ -247,13 +250,8 @@ class ReplacedTokens:
         return f"Says which words of a text look replaced; learnt with masked {masked}."
 
 
-def were_replaced(output: ElectraPairOutput, batch: Batch) -> Tensor:
+def were_replaced(output: PairOutput, batch: Batch) -> Tensor:
     """Return which tokens differ from the truth. Shape (B, T), bool."""
     positions, tokens = batch.inputs["positions"], batch.targets["tokens"]
     labels = torch.zeros_like(batch.targets["real"])  # (B, T)
     return labels.flatten().index_put((positions,), output.samples != tokens).view_as(labels)
-
-
-def generator_size(preset: str | None, size: float | None) -> float | None:
-    """Return the size of the generator of a model from scratch; None of one that goes on."""
-    return size or GENERATOR_SIZES.get(preset or "")

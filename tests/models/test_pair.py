@@ -22,20 +22,18 @@ from heedful.models import (
     load_model,
     num_parameters,
 )
-from heedful.models.electra.pair import TABLES, ElectraPair, draw, generator_config
 from heedful.models.electra.presets import GENERATOR_SIZES, PRESETS
+from heedful.models.pair import TABLES, Pair, draw
 
 IDS = torch.tensor([[2, 4, 8, 9, 3], [2, 10, 4, 3, 0]])
 MASKS = {"positions": torch.tensor([1, 7]), "uniforms": torch.tensor([0.25, 0.75])}
 
 
-def pair_of(**changes: Any) -> ElectraPair:
+def pair_of(**changes: Any) -> Pair:
     torch.manual_seed(0)
     values = {**tiny.SIZES, **tiny.STILL, "embedding_size": 16, "initializer_range": 0.2}
     config = ElectraConfig(**values | changes)
-    return ElectraPair(
-        ElectraForPreTraining(config), ElectraForMaskedLM(generator_config(config, 0.5))
-    )
+    return Pair(ElectraForPreTraining(config), ElectraForMaskedLM(config.generator(0.5)))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +50,7 @@ def test_sizes_are_those_published(name: str, parameters: float, generator: int)
     with torch.device("meta"):
         model = ElectraModel(config)
     assert num_parameters(model) / 1e6 == pytest.approx(parameters, rel=1e-3)
-    smaller = generator_config(config, GENERATOR_SIZES[name])
+    smaller = config.generator(GENERATOR_SIZES[name])
     assert (smaller.hidden_size, smaller.embedding_size) == (generator, config.embedding_size)
     assert smaller.hidden_size == 64 * smaller.num_attention_heads
     assert smaller.intermediate_size == 4 * generator
@@ -65,9 +63,9 @@ def test_tables_are_shared_where_they_are_as_wide() -> None:
         embeddings = (part.electra.embeddings for part in (pair.discriminator, pair.generator))
         ours, theirs = (getattr(part, name) for part in embeddings)
         assert ours is theirs
-    other = ElectraForMaskedLM(generator_config(pair.config, 0.5))
+    other = ElectraForMaskedLM(pair.config.generator(0.5))
     narrow = ElectraConfig(**{**tiny.SIZES, "embedding_size": 8})
-    assert ElectraPair(ElectraForPreTraining(narrow), other).tied == []
+    assert Pair(ElectraForPreTraining(narrow), other).tied == []
 
 
 def test_what_is_shared_is_kept_once() -> None:
@@ -121,7 +119,7 @@ def test_its_folders_are_those_of_two_models(tmp_path: Path) -> None:
     assert type(load_model(tmp_path / "generator")) is ElectraForMaskedLM
     names = read_tensors(tmp_path / "generator" / "model.safetensors")
     assert "electra.embeddings.word_embeddings.weight" in names
-    again = ElectraPair(load_model(tmp_path), load_model(tmp_path / "generator"))
+    again = Pair(load_model(tmp_path), load_model(tmp_path / "generator"))
     assert_same_bits(again.state_dict(), pair.state_dict(), "stored")
     with pytest.raises(UserError, match="a pair is read from two folders"):
         pair.set_file_weights(names, tmp_path)
@@ -130,7 +128,7 @@ def test_its_folders_are_those_of_two_models(tmp_path: Path) -> None:
 def test_its_compiled_form_answers_as_the_discriminator() -> None:
     pair = pair_of().eval()
     compiled = compile_model(pair)
-    assert isinstance(compiled.model, ElectraPair)
+    assert isinstance(compiled.model, Pair)
     with torch.inference_mode():
         for inputs in ({}, MASKS):
             output = compiled.model(IDS, IDS.ne(0), **inputs)

@@ -1,23 +1,28 @@
 """A discriminator and its generator, which learn together (Clark et al. 2020, section 2).
 
-Shapes: B sequences of a batch, T their length, N masked tokens, V vocabulary.
+What they share of their embeddings is either one table, which both train, or the generator's, to
+which the discriminator adds one of its own (He et al. 2023, "DeBERTaV3", section 3.2).
+
+Shapes: B sequences of a batch, T their length, N masked tokens, V vocabulary, W width of the
+embeddings.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.electra.config import ElectraConfig
-from heedful.models.electra.model import ElectraForMaskedLM, ElectraForPreTraining
 from heedful.models.model import Model
 from heedful.models.outputs import Output
 from heedful.models.pretrained import LoadReport
+from heedful.models.with_head import WithHead
 
 GENERATOR = "generator"
 """The folder of a generator, in that of its discriminator."""
@@ -27,8 +32,8 @@ TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElectraPairOutput(Output):
-    """What ``ElectraPair`` returns where there are masks to fill."""
+class PairOutput(Output):
+    """What ``Pair`` returns where there are masks to fill."""
 
     logits: Tensor
     """Above 0 for a token that looks replaced. Shape (B, T)."""
@@ -38,7 +43,40 @@ class ElectraPairOutput(Output):
     """What it put there. Shape (N,), int64."""
 
 
-class ElectraPair(Model):
+class Added(nn.Embedding):
+    """A table that another model learns, and what is added to it: E + D of this table's D.
+
+    No gradient goes to the other table (He et al. 2023, section 3.2, equation 5).
+
+    Args:
+        other: E. Shape (V, W).
+    """
+
+    def __init__(self, other: nn.Embedding) -> None:
+        super().__init__(
+            other.num_embeddings, other.embedding_dim, other.padding_idx, dtype=other.weight.dtype
+        )
+        self._other = [other]  # in a list: it is no part of this one
+        nn.init.zeros_(self.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return vectors, shape (..., W)."""
+        added: Tensor = super().forward(ids)
+        return F.embedding(ids, self._other[0].weight.detach()) + added
+
+    def joined(self) -> nn.Embedding:
+        """Return one table that is both."""
+        both = nn.Embedding(self.num_embeddings, self.embedding_dim, self.padding_idx)
+        both.weight = nn.Parameter(self._other[0].weight.detach() + self.weight.detach())
+        return both
+
+    def set_joined(self, weight: Tensor) -> None:
+        """Set what is added so that both together are ``weight``, (V, W), but for rounding."""
+        with torch.no_grad():
+            self.weight.copy_(weight - self._other[0].weight)
+
+
+class Pair(Model):
     """A discriminator, and the generator that it learns from.
 
     In a folder the discriminator stands alone, so that all else reads it as one, and the generator
@@ -46,31 +84,64 @@ class ElectraPair(Model):
 
     Args:
         discriminator: tells replaced tokens from original ones. It is what answers.
-        generator: fills masks. Its embeddings become the discriminator's where they are as wide.
+        generator: fills masks. What both share are the tables that are as wide in both.
+        fresh: whether the discriminator's tables start as the generator's, where it adds to these.
+        learns: whether they go on learning; else what a discriminator adds stays joined to what it
+            is added to.
     """
 
     can_recompute: ClassVar[bool] = True
 
-    def __init__(self, discriminator: ElectraForPreTraining, generator: ElectraForMaskedLM) -> None:
+    def __init__(
+        self,
+        discriminator: WithHead,
+        generator: WithHead,
+        *,
+        fresh: bool = False,
+        learns: bool = True,
+    ) -> None:
         super().__init__()
         self.discriminator, self.generator = discriminator, generator
-        ours, theirs = discriminator.electra.embeddings, generator.electra.embeddings
-        self.tied = [
-            name
-            for name in TABLES
-            if getattr(ours, name).weight.shape == getattr(theirs, name).weight.shape
-        ]
+        ours, theirs = self._embeddings()
+        shared = [name for name in TABLES if _fit(getattr(ours, name), getattr(theirs, name))]
+        self.tied: list[str] = []
         """The names of the embeddings that both have in common."""
-        for name in self.tied:
-            setattr(theirs, name, getattr(ours, name))
+        if not discriminator.adds_embeddings:
+            self.tied = shared
+            for name in shared:
+                setattr(theirs, name, getattr(ours, name))
+        elif learns:
+            for name in shared:
+                added = Added(getattr(theirs, name))
+                if not fresh:
+                    added.set_joined(getattr(ours, name).weight.detach())
+                setattr(ours, name, added)
         self.register_state_dict_post_hook(_keep_once)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_give_twice)  # type: ignore[no-untyped-call]
 
+    def _embeddings(self) -> tuple[nn.Module, nn.Module]:
+        """Return those of the discriminator and of the generator."""
+        both = (self.discriminator.body, self.generator.body)
+        ours, theirs = (body.get_submodule("embeddings") for body in both)
+        return ours, theirs
+
+    @contextmanager
+    def _joined(self) -> Iterator[None]:
+        """Have the discriminator hold tables of its own, as its folder does."""
+        ours, _ = self._embeddings()
+        added = {name: part for name, part in ours.named_children() if isinstance(part, Added)}
+        for name, part in added.items():
+            setattr(ours, name, part.joined())
+        try:
+            yield
+        finally:
+            for name, part in added.items():
+                setattr(ours, name, part)
+
     @property
-    def config(self) -> ElectraConfig:
+    def config(self) -> Any:
         """The configuration of the discriminator."""
-        config: ElectraConfig = self.discriminator.config
-        return config
+        return self.discriminator.config
 
     @property
     def body(self) -> Model:
@@ -119,7 +190,8 @@ class ElectraPair(Model):
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the discriminator, and the generator into a folder within; see ``Model``."""
-        self.discriminator.save_pretrained(folder, overwrite=overwrite)
+        with self._joined():
+            self.discriminator.save_pretrained(folder, overwrite=overwrite)
         self.generator.save_pretrained(Path(folder) / GENERATOR, overwrite=overwrite)
 
     def set_file_weights(
@@ -162,7 +234,7 @@ class ElectraPair(Model):
                 Shape (N,).
 
         Returns:
-            An ``ElectraPairOutput``, or what ``ElectraForPreTraining`` returns.
+            An ``PairOutput``, or what the discriminator returns.
         """
         if positions is None:
             return self.discriminator(
@@ -189,7 +261,7 @@ class ElectraPair(Model):
         detected = self.discriminator(
             corrupted.view_as(input_ids), attention_mask, token_type_ids, position_ids=position_ids
         )
-        return ElectraPairOutput(logits=detected.logits, prediction_logits=filled, samples=samples)
+        return PairOutput(logits=detected.logits, prediction_logits=filled, samples=samples)
 
 
 @torch.no_grad()
@@ -211,33 +283,21 @@ def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
     return torch.searchsorted(sums, reached, right=True).squeeze(1).clamp(max=sums.shape[1] - 1)
 
 
-def generator_config(config: ElectraConfig, size: float) -> ElectraConfig:
-    """Return the configuration of the generator of a discriminator.
-
-    Its heads are as wide, its embeddings too; it has fewer heads and is narrower by that.
-
-    Args:
-        config: of the discriminator.
-        size: the share of its width.
-    """
-    heads = max(1, round(config.num_attention_heads * size))
-    return replace(
-        config,
-        num_attention_heads=heads,
-        hidden_size=heads * (config.hidden_size // config.num_attention_heads),
-        intermediate_size=max(1, round(config.intermediate_size * size)),
-    )
+def _fit(one: nn.Embedding | None, other: nn.Embedding | None) -> bool:
+    return one is not None and other is not None and one.weight.shape == other.weight.shape
 
 
 def _names(module: nn.Module, prefix: str) -> dict[str, str]:
     """Return the names of the weights that are there twice: the generator's, and the other one."""
-    assert isinstance(module, ElectraPair)
-    return {
-        f"{prefix}generator.electra.embeddings.{name}.weight": (
-            f"{prefix}discriminator.electra.embeddings.{name}.weight"
+    assert isinstance(module, Pair)
+    theirs, ours = (
+        f"{prefix}{part}.{model.body.prefix}.embeddings"
+        for part, model in (
+            ("generator", module.generator),
+            ("discriminator", module.discriminator),
         )
-        for name in module.tied
-    }
+    )
+    return {f"{theirs}.{name}.weight": f"{ours}.{name}.weight" for name in module.tied}
 
 
 def _keep_once(
