@@ -67,8 +67,8 @@ def _texts(source: Source, lengths: Sequence[int], generator: torch.Generator) -
     ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (B, S)
     batch = {"input_ids": ids.masked_fill(~mask, pad_id), "attention_mask": mask.long()}
-    told = source.tokenizer.layout.tells_types and getattr(config, "type_vocab_size", 0) > 1
-    if told and not getattr(config, "is_decoder", False):
+    knows = getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
+    if knows and source.tokenizer.layout.tells_types:  # a translator's tokenizer has no layout
         second = mask & (torch.arange(max(lengths)) > max(lengths) // 2)
         batch["token_type_ids"] = second.long()
     return batch
