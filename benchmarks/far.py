@@ -38,6 +38,10 @@ class Row:
     texts: int = 16
     lengths: tuple[int, int] = (16, 128)
     """The least and the greatest number of tokens of a text."""
+    names: dict[str, str] = field(default_factory=dict)
+    """What its configuration calls some of ``SIZES``; "" for what it has not."""
+    pads_left: bool = False
+    """Whether its texts are filled up on the left."""
     ways: tuple[str, ...] = ("eager",)
     """How the reference attends: what its ``attn_implementation`` may be."""
 
@@ -67,7 +71,23 @@ ROWS: dict[str, Row] = {
             "norm_rel_ebd": "layer_norm",
         }
     ),
+    "xlnet": Row(
+        names={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "n_layer",
+            "num_attention_heads": "n_head",
+            "intermediate_size": "d_inner",
+            "max_position_embeddings": "",
+        },
+        pads_left=True,
+    ),
 }
+
+
+def sizes_of(row: Row) -> dict[str, Any]:
+    """Return the keys of a configuration."""
+    named = {row.names.get(name, name): value for name, value in SIZES.items()}
+    return {name: value for name, value in named.items() if name} | row.options
 
 
 def models_of(family: str, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]]:
@@ -79,12 +99,12 @@ def models_of(family: str, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Modu
     torch.manual_seed(0)
     theirs: dict[str, nn.Module] = {}
     for way in row.ways:
-        values = {**SIZES, **row.options, "attn_implementation": way}
+        values = {**sizes_of(row), "attn_implementation": way}
         theirs[way] = getattr(transformers, home.models["sequence"])(config(**values)).to(dtype)
     first = theirs[row.ways[0]]
     for other in theirs.values():
         other.load_state_dict(first.state_dict())
-    ours = home.model_class("sequence")(home.config_class()(**SIZES, **row.options))
+    ours = home.model_class("sequence")(home.config_class()(**sizes_of(row)))
     ours.set_file_weights(dict(first.state_dict()), Path("the reference"))
     return ours.to(dtype), theirs
 
@@ -96,6 +116,8 @@ def batch(row: Row) -> dict[str, Tensor]:
     lengths = torch.randint(low, high + 1, (row.texts,))
     lengths[0] = high
     mask = torch.arange(high) < lengths[:, None]
+    if row.pads_left:
+        mask = mask.flip(1)
     ids = torch.randint(10, SIZES["vocab_size"], mask.shape).masked_fill(~mask, 0)
     return {"input_ids": ids, "attention_mask": mask.long()}
 

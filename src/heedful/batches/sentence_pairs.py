@@ -225,6 +225,27 @@ def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
         yield Example(ids=np.concatenate(parts))
 
 
+def single_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+    """Cut an epoch's sequences from a corpus, each of one document: its text in order.
+
+    The first sequence of a document has a random length, so that each epoch cuts at other
+    positions; all others but the last are full.
+
+    Args:
+        corpus: the documents.
+        frame: the form of a sequence.
+        seed: determines the draws together with ``epoch``.
+        epoch: number of the epoch.
+    """
+    begin, end = _ids(frame.layout.begin), _ids(frame.layout.end)
+    most = frame.max_length - len(begin) - len(end)
+    for number, document in enumerate(corpus):
+        start, room = 0, 1 + _below(most, Random(f"{seed}/{epoch}/{number}"))
+        while start < len(document.ids):
+            yield Example(ids=np.concatenate([begin, document.ids[start : start + room], end]))
+            start, room = start + room, most
+
+
 def running_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's sequences for next words from a corpus: what begins a text, then its tokens.
 

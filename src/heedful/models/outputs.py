@@ -135,7 +135,7 @@ class XLNetDecisionOutput(Output):
     """The mean over the labels, if there are labels. Shape ()."""
     logits: Tensor
     """Of texts or choices, shape (B, C); of tokens, shape (B, S, C), or where some are predicted of
-    these, shape (B, P, C)."""
+    these, shape (B, P, C), or with ``positions`` (N, C)."""
     mems: tuple[Tensor, ...] | None = None
     """What a call for the next segment can go on from, if asked for: what each block has read. Each
     of shape (M, B, D), as in the reference."""

@@ -83,7 +83,7 @@ class TrainOptions(TypedDict, total=False):
     vocabulary: str | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
-    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm"]
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
     mask_share: float
     masking: Literal["token", "word", "n-gram", "entity"]
     phrases: str | PathLike[str] | None

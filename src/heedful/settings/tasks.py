@@ -202,11 +202,11 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm"] = "mlm+nsp"
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"] = "mlm+nsp"
     """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
-    tokens (--arch electra); or next words (--arch gpt2)."""
-    mask_share: float = 0.15
-    """Share of the tokens to predict."""
+    tokens (--arch electra); next words (--arch gpt2); or words in any order (--arch xlnet)."""
+    mask_share: float | None = None
+    """Share of the tokens to predict; default: 0.15, and a sixth with plm."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"
     """What is masked together: nothing, the pieces of a word, up to three words in a row, or the
     words of an entity or phrase."""
@@ -258,6 +258,11 @@ class PretrainSettings:
                 if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                     option = name.replace("_", "-")
                     raise UserError(f"--{option}: --objective clm masks nothing; leave it out")
+        if self.objective == "plm":
+            for name in ("masking", "max_predictions"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    option = name.replace("_", "-")
+                    raise UserError(f"--{option}: --objective plm predicts spans; leave it out")
         if self.preset is None and self.generator_size is not None:
             raise UserError("--generator-size is for a model from scratch: give --preset too")
         if self.preset is None and self.positions is not None:

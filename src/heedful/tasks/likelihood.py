@@ -151,7 +151,11 @@ def _continued(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Ite
 
 
 def _batch(rows: Sequence[_Row], tokenizer: Tokenizer) -> Batch:
-    batch = collate([row.example for row in rows], pad_id=tokenizer.pad_token_id)
+    batch = collate(
+        [row.example for row in rows],
+        pad_id=tokenizer.pad_token_id,
+        closing_type=tokenizer.layout.closing_type,
+    )
     width = batch.inputs["input_ids"].shape[1]
     positions = torch.tensor(
         [

@@ -177,7 +177,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             positions=positions,
             position_type=options.position_type,
             objective=options.objective,
-            mask_share=options.mask_share,
+            mask_share=options.mask_share or OBJECTIVES[options.objective].mask_share,
             masking=options.masking,
             max_predictions=options.max_predictions,
             documents=options.documents,

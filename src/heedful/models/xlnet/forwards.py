@@ -23,6 +23,7 @@ from heedful.models.outputs import (
     XLNetSpanOutput,
 )
 from heedful.models.with_head import WithHead, language_head
+from heedful.models.xlnet import streams
 
 
 def classify(
@@ -262,6 +263,7 @@ def predict_permuted(
     inputs_embeds: Tensor | None = None,
     head_mask: Tensor | None = None,
     labels: Tensor | None = None,
+    positions: Tensor | None = None,
     use_mems: bool = False,
     output_attentions: bool = False,
     output_hidden_states: bool = False,
@@ -269,10 +271,22 @@ def predict_permuted(
     """Score the pieces at every token, logits of shape (B, S, V), or at those predicted, (B, P, V).
 
     ``labels`` are the right pieces, or -100 for one that is not scored. Shape (B, S) or (B, P).
+    ``positions`` are the predicted tokens in the place of ``target_mapping``, in the batch laid out
+    as one row of B * S tokens, ascending: logits then have shape (N, V). Without ``perm_mask`` no
+    token sees them. Shape (N,), int64.
 
     Raises:
         UserError: an argument has a wrong shape, type or value.
     """
+    slots = None
+    if positions is not None:
+        tokens = input_ids if input_ids is not None else inputs_embeds
+        if tokens is None or target_mapping is not None or labels is not None:
+            raise UserError("positions stand in the place of target_mapping and labels")
+        shape = (tokens.shape[0], tokens.shape[1])
+        target_mapping, slots = streams.mapping_of(positions, shape)
+        if perm_mask is None:
+            perm_mask = target_mapping.any(1)[:, None].expand(-1, shape[1], -1)
     encoded: XLNetModelOutput = self.body(
         input_ids,
         attention_mask,
@@ -289,7 +303,10 @@ def predict_permuted(
     )
     head = language_head(self)
     assert head is not None
-    logits = head(encoded.last_hidden_state, self.get_input_embeddings())
+    hidden = encoded.last_hidden_state
+    if slots is not None:
+        hidden = hidden.flatten(0, 1)[slots]  # (N, D)
+    logits = head(hidden, self.get_input_embeddings())
     return XLNetDecisionOutput(
         loss=None if labels is None else mean(class_loss(logits, labels)),
         logits=logits,

@@ -117,6 +117,32 @@ def check_targets(target_mapping: Tensor | None, shape: tuple[int, int]) -> Targ
     return Targets(one.int().argmax(2), one.any(2))
 
 
+def mapping_of(positions: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Return the mapping of some predicted tokens, and where each stands in it.
+
+    Args:
+        positions: of the tokens, in the batch laid out as one row, ascending. Shape (N,).
+        shape: (B, S).
+
+    Returns:
+        Shape (B, P, S), bool, with P at least 1; and places in B * P predictions, (N,).
+
+    Raises:
+        UserError: another shape or type, or (where looking costs nothing) a value is out of range.
+    """
+    batch, length = shape
+    if positions.ndim != 1:
+        raise UserError(f"positions has shape {tuple(positions.shape)}; it must be (number,)")
+    check_ids("positions", positions, batch * length)
+    rows = positions // length  # (N,)
+    counts = torch.bincount(rows, minlength=batch)  # (B,)
+    slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
+    most = max(int(counts.max()), 1)
+    mapping = torch.zeros(batch, most, length, dtype=torch.bool, device=rows.device)
+    mapping[rows, slots, positions % length] = True
+    return mapping, rows * most + slots
+
+
 def padding(
     attention_mask: Tensor | None, input_mask: Tensor | None, shape: tuple[int, int]
 ) -> Tensor | None:

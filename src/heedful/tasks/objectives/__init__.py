@@ -4,6 +4,7 @@ from heedful.tasks.objectives.clm import NextWords
 from heedful.tasks.objectives.mlm import MaskedWords
 from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
 from heedful.tasks.objectives.objective import Objective
+from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tasks.objectives.sop import SENTENCE_ORDER
 
@@ -13,5 +14,6 @@ OBJECTIVES: dict[str, Objective] = {
     "sop": SENTENCE_ORDER,
     "rtd": ReplacedTokens(),
     "clm": NextWords(),
+    "plm": PermutedWords(),
 }
 """All objectives, by the name that users give."""

@@ -50,6 +50,7 @@ class NextWords:
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     mixes_documents: ClassVar[bool] = False
     hides: ClassVar[bool] = False
+    mask_share: ClassVar[float] = 0.15
 
     def load(self, data: DataSettings) -> Model:
         """Load a decoder."""

@@ -38,6 +38,7 @@ _LEARNS: dict[Head, tuple[str, str]] = {
     "pretraining": ("pairs of texts", "mlm+nsp"),
     "masked_lm": ("masked words", "mlm"),
     "causal_lm": ("next words", "clm"),
+    "permuted_lm": ("words in any order", "plm"),
 }
 """What is learnt with a head, and the objective that a family with it can learn."""
 
@@ -95,7 +96,7 @@ def hide(
         replace(example, ids=ids.astype(np.int32))
         for example, (ids, _) in zip(examples, hidden, strict=True)
     ]
-    batch = collate(seen, pad_id=tokenizer.pad_token_id)
+    batch = pad(seen, tokenizer)
     truth = np.full(batch.inputs["input_ids"].shape, IGNORED)  # (B, T)
     for line, (_, labels) in zip(truth, hidden, strict=True):
         line[: len(labels)] = labels
@@ -108,7 +109,9 @@ def hide(
 
 def pad(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
     """Pad examples."""
-    return collate(examples, pad_id=tokenizer.pad_token_id)
+    return collate(
+        examples, pad_id=tokenizer.pad_token_id, closing_type=tokenizer.layout.closing_type
+    )
 
 
 def ask_masks(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:

@@ -38,6 +38,7 @@ class MaskedWords:
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     hides: ClassVar[bool] = True
+    mask_share: ClassVar[float] = 0.15
     example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)

@@ -53,6 +53,10 @@ class Objective(Protocol):
         """Whether it hides tokens, and so needs a vocabulary with a mask, and a rule."""
 
     @property
+    def mask_share(self) -> float:
+        """Share of the tokens to predict unless a user says otherwise."""
+
+    @property
     def example(self) -> str:
         """What a user may put after ``heedful predict RUN`` to try it."""
 

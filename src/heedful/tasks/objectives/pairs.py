@@ -54,6 +54,7 @@ class MaskedPairs:
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     hides: ClassVar[bool] = True
+    mask_share: ClassVar[float] = 0.15
     example: ClassVar[str] = hidden.EXAMPLE
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     inputs: ClassVar[tuple[Input, ...]] = (

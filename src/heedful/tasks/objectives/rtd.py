@@ -64,6 +64,7 @@ class ReplacedTokens:
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     mixes_documents: ClassVar[bool] = False
     hides: ClassVar[bool] = True
+    mask_share: ClassVar[float] = 0.15
     example: ClassVar[str] = '"The cat sat on the moon."'
 
     def load(self, data: DataSettings) -> Model:

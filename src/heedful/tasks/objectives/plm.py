@@ -1,0 +1,210 @@
+"""Words in any order: permutation language modelling (Yang et al. 2019, sections 2.2 to 2.4).
+
+A sequence is running text. It is read as two segments, the second with the memory of the first
+(section 2.4), which no gradient goes back into; so what a step learns from depends on no step
+before it. In each segment spans of tokens are predicted, one after the other in a random order.
+
+Shapes: B sequences of a batch, T their length, N predicted tokens, V vocabulary.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful import losses
+from heedful.aim import Aim, Computed
+from heedful.batches import Batch, Draw, Example, Fitted, Store
+from heedful.batches.corpus import Corpus
+from heedful.batches.masking import MaskRule
+from heedful.batches.permuting import hidden_by, turns
+from heedful.batches.segments import IN_WORD
+from heedful.batches.sentence_pairs import Frame, single_texts
+from heedful.judging import AnyJudge
+from heedful.models.model import Model
+from heedful.reading import Record
+from heedful.settings import DataSettings, PredictSettings
+from heedful.task import Ability, Fit, Forward, Input, Start
+from heedful.tasks.aims import blanks as aims
+from heedful.tasks.answers import blanks
+from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.answers.sequences import Scored, SequenceScores
+from heedful.tasks.judges import texts as judges
+from heedful.tasks.objectives import hidden
+from heedful.tokens import Tokenizer
+
+LEAST_SEGMENT = 8
+"""Tokens of a segment below which a sequence is read as one."""
+
+_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
+"""Inputs with a column for each token."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PermutedWords:
+    """Which words stand where, seeing some of the others; see ``Objective``."""
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    hides: ClassVar[bool] = True
+    mask_share: ClassVar[float] = 1 / 6
+    example: ClassVar[str] = hidden.EXAMPLE
+    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
+    metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
+    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
+    mixes_documents: ClassVar[bool] = False
+
+    def load(self, data: DataSettings) -> Model:
+        """Load a model of words in any order."""
+        return hidden.load_with("permuted_lm", data)
+
+    def make(self, arch: str, config: Any) -> Model:
+        """Make one from scratch."""
+        return hidden.make_with("permuted_lm", arch, config)
+
+    def reload(self, folder: Path) -> Model:
+        """Load the model of a finished run."""
+        return hidden.reload(folder)
+
+    def write_beside(self, start: Start, folder: Path) -> None:
+        """Write nothing."""
+
+    def sequences(
+        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+    ) -> Iterator[Example]:
+        """Cut running text of one document each."""
+        return single_texts(corpus, frame, seed=seed, epoch=epoch)
+
+    def doubt(self, store: Store) -> str | None:
+        """Find nothing odd."""
+        return None
+
+    def learn(
+        self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
+    ) -> Batch:
+        """Draw which tokens are predicted, and in which order.
+
+        They stand at ``positions`` of the inputs, in the batch laid out as one row; ``perm_mask``
+        hides them. The targets are ``tokens``, (N,).
+        """
+        assert rule is not None
+        batch = hidden.pad(examples, tokenizer)
+        ids = batch.inputs["input_ids"]
+        drawn = np.zeros(ids.shape, np.int64)
+        for row, example, index in zip(drawn, examples, draw.rows, strict=True):
+            row[: len(example.ids)] = turns(
+                ~rule.special[example.ids & ~IN_WORD],
+                rule.share,
+                seed=draw.seed,
+                epoch=draw.epoch,
+                index=int(index),
+            )
+        order = torch.from_numpy(drawn)
+        positions = order.flatten().nonzero().squeeze(1)  # (N,)
+        inputs = {"perm_mask": hidden_by(order), "positions": positions}
+        targets = {"tokens": ids.flatten()[positions]}
+        return replace(hidden.with_inputs(batch, inputs), targets=targets)
+
+    def loss(self, forward: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses of predicted tokens. Shape (1,)."""
+        logits = _logits(forward, batch)
+        return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
+
+    def count(self, batch: Batch) -> Tensor:
+        """Return how many tokens are predicted. Shape (1,)."""
+        tokens = batch.targets["tokens"]
+        return torch.tensor([len(tokens)], device=tokens.device)
+
+    def score(self, model: Forward, batch: Batch) -> Tensor:
+        """Return the sum of the losses, the tokens told right, those predicted. Shape (B, 3)."""
+        return hidden.told(_logits(model, batch), batch)
+
+    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
+        """Name a sequence's numbers."""
+        total, right, count = numbers
+        return Scored(
+            text=text,
+            loss=total,
+            right=int(right),
+            hidden=int(count),
+            pair_right=None,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
+
+    def scores(self) -> SequenceScores:
+        """Return empty scores."""
+        return SequenceScores()
+
+    def judge(self) -> AnyJudge:
+        """Return what judges sequences."""
+        return judges.sequences()
+
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+        """Encode a text with masks."""
+        return blanks.encode(record, tokenizer, fit, pairs=False)
+
+    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+        """Pad examples, and find their masks."""
+        return hidden.ask_masks(examples, tokenizer)
+
+    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return the likeliest tokens of each mask; see `blanks.candidates`."""
+        return hidden.candidates(model(**batch.inputs).logits, None, batch, settings)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Filled:
+        """Choose what stands behind the masks of a text."""
+        return blanks.decode(record, fitted, outputs, settings, tokenizer)
+
+    def aim(
+        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second)."""
+        return aims.blank(computed, target, tokenizer)
+
+    def card(self, masked: str) -> str:
+        """Say what a run does."""
+        return "Says which words stand behind [MASK]; learnt by predicting words in any order."
+
+
+def _logits(forward: Forward, batch: Batch) -> Tensor:
+    """Return the logits of the predicted tokens, reading each sequence as two segments.
+
+    Returns:
+        Shape (N, V).
+    """
+    inputs = batch.inputs
+    length, positions = inputs["input_ids"].shape[1], inputs["positions"]
+    middle = length // 2
+    if middle < LEAST_SEGMENT:
+        logits: Tensor = forward(**inputs).logits
+        return logits
+    rows, places = positions // length, positions % length
+    parts, chosen, mems = [], [], None
+    for start, stop in ((0, middle), (middle, length)):
+        of_segment = {
+            name: value[:, start:stop] for name, value in inputs.items() if name in _BY_TOKEN
+        }
+        (inside,) = ((places >= start) & (places < stop)).nonzero(as_tuple=True)
+        output = forward(
+            **of_segment,
+            perm_mask=inputs["perm_mask"][:, start:stop, start:stop],
+            positions=rows[inside] * (stop - start) + places[inside] - start,
+            mems=mems,
+            use_mems=stop < length,
+        )
+        mems = output.mems
+        parts.append(output.logits)
+        chosen.append(inside)
+    both = torch.cat(parts)
+    return both[torch.cat(chosen).argsort()]

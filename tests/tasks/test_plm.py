@@ -1,0 +1,196 @@
+"""Words in any order: which are predicted, what they see, and what a run answers."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny_folders import write_folder
+
+import heedful
+from heedful.batches import Draw, Example
+from heedful.batches.corpus import Corpus, Tokenized, write_corpus
+from heedful.batches.masking import mask_rule
+from heedful.batches.permuting import LONGEST_SPAN, hidden_by, turns
+from heedful.batches.sentence_pairs import Frame, single_texts
+from heedful.errors import UserError
+from heedful.models.loading import load_model
+from heedful.tasks.objectives.plm import PermutedWords
+from heedful.tokens import load_encoder_tokenizer
+
+THINGS = {"apple": "red", "grass": "green", "sky": "blue", "coal": "black", "snow": "white"}
+OBJECTIVE = PermutedWords()
+T = 40
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a tiny XLNet that was pre-trained on nothing."""
+    folder = tmp_path_factory.mktemp("xlnet") / "model"
+    write_folder("xlnet", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw = random.Random(0)
+    documents = [
+        "\n".join(f"the {thing} is {THINGS[thing]} ." for thing in draw.choices([*THINGS], k=3))
+        for _ in range(12)
+    ]
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n")
+    return path
+
+
+def _batch(folder: Path, rows: int = 2) -> tuple[Any, Any]:
+    tokenizer = load_encoder_tokenizer(folder)
+    ids = np.array(
+        [*(10 + np.arange(T - 2) % 30), 4, 3], dtype=np.int32
+    )  # the last two are special
+    examples = [Example(ids=ids[-T + 5 * row :]) for row in range(rows)]
+    rule = mask_rule(tokenizer, share=1 / 6, most=None)
+    draw = Draw(seed=1, epoch=0, rows=np.arange(rows))
+    return OBJECTIVE.learn(examples, tokenizer, rule, draw), tokenizer
+
+
+def test_spans_take_their_share_in_a_random_order() -> None:
+    ordinary = np.ones(3000, np.bool_)
+    ordinary[::50] = False
+    drawn = turns(ordinary, 1 / 6, seed=0, epoch=0, index=0)
+    assert not drawn[~ordinary].any()
+    count = np.count_nonzero(drawn)
+    assert sorted(drawn[drawn > 0]) == [*range(1, count + 1)]
+    assert count / np.count_nonzero(ordinary) == pytest.approx(1 / 6, abs=0.02)
+    chosen = np.flatnonzero(drawn[ordinary])
+    ends = np.flatnonzero(np.diff(chosen) > 1)
+    lengths = np.diff(np.concatenate([[-1], ends, [count - 1]]))
+    assert set(range(1, LONGEST_SPAN + 1)) <= set(lengths.tolist())
+    rising = sum(one < other for one, other in pairwise(drawn[drawn > 0].tolist()))
+    assert 0.4 < rising / count < 0.6  # neither from left to right nor the other way round
+    other = turns(ordinary, 1 / 6, seed=0, epoch=1, index=0)
+    assert (other != drawn).any()
+    assert (turns(ordinary, 1 / 6, seed=0, epoch=0, index=0) == drawn).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_the_shortest_text_has_a_predicted_token(size: int) -> None:
+    for index in range(20):
+        assert turns(np.ones(size, np.bool_), 1 / 6, seed=0, epoch=0, index=index).any()
+
+
+def test_a_token_sees_context_and_what_was_predicted_before_it() -> None:
+    hidden = hidden_by(torch.tensor([[0, 2, 0, 1]]))
+    assert hidden[0].tolist() == [
+        [False, True, False, True],  # what is not predicted sees what is not
+        [False, True, False, False],  # the second sees the first, not itself
+        [False, True, False, True],
+        [False, True, False, True],
+    ]
+
+
+def test_what_is_told_of_a_token_depends_on_nothing_that_it_must_not_see(folder: Path) -> None:
+    batch, _ = _batch(folder, rows=1)
+    model = load_model(folder).double()
+    inputs, positions = batch.inputs, batch.inputs["positions"].tolist()
+    with torch.no_grad():
+        before = model(**inputs).logits
+        for place in range(T):
+            ids = inputs["input_ids"].clone()
+            ids[0, place] = 9
+            moved = (model(**inputs | {"input_ids": ids}).logits - before).abs().amax(1) > 1e-12
+            hidden = inputs["perm_mask"][0, positions, place]
+            assert (moved == ~hidden).all()
+
+
+def test_the_second_segment_reads_the_memory_of_the_first(folder: Path) -> None:
+    batch, _ = _batch(folder)
+    model = load_model(folder).double()
+    calls: list[dict[str, Any]] = []
+
+    def forward(**inputs: Any) -> Any:
+        calls.append(inputs)
+        return model(**inputs)
+
+    total = OBJECTIVE.loss(forward, batch)
+    first, second = calls
+    assert first["mems"] is None
+    assert [memory.shape[0] for memory in second["mems"]] == [T // 2] * 2
+    assert not any(memory.requires_grad for memory in second["mems"])
+    both = torch.cat([first["input_ids"], second["input_ids"]], 1)
+    assert both.tolist() == batch.inputs["input_ids"].tolist()
+    score = OBJECTIVE.score(model, batch)
+    assert int(score[:, 2].sum()) == int(OBJECTIVE.count(batch))
+    torch.testing.assert_close(score[:, 0].sum(), total.squeeze().float())
+    # With the first segment's tokens exchanged, the second's are told otherwise.
+    ids = batch.inputs["input_ids"].clone()
+    ids[:, 0] = 9
+    other = OBJECTIVE.score(
+        model,
+        type(batch)(
+            **{name: getattr(batch, name) for name in ("targets", "num_tokens", "num_positions")},
+            inputs=batch.inputs | {"input_ids": ids},
+        ),
+    )
+    assert ((other[:, 0] - score[:, 0]).abs() > 1e-6).all()
+
+
+def test_sequences_are_running_text_of_one_document(folder: Path, tmp_path: Path) -> None:
+    layout = load_encoder_tokenizer(folder).layout
+    documents = [np.arange(100, 150), np.arange(200, 203)]
+    write_corpus(
+        tmp_path / "corpus",
+        [
+            [
+                Tokenized(ids=ids.astype(np.int32), ends=np.array([len(ids)], np.int32))
+                for ids in documents
+            ]
+        ],
+    )
+    frame = Frame(layout=layout, max_length=12)
+    examples = [*single_texts(Corpus(tmp_path / "corpus"), frame, seed=0, epoch=0)]
+    assert all(example.ids[-2:].tolist() == list(layout.end) for example in examples)
+    assert all(len(example.ids) <= 12 for example in examples)
+    texts = np.concatenate([example.ids[:-2] for example in examples])
+    assert (texts == np.concatenate(documents)).all()
+
+
+def test_a_run_learns_and_fills_masks(folder: Path, text: Path, tmp_path: Path) -> None:
+    quick = {"batch_size": 4, "precision": "fp32", "say": lambda line: None, "max_length": 48}
+    out = tmp_path / "run"
+    heedful.train(
+        "pretrain",
+        train=text,
+        dev=text,
+        model=str(folder),
+        objective="plm",
+        out=out,
+        steps=4,
+        learning_rate=1e-2,
+        **quick,
+    )
+    scores = heedful.evaluate(out, text)
+    assert 0 <= scores["masked_accuracy"] <= 1
+    answer = heedful.load(out)("the sky is <mask>lue .")
+    assert len(answer.blanks) == 1
+    explained = heedful.explain(out, "the sky is <mask>lue .")
+    assert any(explained.attributions[0].scores)
+
+
+def test_what_means_nothing_is_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="masking: objective plm predicts spans"):
+        heedful.train("pretrain", train=text, objective="plm", masking="word", out=tmp_path / "run")
+    with pytest.raises(UserError, match="arch bert: its models have no head for words in any"):
+        heedful.train(
+            "pretrain",
+            train=text,
+            objective="plm",
+            arch="bert",
+            preset="tiny",
+            vocabulary="minilm",
+            out=tmp_path / "run",
+            say=lambda line: None,
+        )
