@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.compiled.disentangled import LaidOut
+from heedful.compiled.terms import LaidOutTerms
 from heedful.layers.blocksparse import BlockSparse
 
 _TOGETHER = 2**19
@@ -47,7 +47,7 @@ def attend(
     bias: Tensor | None = None,
     causal: bool = False,
     sparse: BlockSparse | None = None,
-    terms: LaidOut | None = None,
+    terms: LaidOutTerms | None = None,
 ) -> Tensor:
     """Mix the values of each sequence by how well their keys fit each query.
 
@@ -61,7 +61,7 @@ def attend(
             as the longest. Shape (H, length, length).
         causal: whether a token attends to none after it; then each asks, and there is no bias.
         sparse: how long sequences are read, if not every token by every token.
-        terms: what distances add to them, of as many tokens.
+        terms: what positions add to them, of as many tokens.
 
     Returns:
         Shape (M, H * K), contiguous.
@@ -79,7 +79,7 @@ def attend(
         part = query[rows].view(count, queries, heads, head_width).transpose(1, 2)
         offset = None if bias is None else bias[None, :, :queries, :length]  # (1, H, S, T)
         if terms is not None:
-            offset = terms.bias(part, key)  # (B, H, S, T)
+            offset = terms.bias(part, key, slice(tokens, tokens + count * length))  # (B, H, S, T)
         if causal and half and length > _SHORT:
             offset = key.new_full((length, length), -math.inf).triu_(1)[None, None]
         if sparse is not None and not only_first and sparse.blocks(length):

@@ -29,12 +29,13 @@ class LaidOut(NamedTuple):
     longest: int
     """N."""
 
-    def bias(self, query: Tensor, key: Tensor) -> Tensor | None:
+    def bias(self, query: Tensor, key: Tensor, tokens: slice) -> Tensor | None:
         """Return what is added to the scaled scores; None if nothing is. Shape (B, H, S, T).
 
         Args:
             query: shape (B, H, S, K), where S is T, or 1 for the first token alone.
             key: shape (B, H, T, K).
+            tokens: not read.
         """
         queries, keys = query.shape[2], key.shape[2]
         bias = None
@@ -105,12 +106,3 @@ class CompiledTerms:
             None if self.queries is None else self.queries.index_select(2, ascending),
             (len(numbers) + 1) // 2,
         )
-
-
-def compiled_terms(
-    heads: MultiHead, distances: Distances | None, dtype: torch.dtype
-) -> CompiledTerms | None:
-    """Return what distances add to the scores of a block; None if nothing."""
-    if distances is None or heads.disentangled is None:
-        return None
-    return CompiledTerms(heads, distances, dtype)

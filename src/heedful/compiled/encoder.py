@@ -15,14 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
-from heedful.compiled.disentangled import compiled_terms
 from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
+from heedful.compiled.terms import compiled_terms
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
+from heedful.layers.positions import Relations
 from heedful.layers.stack import Stack, StackOutput
 from heedful.layers.tree import Tree
 
@@ -36,7 +38,7 @@ class EncoderBlock(Protocol):
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
-        numbers: Tensor | None = None,
+        numbers: Tensor | Told | None = None,
         asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, or the first of each sequence alone; see ``CompiledBlock``."""
@@ -88,7 +90,7 @@ class CompiledBlock:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
-        numbers: Tensor | None = None,
+        numbers: Tensor | Told | None = None,
         asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
@@ -98,7 +100,7 @@ class CompiledBlock:
             groups: the sequences.
             firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
             bias: see ``attend``; of all heads, those that were pruned, too.
-            numbers: see ``CompiledTerms.laid_out``.
+            numbers: what the terms of all blocks are told; see ``Terms.laid_out``.
             asking: what is computed in the place of ``hidden``, which it attends to. Shape (N, D).
         """
         source = self.mix.source(hidden)
@@ -183,10 +185,21 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     Returns:
         None if a sequence does not begin with a token.
     """
+    if mask is not None and not bool(mask[:, 0].all()):
+        return None
+    return _grouped(mask, batch, length)
+
+
+def pack_unbroken(mask: Tensor | None, batch: int, length: int) -> Packing | None:
+    """Do the same for sequences that may begin with padding; None if one has some inside."""
+    if mask is not None and bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any()):
+        return None
+    return _grouped(mask, batch, length)
+
+
+def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
     if mask is None:
         return Packing([Group(batch, length)], None, torch.arange(0, batch * length, length), None)
-    if not bool(mask[:, 0].all()):
-        return None
     lengths: list[int] = mask.sum(1).tolist()
     order = sorted(range(batch), key=lambda row: -lengths[row])
     in_order = order == list(range(batch))
@@ -200,6 +213,14 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     ends = torch.tensor(ordered).cumsum(0)
     firsts = F.pad(ends[:-1], (1, 0))
     return Packing(groups, tokens, firsts, None if in_order else order)
+
+
+def _told(relations: Relations, packing: Packing, longest: int) -> Told:
+    """Return what blocks are told of the tokens that are computed; see ``Told``."""
+    spare = (relations.vectors.shape[1] + 1) // 2 - longest
+    vectors = relations.vectors[0, spare : spare + 2 * longest - 1]
+    types = relations.types
+    return Told(vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0])
 
 
 def _seen_from_first(mask: Tensor) -> Tensor | None:
@@ -292,6 +313,7 @@ class CompiledStack(nn.Module):
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
         past: Sequence[Past] | None = None,
+        memory: Sequence[Tensor] | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
         recompute: bool = False,
@@ -304,6 +326,8 @@ class CompiledStack(nn.Module):
         simple = not (
             head_mask is not None
             or past is not None
+            or memory is not None
+            or (context.relations is not None and not context.relations.whole)
             or weights_of
             or need_states
             or context.need_cache
@@ -314,7 +338,11 @@ class CompiledStack(nn.Module):
             or self.is_changed()
         )
         if simple:
-            packing = self._packing(mask, hidden.shape[0], hidden.shape[1])
+            batch, length = hidden.shape[:2]
+            if context.relations is None:
+                packing = self._packing(mask, batch, length)
+            else:
+                packing = pack_unbroken(context.relations.real, batch, length)
         if packing is None:
             output: StackOutput = self.plain(
                 hidden,
@@ -322,6 +350,7 @@ class CompiledStack(nn.Module):
                 head_mask=head_mask,
                 cross_head_mask=cross_head_mask,
                 past=past,
+                memory=memory,
                 weights_of=weights_of,
                 need_states=need_states,
                 recompute=recompute,
@@ -330,7 +359,9 @@ class CompiledStack(nn.Module):
             )
             return output
         return StackOutput(
-            states=(self._compute(hidden, packing, asking, only_first=only_first),),
+            states=(
+                self._compute(hidden, packing, asking, context.relations, only_first=only_first),
+            ),
             attentions=None,
             cross_attentions=None,
             cache=None,
@@ -363,17 +394,27 @@ class CompiledStack(nn.Module):
         return pack(None if bool(left.all()) else left.expand(batch, -1), batch, length)
 
     def _compute(
-        self, hidden: Tensor, packing: Packing, asking: Tensor | None, *, only_first: bool
+        self,
+        hidden: Tensor,
+        packing: Packing,
+        asking: Tensor | None,
+        relations: Relations | None,
+        *,
+        only_first: bool,
     ) -> Tensor:
         """Return shape (B, S, D), or (B, 1, D) of the first tokens."""
         batch, length, width = hidden.shape
         tokens = start = packing.of_tokens(hidden)  # (N, D)
         groups, plain = packing.groups, self.plain
-        longest, bias, numbers = max(group.length for group in groups), None, None
+        longest = max(group.length for group in groups)
+        bias: Tensor | None = None
+        numbers: Tensor | Told | None = None
         if plain.relative_attention_bias is not None:
             bias = plain.relative_attention_bias.bias(longest, longest)[0]
         if plain.distances is not None:
             numbers = plain.distances.rows(longest)
+        if relations is not None:
+            numbers = _told(relations, packing, longest)
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             firsts = packing.firsts if only_first and last else None

@@ -18,13 +18,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.attention import Group, attend
-from heedful.compiled.disentangled import compiled_terms
 from heedful.compiled.int8 import RowLinear, StepLinear
 from heedful.compiled.linear import joined
+from heedful.compiled.relative import Told
 from heedful.compiled.residual import Norm
+from heedful.compiled.terms import compiled_terms
 from heedful.layers.block import Block
 from heedful.layers.disentangled import Distances
-from heedful.models.encoder import Encoder
+from heedful.models.body import Body
 
 _TOGETHER = 256
 """Tokens whose feed-forward part is computed together: it stays in a core's cache."""
@@ -92,7 +93,7 @@ class Int8Block:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
-        numbers: Tensor | None = None,
+        numbers: Tensor | Told | None = None,
         asking: Tensor | None = None,
     ) -> Tensor:
         """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
@@ -187,7 +188,7 @@ def random_rows(
 
 
 @torch.inference_mode()
-def largest_numbers(body: Encoder, rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+def largest_numbers(body: Body, rows: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Measure the largest number of each channel that the products of each block read.
 
     Args:

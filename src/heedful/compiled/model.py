@@ -18,6 +18,7 @@ from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
 from heedful.models.with_head import WithHead
+from heedful.models.xlnet.body import XLNetModel
 
 Rows = Callable[[], Sequence[Tensor]]
 """Gives batches of token ids, each of shape (B, S)."""
@@ -58,7 +59,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     asks = isinstance(body, Encoder) and body.asks_with_positions
     if int8_rows is not None and asks:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
-    if int8_rows is not None and not isinstance(body, Encoder):
+    if int8_rows is not None and not isinstance(body, Encoder | XLNetModel):
         return Compiled(model, kernels.PLAIN, "models that read pictures have no form in int8")
     if int8_rows is not None and writes:
         return Compiled(model, kernels.PLAIN, "what writes has no form in int8")
@@ -75,7 +76,6 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     apart = last if (alone or asks) and not causal else None
     if int8_rows is not None:
-        assert isinstance(body, Encoder)
         stack = _int8(body, int8_rows(), apart)
         return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
     blocks = _packed(body, apart, causal=causal)
@@ -103,7 +103,7 @@ def _packed(body: Body, apart: Block | None, *, causal: bool) -> list[CompiledBl
     return [packed[block] for block in body.encoder.blocks]
 
 
-def _int8(body: Encoder, rows: Sequence[Tensor], apart: Block | None) -> CompiledStack:
+def _int8(body: Body, rows: Sequence[Tensor], apart: Block | None) -> CompiledStack:
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     dtype = torch.bfloat16 if bf16 else torch.float32
     ranges = largest_numbers(body, rows)

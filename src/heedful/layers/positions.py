@@ -76,6 +76,12 @@ class Relations:
     where all are of one."""
     places: Tensor | None
     """The places of the further queries in the row. Shape (B, P), int64."""
+    types: Tensor | None
+    """The segment of each token of the row, by a number. Shape (B, S); None where all are one."""
+    real: Tensor | None
+    """Bool, True for a token, not padding. Shape (B, S); None without padding."""
+    whole: bool
+    """Whether each token attends to all tokens of its sequence and to no others, from one side."""
 
 
 class Sinusoids(nn.Module):

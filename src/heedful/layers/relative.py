@@ -92,7 +92,7 @@ class SegmentPositions(nn.Module):
         length = keys - start
         divided = relations.apart is not None
         products = self.products(query, query_bias, relations.vectors, divided)  # (B, H, N, 1 + R)
-        bias = _shifted(products[:, :, :length], keys)
+        bias = shifted(products[:, :, :length], keys)
         if relations.places is not None:
             # Key j is the distance from T - 1 down that is S - 1 - place + j from the first.
             first = length - relations.places  # (B, P)
@@ -107,9 +107,6 @@ class SegmentPositions(nn.Module):
     def products(self, query: Tensor, query_bias: Tensor, vectors: Tensor, divided: bool) -> Tensor:
         """Return the scaled scores of queries with the other segment, and with each distance.
 
-        That of the query's own segment is left out of all scores, which changes no weight: a
-        softmax sees differences alone.
-
         Args:
             query: shape (B, H, N, K).
             query_bias: shape (H * K,).
@@ -119,29 +116,56 @@ class SegmentPositions(nn.Module):
         Returns:
             Shape (B, H, N, 1 + R).
         """
-        _, heads, queries, width = query.shape
-        added = query_bias.view(heads, width)
-        other = torch.zeros_like(added)  # (H, K)
+        if len(vectors) == 1:
+            return meet(query, *self.table(query_bias, vectors[0], divided))
+        halves = zip(query.chunk(2), vectors, strict=True)
+        return torch.cat([meet(q, *self.table(query_bias, one, divided)) for q, one in halves])
+
+    def table(self, query_bias: Tensor, vectors: Tensor, divided: bool) -> tuple[Tensor, Tensor]:
+        """Return what queries meet: the other segment, then each distance.
+
+        A query's own segment is left out of all scores, which changes no weight: a softmax sees
+        differences alone.
+
+        Args:
+            query_bias: shape (H * K,).
+            vectors: shape (R, D).
+            divided: see ``products``.
+
+        Returns:
+            Vectors, shape (H, 1 + R, K), and what the biases of queries add, (H, 1, 1 + R); both
+            are scaled.
+        """
+        added = query_bias.view(-1, self.head_width)  # (H, K)
+        other = torch.zeros_like(added)
         if divided:
             other = self.seg_embed[1] - self.seg_embed[0]
-        parts = []
-        halves = (query,) if len(vectors) == 1 else query.chunk(2)
-        for rows, one in zip(halves, vectors, strict=True):
-            distances = self.r(one.to(self.r.weight.dtype)).view(-1, heads, width)
-            table = torch.cat([other[None], distances]).transpose(0, 1)  # (H, 1 + R, K)
-            table = table / math.sqrt(width)
-            # The biases meet each vector once, not once for each query.
-            offset = (table @ (self.r_r_bias - added)[..., None]).mT  # (H, 1, 1 + R)
-            if divided:
-                apart = (table[:, :1] * (self.r_s_bias - self.r_r_bias)[:, None]).sum(-1)
-                offset = offset + F.pad(apart[..., None], (0, offset.shape[2] - 1))
-            by_head = rows.transpose(0, 1).reshape(heads, -1, width)  # (H, B * N, K)
-            met = torch.baddbmm(offset, by_head, table.mT)
-            parts.append(met.view(heads, -1, queries, met.shape[-1]).transpose(0, 1))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        distances = self.r(vectors.to(self.r.weight.dtype)).view(-1, *added.shape)
+        table = torch.cat([other[None], distances]).transpose(0, 1)  # (H, 1 + R, K)
+        table = table / math.sqrt(self.head_width)
+        # The biases meet each vector once, not once for each query.
+        offset = (table @ (self.r_r_bias - added)[..., None]).mT  # (H, 1, 1 + R)
+        if divided:
+            apart = (table[:, :1] * (self.r_s_bias - self.r_r_bias)[:, None]).sum(-1)
+            offset = offset + F.pad(apart[..., None], (0, offset.shape[2] - 1))
+        return table, offset
 
 
-def _shifted(products: Tensor, keys: int) -> Tensor:
+def meet(query: Tensor, table: Tensor, offset: Tensor) -> Tensor:
+    """Return the products of queries with the vectors of a table. Shape (B, H, N, 1 + R).
+
+    Args:
+        query: shape (B, H, N, K).
+        table: shape (H, 1 + R, K).
+        offset: added to the products. Shape (H, 1, 1 + R).
+    """
+    _, heads, queries, width = query.shape
+    by_head = query.transpose(0, 1).reshape(heads, -1, width)  # (H, B * N, K)
+    met = torch.baddbmm(offset, by_head, table.mT)
+    return met.view(heads, -1, queries, met.shape[-1]).transpose(0, 1)
+
+
+def shifted(products: Tensor, keys: int) -> Tensor:
     """Return the products of each query with its own distances to the keys, as a view.
 
     The first column is of no distance: read on as rows that are one shorter, each row begins one

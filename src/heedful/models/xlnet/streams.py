@@ -190,7 +190,14 @@ def context_of(
         config, shape, memory, real=real, perm_mask=perm_mask, targets=targets, device=device
     )
     relations = relations_of(
-        config, shape, memory, token_type_ids=token_type_ids, targets=targets, device=device
+        config,
+        shape,
+        memory,
+        token_type_ids=token_type_ids,
+        targets=targets,
+        real=real,
+        whole=config.attn_type == "bi" and perm_mask is None,
+        device=device,
     )
     attended = None if targets is None else shape[1]
     return Context(mask=mask, relations=relations, attended=attended)
@@ -267,6 +274,8 @@ def relations_of(
     *,
     token_type_ids: Tensor | None,
     targets: Targets | None,
+    real: Tensor | None,
+    whole: bool,
     device: torch.device,
 ) -> Relations:
     """Return what blocks are told of distances and segments.
@@ -277,6 +286,8 @@ def relations_of(
         memory: M, whose tokens are of type 0.
         token_type_ids: any integers of which only equality counts. Shape (B, S) or (1, S).
         targets: the predicted tokens.
+        real: see ``padding``.
+        whole: whether the mask of a segment says nothing but that.
         device: where the vectors are needed.
 
     Raises:
@@ -296,7 +307,7 @@ def relations_of(
                 "way round, so there must be an even number"
             )
         vectors = torch.cat([vectors, distance_vectors(-distances, config.d_model)[None]])
-    apart = None
+    apart = types = None
     if token_type_ids is not None:
         if token_type_ids.shape not in (shape, (1, length)):
             raise UserError(
@@ -310,5 +321,10 @@ def relations_of(
         of_keys = F.pad(types, (memory, 0))
         apart = (of_queries[:, :, None] != of_keys[:, None])[:, None]
     return Relations(
-        vectors=vectors, apart=apart, places=None if targets is None else targets.places
+        vectors=vectors,
+        apart=apart,
+        places=None if targets is None else targets.places,
+        types=types,
+        real=real,
+        whole=whole and targets is None and not memory and not config.bi_data,
     )
