@@ -5,8 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from furo.navigation import get_navigation_tree
+from sphinx.addnodes import toctree
 from sphinx.application import Sphinx
+from sphinx.environment.adapters.toctree import TocTree
 from sphinx.errors import SphinxError
+from sphinx.search.en import SearchEnglish
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,6 +24,7 @@ exclude_patterns = ["*.py"]
 nitpicky = True
 
 html_theme = "furo"
+html_search_language = "en-zh"
 html_title = "heedful"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
@@ -56,12 +61,35 @@ def _link_languages(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"^# .*\n", rf"\g<0>\n{link}\n", source[0], count=1)
 
 
-def _name_language(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object
+def _show_language(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], _: object
 ) -> None:
-    """Say in which language a page is, for fonts and screen readers."""
-    if page.startswith("zh/"):
-        context["language"] = "zh-CN"
+    """Say in which language a page is, and show the pages of that language beside it."""
+    if not page.startswith("zh/"):
+        return
+    context["language"] = "zh-CN"
+    assert app.builder is not None
+    trees = [
+        TocTree(app.env).resolve(
+            page, app.builder, tree, prune=False, titles_only=True, includehidden=True
+        )
+        for tree in app.env.get_doctree("zh/index").findall(toctree)
+    ]
+    parts = [app.builder.render_partial(tree)["fragment"] for tree in trees if tree is not None]
+    context["furo_navigation_tree"] = get_navigation_tree("".join(parts))
+
+
+class _Search(SearchEnglish):
+    """Finds Chinese words of two characters, too, which no space parts from others."""
+
+    lang = "en-zh"
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of a text; of Chinese each two characters as well."""
+        runs = re.findall("[\u4e00-\u9fff]{3,}", text)
+        return super().split(text) + [
+            run[at : at + 2] for run in runs for at in range(len(run) - 1)
+        ]
 
 
 def _refuse_remote(app: Sphinx, error: Exception | None) -> None:
@@ -79,7 +107,8 @@ def setup(app: Sphinx) -> None:
     app.connect("build-finished", _refuse_remote)
     app.connect("source-read", _fill)
     app.connect("source-read", _link_languages)
-    app.connect("html-page-context", _name_language)
+    app.connect("html-page-context", _show_language, priority=900)  # the theme has its own at 500
+    app.add_search_language(_Search)
     app.connect("autodoc-process-signature", generated.shorten)
     # Napoleon, at 500, takes what stands before a colon in a field's docstring for its type.
     app.connect("autodoc-process-docstring", generated.keep, priority=400)

@@ -305,7 +305,7 @@ def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
         "texts": _texts(judgement),
         "truth": truth,
         "answer": answer,
-        "long": truth != answer and len(truth) + len(answer) > LONGEST_LINE,
+        "long": truth != answer and len(truth or "") + len(answer or "") > LONGEST_LINE,
         "right": judgement.right,
         "worth": judgement.worth,
         "confidence": judgement.confidence,
@@ -325,10 +325,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
-def _plain(value: Any) -> str:
-    """Write a truth or an answer as people do."""
+def _plain(value: Any) -> str | None:
+    """Write a truth or an answer as people do; None if there is none."""
     if value is None:
-        return "none"
+        return None
     if isinstance(value, float):
         return charts.shown(value)
     if isinstance(value, list):
@@ -336,5 +336,5 @@ def _plain(value: Any) -> str:
             f"{one['text']} ({one['label']})" if isinstance(one, dict) else str(one)
             for one in value
         ]
-        return _cut(", ".join(parts)) or "none"
+        return _cut(", ".join(parts)) or None
     return _cut(str(value)) or "nothing"
