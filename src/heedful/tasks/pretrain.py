@@ -423,16 +423,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def card(self) -> str:
         """Say what the run learns."""
-        return self.learnt.card(_MASKED[self.masking]).replace("[MASK]", self.mask)
-
-
-_MASKED = {
-    "token": "tokens",
-    "word": "whole words",
-    "n-gram": "words in a row",
-    "entity": "entities and phrases",
-}
-"""What is masked together, for the model card."""
+        return self.learnt.card(hidden.MASKED[self.masking]).replace("[MASK]", self.mask)
 
 
 @lru_cache(maxsize=2)  # it reads the whole vocabulary

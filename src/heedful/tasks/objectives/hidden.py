@@ -27,6 +27,14 @@ from heedful.tokens import Tokenizer
 EXAMPLE = '"The cat sat on the [MASK]."'
 """What a user may put after ``heedful predict RUN`` to try a run that fills in masks."""
 
+MASKED = {
+    "token": "tokens",
+    "word": "whole words",
+    "n-gram": "words in a row",
+    "entity": "entities and phrases",
+}
+"""What is masked together, for the model card."""
+
 
 def reload(folder: Path) -> Model:
     """Load the model of a finished run."""
