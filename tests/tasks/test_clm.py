@@ -18,6 +18,8 @@ from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.sentence_pairs import Frame, running_texts
 from heedful.cli import run
 from heedful.commands.score import score_texts
+from heedful.interop.onnx.graphs import graphs_of
+from heedful.interop.source import open_source
 from heedful.models import GPT2Config, GPT2LMHeadModel
 from heedful.tasks.objectives.clm import NextWords
 from heedful.tokens import GPT2Tokenizer, PairLayout, Vocabulary
@@ -210,3 +212,23 @@ def test_what_means_nothing_is_refused(
     more = more if "--objective" in more else ["--objective", "clm", *more]
     assert run([*start, *more]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_run_is_explained_reported_and_taught_by(
+    books: Path, learnt: Path, tmp_path: Path
+) -> None:
+    explanation = heedful.explain(learnt, "the sky is", method="leave-one-out")
+    (scores,) = explanation.attributions[0].scores
+    shown = explanation.sides[0].shown()
+    assert shown[0] == "<s>"
+    assert len(scores) == len(shown)
+    best = max(range(len(shown)), key=lambda at: abs(scores[at]))
+    assert shown[best].strip() in {"sky", "is"}
+    assert "next_accuracy" in heedful.report(learnt, books, say=lambda line: None).html
+    train(books, tmp_path / "student", teacher=str(learnt), student_layers=1, steps=3)
+    assert len(heedful.load_model(tmp_path / "student").body.encoder.blocks) == 1
+
+
+def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
+    (graph,) = graphs_of(open_source(learnt))
+    assert {*graph.inputs} >= {"input_ids", "past_key_values.0.key", "past_key_values.1.value"}

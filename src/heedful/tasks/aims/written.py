@@ -87,9 +87,8 @@ def continued(
     (output,), (example,) = computed.outputs, computed.fitted.pieces
     written = _by_encoder(output, tokenizer)
     _, chosen = _find([written], target)
-    layout = tokenizer.layout
-    prompt = example.ids[: len(example.ids) - len(layout.end)]
-    begun = PairLayout(begin=layout.begin)
+    # A text to continue stands between these, whatever the family's rows have around texts.
+    prompt, begun = example.ids[:-1], PairLayout(begin=(tokenizer.cls_token_id,))
     read = side_of("text", [computed.record.text], computed.fitted.kept[0], tokenizer, begun)
     after = tuple(replace(token, text=1, word=None) for token in written.side.tokens)
     token_ids = torch.tensor([*written.token_ids, tokenizer.sep_token_id])  # (S,)
