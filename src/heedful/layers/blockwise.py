@@ -80,7 +80,9 @@ def _reads(mask: Tensor | None, table: Tensor, size: int) -> Tensor:
     if mask is None:
         return reads
     heads = table if table.shape[2] > _FIXED else table[:1]  # (1 or H, N - 2, C)
-    return reads & mask.unflatten(3, (-1, size))[:, 0, 0][:, heads].flatten(3)
+    by_block = mask.reshape(len(mask), -1, size)  # (G, N, size)
+    real: Tensor = reads & by_block[:, heads].flatten(3)
+    return real
 
 
 def _table(drawn: Tensor | None, heads: int, blocks: int, device: torch.device) -> Tensor:
@@ -119,7 +121,7 @@ class _Inner(torch.autograd.Function):
         mixed = torch.empty_like(query[:, :, size:-size])
         for item, head in _heads(query):
             states = _by_block(query, key, value, item, head, size)
-            into = mixed[item, head].unflatten(0, (-1, size))
+            into = mixed[item, head].view(-1, size, query.shape[3])
             for rows in _parts(query, size):
                 inputs = _inputs(*states, table[head, rows], rows, size)
                 weights, _, _ = weigh(*inputs[:2], offset[item, head, rows, None], 0.0)
@@ -131,12 +133,11 @@ class _Inner(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, offset, table = ctx.saved_tensors
         size = ctx.size
-        like = {"memory_format": torch.contiguous_format}
-        grads = [torch.zeros_like(states, **like) for states in (query, key, value)]
+        grads = [query.new_zeros(query.shape) for _ in range(3)]
         for item, head in _heads(query):
             states = _by_block(query, key, value, item, head, size)
             totals = [total[item, head].view(len(states[0]), -1) for total in grads]
-            own = grad[item, head].unflatten(0, (-1, size))
+            own = grad[item, head].view(-1, size, query.shape[3])
             for rows in _parts(query, size):
                 inputs = _inputs(*states, table[head, rows], rows, size)
                 weights, _, _ = weigh(*inputs[:2], offset[item, head, rows, None], 0.0)
@@ -164,7 +165,7 @@ def _by_block(
     query: Tensor, key: Tensor, value: Tensor, item: int, head: int, size: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the queries of a head, (N, size, K), its keys and its values, (N, size * K)."""
-    queries = query[item, head].unflatten(0, (-1, size))
+    queries = query[item, head].view(-1, size, query.shape[3])
     keys, values = (x[item, head].contiguous().view(len(queries), -1) for x in (key, value))
     return queries, keys, values
 
