@@ -57,6 +57,12 @@ def big_bird_folder(albert: Path, to: Path) -> Path:
     return _folder(albert, to / "spiece.model", first, "big_bird")
 
 
+def deberta_v2_folder(albert: Path, to: Path) -> Path:
+    """Write the same for DeBERTa v2, whose mask is in no file."""
+    first = [(name, PieceKind.CONTROL) for name in ("[PAD]", "[CLS]", "[SEP]")]
+    return _folder(albert, to / "spm.model", [*first, ("[UNK]", PieceKind.UNKNOWN)], "deberta-v2")
+
+
 def _folder(
     albert: Path, path: Path, first: Sequence[tuple[str, PieceKind]], model_type: str
 ) -> Path:

@@ -63,12 +63,13 @@ class UnigramEncoder:
         A piece that begins with a space has it in its slice; of several spaces, the last.
         """
         splitter = self._splitter
-        chunks = cut_at_spaces(text)
+        gone, left = splitter.trimmed(text)
+        chunks = cut_at_spaces(left)
         try:
-            if splitter.has_chunks and splitter.ends_plainly(text):
+            if splitter.has_chunks(text) and splitter.ends_plainly(left):
                 first = self._first_pieces[chunks[0]]
                 located = [first, *map(self._spaced_pieces.__getitem__, islice(chunks, 1, None))]
-            elif splitter.has_chunks:
+            elif splitter.has_chunks(text):
                 *others, last = chunks
                 located = [self._first_pieces[others[0]]] if others else []
                 located += map(self._spaced_pieces.__getitem__, islice(others, 1, None))
@@ -76,8 +77,8 @@ class UnigramEncoder:
             else:
                 raise NotAloneError
         except NotAloneError:
-            chunks, located = [text], [self._located(splitter.items(text))]
-        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=0)
+            gone, chunks, located = 0, [text], [self._located(splitter.items(text))]
+        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=gone)
         return pieces_of_chunks(located, starts)
 
     def continues_word(self, token: str) -> bool:
@@ -94,10 +95,11 @@ class UnigramEncoder:
 
     def _text_ids(self, text: str) -> list[int]:
         splitter = self._splitter
-        if splitter.has_chunks:
-            chunks = cut_at_spaces(text)
+        if splitter.has_chunks(text):
+            _, left = splitter.trimmed(text)
+            chunks = cut_at_spaces(left)
             try:
-                if splitter.ends_plainly(text):
+                if splitter.ends_plainly(left):
                     ids = [*self._first_ids[chunks[0]]]
                     more = map(self._spaced_ids.__getitem__, islice(chunks, 1, None))
                     ids.extend(chain.from_iterable(more))

@@ -10,11 +10,21 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from heedful.tokens.added import AddedTokens
-from heedful.tokens.rewriting import WHITE, JoinSpaces, Rewriting, Step, Strip
+from heedful.tokens.rewriting import (
+    LOWERCASE,
+    WHITE,
+    JoinSpaces,
+    Precompiled,
+    Rewriting,
+    Step,
+    Strip,
+)
 from heedful.tokens.vocabulary import Vocabulary
 
 UNDERLINE = "▁"
 Prefix = Literal["always", "first", "never"]
+
+_BOTH_ENDS = Strip(left=True, right=True)
 
 _find_words = re.compile(f"{UNDERLINE}?[^{UNDERLINE}]+|{UNDERLINE}").finditer
 _find_space = re.compile(f"[{WHITE}]").search
@@ -48,6 +58,19 @@ class NotAloneError(Exception):
     """What becomes of a chunk depends on what is beside it."""
 
 
+def _trims(steps: Sequence[Step]) -> bool:
+    """Tell whether white space goes from both ends of a text, as DeBERTa's rules have it.
+
+    Behind other steps it would be taken from what these have made of the text.
+    """
+    later = steps[1:] if steps[:1] == (LOWERCASE,) else steps
+    return (
+        _BOTH_ENDS in later[:1]
+        and all(isinstance(step, Precompiled) for step in later[1:-1])
+        and later[-1] == JoinSpaces(new=" ")
+    )
+
+
 class Splitter:
     """Splits texts.
 
@@ -57,7 +80,6 @@ class Splitter:
 
     Attributes:
         added: the added tokens.
-        has_chunks: whether texts may be cut at spaces, and what is between split by itself.
     """
 
     def __init__(self, rules: Rules, vocabulary: Vocabulary) -> None:
@@ -72,13 +94,33 @@ class Splitter:
         self._strips = steps[-1:] == [Strip(left=False, right=True)]
         if self._strips:
             steps.pop()
+        self._trims = _trims(rules.steps)
+        if self._trims:
+            steps.remove(_BOTH_ENDS)
         self._in_chunk = Rewriting(steps)
-        self.has_chunks = (
+        self._has_chunks = (
             all(step.is_local(" ") for step in steps)
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
         )
+
+    def has_chunks(self, text: str) -> bool:
+        """Tell whether a text may be cut at spaces, and what is between split by itself."""
+        # White space that goes from the ends of each part is looked for in whole texts alone.
+        return self._has_chunks and not (self._trims and self.added.are_in(text))
+
+    def trimmed(self, text: str) -> tuple[int, str]:
+        """Return a text that has chunks without white space at its ends if that goes.
+
+        Returns:
+            How many characters went from its start, and what is left.
+        """
+        if not self._trims:
+            return 0, text
+        right = text.rstrip(WHITE)
+        left = right.lstrip(WHITE)
+        return len(right) - len(left), left
 
     def items(self, text: str) -> Iterator[Item]:
         """Yield the words and added tokens of a text."""

@@ -116,7 +116,7 @@ ALBERT = UnigramKind(
 DEBERTA_V2 = UnigramKind(
     name="DebertaV2Tokenizer",
     file="spm.model",
-    special=SpecialTokens(),
+    special=SpecialTokens(normalized=frozenset({"[UNK]"})),
     separators=1,
     second_type=1,
     token_types=True,
