@@ -12,6 +12,8 @@ from tests.explanations.examples import SENTENCE, classified
 
 from heedful.explanations.html import render
 from heedful.pages.language import ENGLISH, Language, chinese, said_by
+from heedful.tasks.objectives import OBJECTIVES
+from heedful.tasks.objectives.hidden import MASKED
 
 SOURCE = Path(__file__).parents[2] / "src" / "heedful"
 CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -51,6 +53,13 @@ def test_every_sentence_comes_from_the_code() -> None:
     for english in chinese().sentences:
         longest = max(re.findall(r"[a-z0-9]+", english.lower()), key=len)
         assert longest in strings or longest.removesuffix("s") in strings, english
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("masking", MASKED)
+def test_what_a_pretrained_run_does_is_said_in_chinese(objective: str, masking: str) -> None:
+    card = OBJECTIVES[objective].card(MASKED[masking])
+    assert CHINESE.search(chinese().sentence(card)), card
 
 
 def test_both_languages_have_the_same_values() -> None:

@@ -12,6 +12,7 @@ from tests.golden.copies import LATEST, ONE_OF_EACH, copy_to
 
 import heedful
 from heedful.cli import run
+from heedful.pages.language import Language
 
 LARGEST = 400_000
 """Bytes of a report."""
@@ -32,8 +33,24 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main")[1]))
 
 
+@pytest.fixture
+def english_alone(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Collect the sentences of reports that have no Chinese."""
+    lacking: set[str] = set()
+    translate = Language.sentence
+
+    def sentence(language: Language, english: str) -> str:
+        said = translate(language, english)
+        if language.name != "en" and said == english:
+            lacking.add(english)
+        return said
+
+    monkeypatch.setattr(Language, "sentence", sentence)
+    return lacking
+
+
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_every_golden_run_is_reported(name: str, tmp_path: Path) -> None:
+def test_every_golden_run_is_reported(name: str, tmp_path: Path, english_alone: set[str]) -> None:
     out = tmp_path / "report.html"
     scores = json.loads(command(["evaluate", *ONE_OF_EACH[name]]))
     command(["report", *ONE_OF_EACH[name], "--out", str(out)])
@@ -42,6 +59,7 @@ def test_every_golden_run_is_reported(name: str, tmp_path: Path) -> None:
     for key, value in scores.items():
         if isinstance(value, float) and key != "tokens_per_second":
             assert f"{key} {value:.4f}" in said, key
+    assert english_alone <= {"BLEU"}, "chinese.json lacks these"
     assert "All were read whole" in said
     assert "The first answers" in said
     assert len(html) < LARGEST
