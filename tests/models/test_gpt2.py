@@ -70,6 +70,15 @@ def test_no_token_is_without_a_gradient() -> None:
     assert words[0].ne(0).any()
 
 
+def test_what_blocks_add_starts_small() -> None:
+    torch.manual_seed(0)
+    model = GPT2Model(GPT2Config(**{**TINY, "n_embd": 64, "n_layer": 8}))
+    for block in model.encoder.blocks:
+        for part in (block.attention.output.dense, block.output.dense):
+            assert 0.9 < float(part.weight.detach().std()) / (0.02 / 4) < 1.1
+        assert 0.9 < float(block.intermediate.dense.weight.detach().std()) / 0.02 < 1.1
+
+
 def test_sizes_that_cannot_be() -> None:
     with pytest.raises(UserError, match="n_embd 25 is not a multiple of n_head 4"):
         GPT2Config(**{**TINY, "n_embd": 25})

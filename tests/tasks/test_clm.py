@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.sentence_pairs import Frame, running_texts
 from heedful.cli import run
 from heedful.commands.score import score_texts
-from heedful.interop.onnx.graphs import graphs_of
+from heedful.interop.onnx.graphs import MODEL, graphs_of
+from heedful.interop.onnx.runtime import OnnxWriter
 from heedful.interop.source import open_source
 from heedful.models import GPT2Config, GPT2LMHeadModel
 from heedful.tasks.objectives.clm import NextWords
@@ -230,5 +232,21 @@ def test_a_run_is_explained_reported_and_taught_by(
 
 
 def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
-    (graph,) = graphs_of(open_source(learnt))
+    """And scores what it is told from rows of several texts, as the model does."""
+    source = open_source(learnt)
+    (graph,) = graphs_of(source)
     assert {*graph.inputs} >= {"input_ids", "past_key_values.0.key", "past_key_values.1.value"}
+
+    def computes(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        outputs = graph.module(*(inputs[name] for name in graph.inputs))
+        return dict(zip(graph.outputs, outputs, strict=True))
+
+    begin, end = source.tokenizer.cls_token_id, source.tokenizer.sep_token_id
+    rows = [[begin, 40, 41, end, begin, 50, 51, end], [begin, 60, 61]]
+    examples = [Example(ids=np.array(row, np.int32)) for row in rows]
+    draw = Draw(seed=0, epoch=0, rows=np.arange(2))
+    batch = NextWords().learn(examples, source.tokenizer, None, draw)
+    writer = OnnxWriter(source.model, {MODEL: computes})
+    with torch.no_grad():
+        found, right = (NextWords().score(model, batch) for model in (writer, source.model))
+    torch.testing.assert_close(found, right)

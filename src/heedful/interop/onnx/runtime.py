@@ -119,9 +119,10 @@ class OnnxEncoder:
     ) -> Output:
         """Compute what the model's ``forward`` does; see ``models/forwards.py``."""
         if position_ids is not None:
-            assert attention_mask is not None
-            real = attention_mask.diagonal(dim1=1, dim2=2)  # (B, S)
-            return self._apart(input_ids, real, position_ids, positions)
+            texts = _Apart.of(input_ids, attention_mask, position_ids)
+            inputs = {"input_ids": texts.ids, "attention_mask": texts.mask}
+            outputs = self._session(inputs | {"token_type_ids": torch.zeros_like(texts.ids)})
+            return _as_output({"logits": texts.together(outputs["logits"])}, positions)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         outputs = self._session(
@@ -129,29 +130,41 @@ class OnnxEncoder:
         )
         return _as_output(outputs, positions)
 
-    def _apart(
-        self, ids: Tensor, real: Tensor, position_ids: Tensor, positions: Tensor | None
-    ) -> Output:
-        """Compute rows of several texts that do not see each other, each text by itself.
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Apart:
+    """The texts of rows of several texts that do not see each other, each by itself."""
+
+    ids: Tensor
+    """Shape (N, T)."""
+    mask: Tensor
+    """1 for a token, 0 for padding. Shape (N, T)."""
+    inside: Tensor
+    """What of it is in the rows. Shape (N, T), bool."""
+    shape: torch.Size
+    """(B, S)."""
+
+    @classmethod
+    def of(cls, ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> "_Apart":
+        """Take rows apart.
 
         Args:
             ids: shape (B, S).
-            real: True for a token, False for padding. Shape (B, S).
+            attention_mask: a row a query. Shape (B, S, S).
             position_ids: 0 where a text starts. Shape (B, S).
-            positions: see ``__call__``.
         """
+        assert attention_mask is not None
+        real = attention_mask.diagonal(dim1=1, dim2=2)  # (B, S): no padding attends to itself
         starts = (position_ids.flatten() == 0).nonzero().squeeze(1)
         texts = [*torch.tensor_split(torch.stack([ids.flatten(), real.flatten()], 1), starts[1:])]
         padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)  # (N, T, 2)
         inside = nn.utils.rnn.pad_sequence([text[:, 0] * 0 + 1 for text in texts], True).bool()
         tokens, mask = padded.unbind(2)
-        zeros = torch.zeros_like(tokens)
-        outputs = self._session(
-            {"input_ids": tokens, "attention_mask": mask, "token_type_ids": zeros}
-        )
-        logits = outputs["logits"][inside]
-        logits = logits.view(*ids.shape, *logits.shape[1:])
-        return _as_output({"logits": logits}, positions)
+        return cls(ids=tokens, mask=mask, inside=inside, shape=ids.shape)
+
+    def together(self, logits: Tensor) -> Tensor:
+        """Put what was computed of the texts, shape (N, T, V), into rows, (B, S, V)."""
+        return logits[self.inside].view(*self.shape, -1)
 
 
 def _as_output(outputs: Outputs, positions: Tensor | None) -> Output:
@@ -300,9 +313,15 @@ class OnnxWriter:
         token_type_ids: Tensor | None = None,
         *,
         labels: Tensor | None = None,
+        position_ids: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> LanguageModelOutput:
         """Score known texts: where there are labels, or at some positions of what is continued."""
+        if position_ids is not None:
+            texts = _Apart.of(input_ids, attention_mask, position_ids)
+            logits, _ = self.decode(texts.ids, None, None, texts.mask)
+            at_positions = _at(texts.together(logits), positions)
+            return LanguageModelOutput(logits=at_positions, positions=positions)
         batch = _complete(input_ids, attention_mask, token_type_ids)
         encoded, ids, mask = self.read(batch), input_ids, batch["attention_mask"]
         if labels is not None:

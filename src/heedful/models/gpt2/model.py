@@ -6,6 +6,7 @@ Shapes: B batch, S length, D model width.
 from collections.abc import Mapping
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from heedful.models import forwards
@@ -37,6 +38,11 @@ class GPT2Model(Encoder):
             learns_padding=True,
         )
         super().__init__(config, add_pooling_layer=False, variant=variant)
+        # What 2 L parts add up to starts no larger than what one adds (section 2.3).
+        with torch.no_grad():
+            for block in self.encoder.distinct:
+                for part in (block.attention.output, block.output):
+                    part.dense.weight.mul_((2 * config.n_layer) ** -0.5)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Take apart what a file keeps in one tensor, and turn what it keeps transposed."""
