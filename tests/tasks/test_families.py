@@ -7,6 +7,7 @@ import pytest
 from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
+from heedful.errors import UserError
 from heedful.models import FAMILIES, Head
 
 
@@ -51,7 +52,7 @@ def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
     )
     run = heedful.load(tmp_path / "run")
     assert type(run.model).__name__ == FAMILIES[start.family].models["sequence"]
-    assert run.max_length == run.model.max_positions
+    assert run.max_length == run.model.usual_positions
     assert heedful.evaluate(tmp_path / "run", rows)["accuracy"] == 1.0
     assert [answer.label for answer in run([*colours])] == [*colours]
 
@@ -67,6 +68,7 @@ TRAININGS: list[tuple[str, str, dict[str, Any], Head, Any]] = [
     ("choose", "choose.jsonl", {}, "choice", ("it is", "red", "blue", "green")),
     ("embed", "embed.csv", {"text_pair": "other"}, "body", "Ann is in Paris"),
     ("pretrain", "pretrain.txt", {"objective": "mlm"}, "masked_lm", "the sky is {mask}."),
+    ("pretrain", "pretrain.txt", {"objective": "plm"}, "permuted_lm", "the sky is {mask}."),
     ("generate", "generate.txt", {}, "causal_lm", "the sky"),
 ]
 
@@ -93,6 +95,7 @@ def test_every_task_takes_it(
         steps=2,
         **QUICK,
         **options,
+        max_length=40,
     )
     run = heedful.load(tmp_path)
     assert type(run.model).__name__ == classes[head]
@@ -110,3 +113,16 @@ def test_every_task_takes_it(
         ]
         words = [span.answer if task == "answer" else span.text for span in spans]
         assert words == [LONG[span.start : span.end] for span in spans]
+
+
+def test_a_class_token_that_comes_last_is_no_first_one(tmp_path: Path) -> None:
+    write_folder("xlnet", tmp_path / "model")
+    with pytest.raises(UserError, match="pooling cls takes the first token, but this model's"):
+        heedful.train(
+            "embed",
+            train=DATA / "embed.csv",
+            text_pair="other",
+            pooling="cls",
+            model=str(tmp_path / "model"),
+            out=tmp_path / "run",
+        )

@@ -426,7 +426,8 @@ def summary(
     real = mask.ne(0)
     if head.kind == "mean":
         return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    return hidden.take_along_dim(last_places(real)[:, None, None], 1)[:, 0]
+    last = last_places(real)
+    return hidden[torch.arange(last.shape[0], device=last.device), last]
 
 
 def last_places(real: Tensor) -> Tensor:

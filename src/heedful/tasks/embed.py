@@ -128,13 +128,19 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Load an encoder. Its pooler is kept for whoever reads the folder, but not trained.
 
         Raises:
-            UserError: long texts are to be learnt in windows.
+            UserError: long texts are to be learnt in windows, or the class token, which is the
+                model's last, is to stand for a text.
         """
         if recipe.data.long_text == "window":
             raise UserError(
                 "--long-text window: texts are compared as wholes; give head or head-tail"
             )
         start = start_encoder(recipe, head="body")
+        if self.pooling == "cls" and start.tokenizer.layout.closing_type is not None:
+            raise UserError(
+                "--pooling cls takes the first token, but this model's class token is its last; "
+                "give --pooling mean"
+            )
         pooler = getattr(start.model, "pooler", None)
         if isinstance(pooler, nn.Module):
             pooler.requires_grad_(False)

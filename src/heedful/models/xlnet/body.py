@@ -245,4 +245,4 @@ def _last(hidden: Tensor, real: Tensor | None, packing: Packing | None) -> Tenso
     places = last_places(real)
     if packing is not None:
         return packing.at(hidden, places)
-    return hidden.take_along_dim(places[:, None, None], 1)
+    return hidden[torch.arange(places.shape[0], device=places.device), places][:, None]

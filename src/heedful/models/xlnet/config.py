@@ -220,8 +220,8 @@ class XLNetConfig:
 
     @property
     def type_vocab_size(self) -> int:
-        """There is no table of token types: only whether two differ counts."""
-        return 0
+        """The types of the texts, of the class token and of padding: whether two differ counts."""
+        return 4
 
     @property
     def is_decoder(self) -> bool:
