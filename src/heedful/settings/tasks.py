@@ -204,7 +204,8 @@ class PretrainSettings:
     """Position embeddings of a model from scratch: of each position, or of each distance."""
     objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"] = "mlm+nsp"
     """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
-    tokens (--arch electra); next words (--arch gpt2); or words in any order (--arch xlnet)."""
+    tokens (--arch electra, deberta-v2); next words (--arch gpt2); words in any order (--arch
+    xlnet)."""
     mask_share: float | None = None
     """Share of the tokens to predict; default: 0.15, and a sixth with plm."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"
@@ -216,7 +217,8 @@ class PretrainSettings:
     max_predictions: int | None = None
     """Most tokens of a sequence to predict; default: no limit."""
     generator_size: float | None = None
-    """Width of the model that replaces tokens, as a share of the other's; default: as published."""
+    """Width of the model that replaces tokens, of DeBERTa's its depth, as a share of the other's;
+    default: as published."""
     discriminator_weight: float = _WEIGHT
     """What the loss of replaced tokens is multiplied by, beside that of masked words."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
