@@ -27,6 +27,7 @@ _HOMES = {
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
     "UserError": "heedful.errors",
+    "ViTImageProcessor": "heedful.images.processor",
     "XLMRobertaTokenizer": "heedful.tokens",
     "XLNetTokenizer": "heedful.tokens",
     "compare": "heedful.commands.python",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from heedful.commands.python import train as train
     from heedful.decoding.search import Search as Search
     from heedful.errors import UserError as UserError
+    from heedful.images.processor import ViTImageProcessor as ViTImageProcessor
     from heedful.models import *  # noqa: F403
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.batches import Batch, Example, Fitted
@@ -18,6 +20,9 @@ from heedful.tokens import PairLayout, Tokenizer
 RecordT_co = TypeVar("RecordT_co", covariant=True)
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+Cover = Callable[[Example, NDArray[np.bool_]], Example]
+"""From an example, and True for each of its tokens that is to show nothing, to what it is then."""
 
 Link = Literal["softmax", "sigmoid", "exp", "none"]
 """How outputs become a probability: those of a choice share it, each has its own, they are its
@@ -41,6 +46,17 @@ class Token:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Patches:
+    """A picture as the model read it: each patch is a token, after the first."""
+
+    png: str
+    """The picture, as base64."""
+    rows: int
+    """Of patches."""
+    columns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
     """A row of tokens that the model read or wrote."""
 
@@ -49,6 +65,8 @@ class Side:
     texts: tuple[str, ...]
     """The text that its tokens are from, or the two texts of a pair."""
     tokens: tuple[Token, ...]
+    picture: Patches | None = None
+    """What its tokens are patches of, if they are; their text says where each stands."""
 
     def shown(self) -> list[str]:
         """Return each token as a reader knows it: its slice of the text, or a special token."""
@@ -94,6 +112,8 @@ class Aim:
     written: tuple[Side, Side] | None = None
     """Of a model that reads one text and writes another: what it read back as it wrote, and what it
     wrote. Token for token, one is what was read to write the other."""
+    cover: Cover | None = None
+    """Of what cannot be left out, such as patches of a picture: makes some tokens show nothing."""
     notes: tuple[str, ...] = ()
     """What is not explained, in whole sentences."""
 

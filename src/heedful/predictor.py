@@ -19,6 +19,7 @@ from torch import Tensor
 
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING, Positions
+from heedful.batches.pictures import random_pictures
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
@@ -140,7 +141,7 @@ class Predictor:
             The answer of the run's task, or a list of them.
         """
         with naming_arguments():
-            if isinstance(texts, str | tuple):
+            if isinstance(texts, str | tuple | bytes):
                 return next(self.predict([texts], **options))
             return list(self.predict(texts, **options))
 
@@ -259,6 +260,8 @@ class Predictor:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)
 
     def _random_rows(self) -> list[Tensor]:
+        if "see" in self.task.abilities:
+            return random_pictures(self.tokenizer)
         layout = self.tokenizer.layout
         return random_rows(
             layout.begin,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from heedful.images.processor import ImageProcessor
+from heedful.images.processor import ViTImageProcessor
 from heedful.models.loading import family_of, read_config
 from heedful.tokens import load_tokenizer
 
@@ -15,5 +15,5 @@ def load_reader(folder: Path) -> Any:
         UserError: it has none, or a file is damaged.
     """
     if family_of(folder)[1].reads == "pictures":
-        return ImageProcessor.from_pretrained(folder, channels=read_config(folder).num_channels)
+        return ViTImageProcessor.from_pretrained(folder, channels=read_config(folder).num_channels)
     return load_tokenizer(folder)

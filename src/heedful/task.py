@@ -42,9 +42,9 @@ OutputT = TypeVar("OutputT")
 """What the model's outputs come to for one example, on the CPU."""
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
-Ability = Literal["write", "prefix", "align", "embed", "fill"]
+Ability = Literal["write", "prefix", "align", "embed", "fill", "see"]
 """What only some runs can do: write texts, begin them as is wanted, link their words to those that
-were read, give vectors, fill in masked words."""
+were read, give vectors, fill in masked words, read pictures."""
 
 Forward = Callable[..., Any]
 """A model, or what calls it."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.batches.collate import Batch
 from heedful.batches.examples import Draw, Example
-from heedful.images.processor import ImageProcessor
+from heedful.images.processor import ViTImageProcessor
 
 
 def picture_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float, ...]) -> Example:
@@ -28,7 +28,7 @@ def picture_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float,
 
 def collate_pictures(
     examples: Sequence[Example],
-    processor: ImageProcessor,
+    processor: ViTImageProcessor,
     *,
     targets: dict[str, Tensor],
     shift: float = 0.0,
@@ -54,6 +54,23 @@ def collate_pictures(
         num_tokens=tokens,
         num_positions=tokens,
     )
+
+
+def random_pictures(processor: ViTImageProcessor) -> list[Tensor]:
+    """Draw pictures that ranges are measured on, fine and coarse; always the same ones.
+
+    Returns:
+        Batches of what a model reads. Each of shape (B, C, Y, X).
+    """
+    random = np.random.default_rng(0)
+    rows, columns = processor.size
+    batches = []
+    for grain in (1, 4, 16):
+        shape = (4, processor.channels, -(-rows // grain), -(-columns // grain))
+        coarse = random.integers(0, 256, shape, dtype=np.uint8)
+        pixels = coarse.repeat(grain, 2).repeat(grain, 3)[:, :, :rows, :columns]
+        batches.append(torch.from_numpy(processor.values(pixels)))
+    return batches
 
 
 def shifted(pixels: NDArray[np.uint8], share: float, draw: Draw) -> NDArray[np.uint8]:

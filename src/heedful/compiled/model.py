@@ -18,10 +18,9 @@ from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
 from heedful.models.with_head import WithHead
-from heedful.models.xlnet.body import XLNetModel
 
 Rows = Callable[[], Sequence[Tensor]]
-"""Gives batches of token ids, each of shape (B, S)."""
+"""Gives batches of token ids, each of shape (B, S), or of pixels."""
 
 
 class Compiled(NamedTuple):
@@ -59,8 +58,6 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     asks = isinstance(body, Encoder) and body.asks_with_positions
     if int8_rows is not None and asks:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
-    if int8_rows is not None and not isinstance(body, Encoder | XLNetModel):
-        return Compiled(model, kernels.PLAIN, "models that read pictures have no form in int8")
     if int8_rows is not None and writes:
         return Compiled(model, kernels.PLAIN, "what writes has no form in int8")
     if int8_rows is not None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.aim import Patches as Patches
 from heedful.aim import Side as Side
 from heedful.aim import Token as Token
 
@@ -116,7 +117,10 @@ def _side(side: Side) -> dict[str, Any]:
         }
         for token in side.tokens
     ]
-    return {"name": side.name, "texts": list(side.texts), "tokens": tokens}
+    row: dict[str, Any] = {"name": side.name, "texts": list(side.texts), "tokens": tokens}
+    if side.picture is not None:
+        row["patches"] = [side.picture.rows, side.picture.columns]
+    return row
 
 
 def _attention(one: AttentionMap) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def _completeness(scores: Scores, difference: float, steps: int) -> Completeness
 
 def _baseline(subject: Subject) -> Variant:
     """Return the texts with the token that stands for no token in place of each of theirs."""
+    if subject.aim.cover is not None:
+        return subject.without(subject.of_texts())
     examples = tuple(
         replace(example, ids=np.where(of_text, subject.hidden_id, example.ids).astype(np.int32))
         for example, of_text in zip(subject.aim.examples, subject.of_texts(), strict=True)
@@ -79,9 +81,17 @@ def _baseline(subject: Subject) -> Variant:
 
 def _vectors(subject: Subject, variant: Variant) -> Tensor:
     """Look up the vectors of a variant's tokens. Shape (E, T, D)."""
-    batch, _ = subject.batch([variant])
-    vectors: Tensor = subject.model.get_input_embeddings()(batch.inputs["input_ids"])
-    return vectors.detach()
+    batch, positions = subject.batch([variant])
+    read: list[Tensor] = []
+    hook = subject.model.input_vectors().register_forward_hook(
+        lambda module, inputs, output: read.append(output)
+    )
+    try:
+        with torch.no_grad():
+            subject.aim.outputs(subject.model, batch, positions)
+    finally:
+        hook.remove()
+    return read[0]
 
 
 def _run(subject: Subject, vectors: Tensor) -> Tensor:

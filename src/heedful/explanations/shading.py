@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from heedful.explanations.explanation import Attribution, Side
+from heedful.explanations.explanation import Attribution, Patches, Side
 
 SHADES = 10
 """The strongest shade of a token; the weakest is 1, and none is 0."""
@@ -39,6 +39,8 @@ class Shading:
     """An attribution over one side."""
 
     name: str
+    picture: Patches | None
+    """What the tokens after the first are patches of, if they are."""
     tokens: tuple[tuple[Piece, float, int], ...]
     """Each token, its score, and its shade; below 0 where it speaks against the target."""
     words: tuple[Word, ...]
@@ -75,6 +77,7 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
     return [
         Shading(
             name=side.name,
+            picture=side.picture,
             tokens=tuple(
                 (piece, score, round(SHADES * score / strongest))
                 for piece, score in zip(running_text(side), scores, strict=True)

@@ -79,12 +79,16 @@ class Subject:
         return anchored
 
     def without(self, dropped: Sequence[NDArray[np.bool_]]) -> Variant:
-        """Leave tokens out; those at which the outputs stand are masked instead.
+        """Leave tokens out, or cover them; those at which the outputs stand are masked instead.
 
         Args:
             dropped: for each example, True for the tokens to leave out. Each of shape (T,).
         """
         examples, positions = [], self.aim.positions
+        if self.aim.cover is not None:
+            pairs = zip(self.aim.examples, dropped, strict=True)
+            covered = tuple(self.aim.cover(example, gone) for example, gone in pairs)
+            return Variant(examples=covered, positions=positions)
         for number, (example, gone) in enumerate(zip(self.aim.examples, dropped, strict=True)):
             anchored = self.anchored(number)
             kept = ~gone | anchored
@@ -159,7 +163,7 @@ def with_vectors(model: Model, vectors: Tensor) -> Iterator[None]:
         lookups += 1
         return vectors.view_as(output) if lookups == 1 else output
 
-    hook = model.get_input_embeddings().register_forward_hook(replace_first)
+    hook = model.input_vectors().register_forward_hook(replace_first)
     try:
         yield
     finally:

@@ -94,7 +94,7 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
                 )
             picture.load()
             picture = ImageOps.exif_transpose(picture)
-            return _flat(picture, source).convert("L" if channels == 1 else "RGB")
+            return flat_picture(picture, source, channels=channels)
     except UserError:
         raise
     except UnidentifiedImageError:
@@ -109,8 +109,30 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
         raise UserError(f"{source}: a broken picture: {reason}") from error
 
 
+def blank_picture() -> bytes:
+    """Return the bytes of a white picture."""
+    from PIL import Image
+
+    stream = BytesIO()
+    Image.new("RGB", (8, 8), "white").save(stream, "PNG")
+    return stream.getvalue()
+
+
+def flat_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image":
+    """Return a picture of 8 bits a colour in which nothing is transparent.
+
+    Args:
+        picture: any.
+        source: what errors call it.
+        channels: 3 for colours, 1 for grey.
+
+    Raises:
+        UserError: its colours have 32 bits.
+    """
+    return _flat(picture, source).convert("L" if channels == 1 else "RGB")
+
+
 def _flat(picture: "Image", source: str) -> "Image":
-    """Return a picture of 8 bits a colour in which nothing is transparent."""
     from PIL import Image
 
     if picture.mode in _DEEP:  # Pillow would cut numbers above 255

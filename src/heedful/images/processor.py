@@ -3,23 +3,27 @@
 Shapes: B batch, C channels, Y rows, X columns.
 """
 
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful import files
-from heedful.errors import UserError, did_you_mean
-from heedful.images.opening import open_picture, read_bytes
+from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.images.opening import flat_picture, open_picture, read_bytes
 from heedful.sources import resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+OnePicture: TypeAlias = "str | Path | bytes | Image"
+"""A file, what one holds, or a picture of Pillow."""
 
 CONFIG = "preprocessor_config.json"
 
@@ -41,7 +45,7 @@ RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box",
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageProcessor:
+class ViTImageProcessor:
     """Makes pictures of one size, and their pixels numbers around 0.
 
     The keys are those of the reference's ``ViTImageProcessor``.
@@ -90,6 +94,54 @@ class ImageProcessor:
     def channels(self) -> int:
         """C."""
         return len(self.image_mean)
+
+    @property
+    def zero(self) -> NDArray[np.uint8]:
+        """The colour that becomes 0, or is nearest to it. Shape (C,)."""
+        mean = np.array(self.image_mean if self.do_normalize else (0.0,) * self.channels)
+        factor = self.rescale_factor if self.do_rescale else 1.0
+        colour: NDArray[np.uint8] = (mean / factor).round().clip(0, 255).astype(np.uint8)
+        return colour
+
+    def __call__(
+        self,
+        images: "OnePicture | Sequence[OnePicture]",
+        *,
+        return_tensors: Literal["pt", "np"] = "pt",
+    ) -> dict[str, Any]:
+        """Return ``pixel_values`` of one picture or several, for ``model(**processor(pictures))``.
+
+        Args:
+            images: files, what files hold, or pictures of Pillow.
+            return_tensors: of torch (``pt``) or numpy (``np``).
+
+        Raises:
+            UserError: see `read`.
+        """
+        if isinstance(images, str | Path | bytes) or not isinstance(images, Sequence):
+            images = [images]
+        if not images:
+            raise UserError("no picture given")
+        if return_tensors not in ("pt", "np"):
+            raise unknown_name("return_tensors", str(return_tensors), ("pt", "np"))
+        pictures = cast("Sequence[OnePicture]", images)
+        rows = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
+        values = self.values(np.stack(rows))
+        if return_tensors == "np":
+            return {"pixel_values": values}
+        import torch
+
+        return {"pixel_values": torch.from_numpy(values)}
+
+    def _pixels_of(self, picture: "OnePicture", source: str) -> NDArray[np.uint8]:
+        if isinstance(picture, str | Path):
+            return self.read(Path(picture), str(picture))
+        if isinstance(picture, bytes):
+            return self.read(picture, source)
+        if not hasattr(picture, "has_transparency_data"):
+            kind = type(picture).__name__
+            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a picture of Pillow")
+        return self.pixels(flat_picture(picture, source, channels=self.channels), source)
 
     def read(self, content: Path | bytes, source: str) -> NDArray[np.uint8]:
         """Return the pixels of a picture at the model's size. Shape (C, Y, X), 0 to 255.
@@ -177,6 +229,10 @@ class ImageProcessor:
             return cls(**given)
         except (UserError, TypeError) as error:
             raise UserError(f"{where}: {error}") from None
+
+    def identity(self) -> str:
+        """Return what is the same where two processors make the same of every picture."""
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the file holds, for heedful and for the reference."""

@@ -48,7 +48,7 @@ READERS = (
 _MODEL = {"config.json", "model.safetensors", "README.md"}
 _TOKENIZER = {
     *("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
-    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("preprocessor_config.json", "vocab.txt", "vocab.json", "merges.txt"),
 }
 _TRANSLATOR = {
     *("generation_config.json", "vocab.json", "target_vocab.json", "tokenizer_config.json"),

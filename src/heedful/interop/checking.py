@@ -47,9 +47,15 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
 
     Each has ``input_ids`` and ``attention_mask``, int64, (B, S) or of choices (B, C, S), and where
     the model knows them ``token_type_ids``; of a model that reads and writes, also
-    ``decoder_input_ids``, (B, T).
+    ``decoder_input_ids``, (B, T). Of a model that reads pictures it is ``pixel_values``, (B,
+    channels, rows, columns).
     """
     model, generator = source.model, torch.Generator().manual_seed(0)
+    if source.sees:
+        shape = (source.tokenizer.channels, *source.tokenizer.size)
+        for size in (1, 3, 5):
+            yield {"pixel_values": torch.rand(size, *shape, generator=generator) * 2 - 1}
+        return
     longest = min(source.record.max_length, model.max_positions)
     for lengths in (*_LENGTHS, (longest,)):
         rows = [min(length, longest) for length in lengths]
@@ -130,14 +136,15 @@ class Comparison:
         Raises:
             UserError: a name is missing, a shape differs, or a value by more than ``TOLERANCE``.
         """
-        real = batch["attention_mask"].bool()
+        # Of pictures all counts.
+        real = batch.get("attention_mask", torch.ones(0)).bool()
         for name, ours in expected.items():
             theirs = actual.get(name)
             if theirs is None or theirs.shape != ours.shape:
                 shape = "none" if theirs is None else tuple(theirs.shape)
                 raise self._failed(f"{name} has the shape {shape}, not {tuple(ours.shape)}")
             written = "decoder_input_ids" in batch and not name.startswith("encoder_")
-            if not written and ours.shape[: real.ndim] == real.shape:
+            if len(real) and not written and ours.shape[: real.ndim] == real.shape:
                 ours, theirs = ours[real], theirs[real]
             difference = (theirs.float() - ours.float()).abs().max()
             share = float(difference / ours.abs().max().clamp(min=1.0))

@@ -11,13 +11,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.files import read_json, write_json
 from heedful.interop import marian
-from heedful.interop.checking import Check, Comparison, outputs_of, sample_batches
+from heedful.interop.checking import TOLERANCE, Check, Comparison, outputs_of, sample_batches
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.pretrained import CONFIG
@@ -50,6 +51,9 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     else:
         source.model.save_pretrained(folder)
         source.tokenizer.save_pretrained(folder)
+        if source.sees:
+            _compare_pixels(source, folder, transformers)
+            return compare(source, folder)
         path = folder / TOKENIZER_CONFIG
         write_json(path, {**read_json(path), "model_max_length": source.record.max_length})
         _write_search(source, folder)
@@ -72,6 +76,29 @@ def compare(source: Source, folder: Path) -> Check:
             output = model.eval()(**batch)
             comparison.add(batch, outputs_of(source, batch), dict(output.items()))
     return comparison.result()
+
+
+def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
+    """Compare what both make of a picture.
+
+    Raises:
+        UserError: the reference makes other pixels of it.
+    """
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    shape = (37, 53) if source.tokenizer.channels == 1 else (37, 53, 3)
+    picture = Image.fromarray(draw.integers(0, 256, shape, dtype=np.uint8))
+    ours = source.tokenizer(picture, return_tensors="np")["pixel_values"]
+    theirs = transformers.ViTImageProcessor.from_pretrained(folder, local_files_only=True)
+    pixels = np.asarray(picture)
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    right = theirs(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
+    if ours.shape != right.shape or np.abs(ours - right).max() > TOLERANCE:
+        raise UserError(
+            f"{source.folder}: transformers makes other pixels of a picture than heedful; "
+            "nothing was written"
+        )
 
 
 def _library() -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.interop.checking import Check
-from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, Outputs, open_model
+from heedful.interop.onnx.runtime import OnnxModel, Outputs, open_model
 from heedful.interop.onnx.usage import Engine, Port, write_usage
 from heedful.interop.onnx.writing import compare, write_graphs
 from heedful.interop.source import Source
@@ -55,7 +55,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     return check
 
 
-def open_exported(source: Source, folder: Path) -> OnnxEncoder | OnnxWriter:
+def open_exported(source: Source, folder: Path) -> OnnxModel:
     """Open the graphs of a folder in the place of the model that they were made from."""
     return open_model(source, folder, _Compiled, SUFFIX)
 

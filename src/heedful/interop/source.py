@@ -7,8 +7,9 @@ from typing import Any
 
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord, outside_record
+from heedful.images.processor import ViTImageProcessor
 from heedful.interop import foreign_record
-from heedful.models.loading import head_of, load_model
+from heedful.models.loading import family_of, head_of, load_model
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
 from heedful.readers import load_reader
@@ -24,7 +25,12 @@ class Source:
     model: Model
     """In evaluation mode, on the CPU, in float32."""
     tokenizer: Any
-    """Or an ``ImageProcessor``."""
+    """Or an ``ViTImageProcessor``."""
+
+    @property
+    def sees(self) -> bool:
+        """Whether the model reads pictures."""
+        return isinstance(self.tokenizer, ViTImageProcessor)
 
     @property
     def writes(self) -> bool:
@@ -46,7 +52,7 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
     if record is not None:
         return folder, record
     is_model = (folder / CONFIG).is_file() and not (folder / runs.RECORD).is_file()
-    if is_model and head_of(folder) == "body":
+    if is_model and head_of(folder) == "body" and family_of(folder)[1].reads == "texts":
         goal = {"pooling": "mean", "normalise": False}
         return folder, outside_record("embed", goal, load_model(folder).max_positions)
     return folder, runs.read_finished(folder)

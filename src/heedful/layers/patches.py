@@ -76,6 +76,8 @@ class PatchEmbeddings(nn.Module):
         self.patch_embeddings = PatchProjection(channels, width, patch)
         self.position_embeddings = Vectors(1 + grid[0] * grid[1], width)
         self.dropout = Dropout(dropout)
+        self.tokens = nn.Identity()
+        """Where the vectors of tokens can be looked at or replaced."""
 
     def forward(self, pixels: Tensor, hidden_patches: Tensor | None = None) -> Tensor:
         """Return shape (B, S, D).
@@ -92,7 +94,8 @@ class PatchEmbeddings(nn.Module):
             hides = hidden_patches[:, :, None].to(vectors.dtype)
             vectors = vectors * (1 - hides) + self.mask_token() * hides
         first = self.cls_token().expand(len(vectors), -1, -1)
-        summed = torch.cat([first, vectors], 1) + self.positions((rows, columns))
+        tokens = self.tokens(torch.cat([first, vectors], 1))
+        summed = tokens + self.positions((rows, columns))
         dropped: Tensor = self.dropout(summed)
         return dropped
 

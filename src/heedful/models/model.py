@@ -90,6 +90,10 @@ class Model(nn.Module, ABC):
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
 
+    def input_vectors(self) -> nn.Module:
+        """Return the part whose output is the vectors of what is read, of shape (B, S, W)."""
+        return self.get_input_embeddings()
+
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
         """Replace the word embeddings, of any number of words; the width must stay.
 

@@ -105,6 +105,10 @@ class WithHead(Model):
         """Return the word embeddings."""
         return self.body.get_input_embeddings()
 
+    def input_vectors(self) -> nn.Module:
+        """Return that of the body."""
+        return self.body.input_vectors()
+
     def get_output_embeddings(self) -> Tensor:
         """Return the vectors that hidden states are compared with, the input's if tied.
 

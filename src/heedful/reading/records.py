@@ -137,6 +137,8 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
             size, digest = fingerprint_of(path)
             prints.append(Fingerprint(file=str(path), bytes=size, sha256=digest))
             continue
+        if path.is_dir():
+            raise UserError(f"{path}: a folder; give a file, or --format images for pictures")
         check_file(path)
         if not path.is_file():
             raise UserError(f"{source_name(path)}: not a regular file, so it cannot be read twice")

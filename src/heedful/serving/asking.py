@@ -7,9 +7,10 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
-from heedful.errors import LONGEST_NAME, UserError, shorten, unknown_name
+from heedful.errors import LONGEST_NAME, shorten, unknown_name
 from heedful.reading import Text
-from heedful.serving.problem import Problem, refusal
+from heedful.serving.pictures import records_of
+from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 from heedful.settings import PredictOptions
 
@@ -77,18 +78,6 @@ async def ask(
     """
     settings = served.settings(**options)
     return await service.answer(served, records_of(served, texts), settings)
-
-
-def records_of(served: Served, texts: Sequence[Text]) -> list[Any]:
-    """Make records of texts, or of tuples of texts.
-
-    Raises:
-        Problem: the run does not read such texts.
-    """
-    try:
-        return list(served.task.from_texts(texts))
-    except UserError as error:
-        raise refusal(error) from None
 
 
 def first_error(errors: Sequence[Any]) -> str:

@@ -4,6 +4,11 @@ from typing import Any
 
 TEXT = "my card was stolen"
 _VECTOR = [0.0612, -0.0154, 0.0721]
+_PICTURE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+)
+"""A white pixel as PNG, in base64."""
+
 _LABELS = [{"label": "card", "score": 0.97}, {"label": "transfer", "score": 0.03}]
 _SPAN = {"score": 0.93, "start": 0, "end": 3, "answer": "Ann"}
 _ENTITY = {"entity_group": "PER", "score": 0.99, "word": "Ann", "start": 0, "end": 3}
@@ -112,6 +117,7 @@ EXCHANGES: dict[str, tuple[Any, Any]] = {
     "/": ({"inputs": TEXT}, [_LABELS]),
     "/invocations": ({"inputs": TEXT}, [_LABELS]),
     "/pipeline/text-classification": ({"inputs": TEXT, "parameters": {"top_k": 2}}, [_LABELS]),
+    "/pipeline/image-classification": ({"inputs": _PICTURE}, _LABELS),
     "/pipeline/zero-shot-classification": (
         {"inputs": TEXT, "parameters": {"candidate_labels": ["money", "sport"]}},
         {"sequence": TEXT, "labels": ["money", "sport"], "scores": [0.9, 0.1]},

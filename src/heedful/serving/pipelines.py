@@ -3,6 +3,7 @@
 The shapes are those of its clients. What an answer holds is what ``heedful predict`` gives.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -63,12 +64,18 @@ class ScoredLabel(Reply):
 
 async def classify(service: Service, served: Served, body: TextClassification) -> Any:
     """Return the labels of each text, the likeliest first."""
-    asked = body.parameters or LabelParameters()
     texts = body.inputs if isinstance(body.inputs, list) else [body.inputs]
+    return await _labels(service, served, [_pair(text) for text in texts], body.parameters)
+
+
+async def _labels(
+    service: Service, served: Served, items: Sequence[Text], parameters: LabelParameters | None
+) -> list[list[dict[str, Any]]]:
+    asked = parameters or LabelParameters()
     assert isinstance(served.task, Classify)
     usual = "sigmoid" if served.task.multi_label else "softmax"
     apply = asked.function_to_apply or usual
-    answers = await ask(service, served, [_pair(text) for text in texts], raw=apply != usual)
+    answers = await ask(service, served, items, raw=apply != usual)
     rows = []
     for answer in answers:
         scores = torch.tensor(list(answer.scores.values()))
@@ -88,7 +95,27 @@ def classifies(served: Served, body: TextClassification) -> bool:
     """Tell whether a classifier reads what is given: single texts, or pairs."""
     first = body.inputs[0] if isinstance(body.inputs, list) and body.inputs else body.inputs
     pairs = isinstance(first, TextPair)
-    return isinstance(served.task, Classify) and served.task.pairs == pairs
+    task = served.task
+    return isinstance(task, Classify) and task.pairs == pairs and not task.pictures
+
+
+class ImageClassification(Body):
+    """A picture whose labels are wanted."""
+
+    inputs: str = Field(description="The bytes of a picture, as base64.")
+    parameters: LabelParameters | None = None
+    options: CallOptions | None = None
+
+
+async def classify_picture(service: Service, served: Served, body: ImageClassification) -> Any:
+    """Return the labels of a picture, the likeliest first."""
+    (row,) = await _labels(service, served, [body.inputs], body.parameters)
+    return row
+
+
+def sees(served: Served, body: object = None) -> bool:
+    """Tell whether a classifier reads pictures."""
+    return "see" in served.task.abilities
 
 
 class ZeroShotParameters(Body):

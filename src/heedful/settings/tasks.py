@@ -27,7 +27,7 @@ class ClassifySettings:
     Or it sorts pictures, from folders that hold one folder a label:
 
         heedful train classify --train digits --format images --preset mini
-            --image-size 32 --patch-size 4 --epochs 40 --learning-rate 1e-3 --out runs/digits
+            --image-size 32 --patch-size 8 --epochs 50 --learning-rate 1e-3 --out runs/digits
     """
 
     labels: str | None = None

@@ -19,7 +19,7 @@ from heedful.lesson import Lesson
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
-from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.media import Medium
@@ -91,6 +91,11 @@ class Classify(Task[Item, Tensor, Prediction]):
     def example(self) -> str:
         """What a user may put after ``heedful predict RUN`` to try it."""
         return self.medium.example
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What only some runs can do."""
+        return frozenset({"see"} if self.pictures else ())
 
     # Records.
 
@@ -273,10 +278,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         tokenizer: Any,
     ) -> Aim:
         """Explain the logit of a label: the one that is named, or the likeliest."""
-        if self.pictures:
-            raise UserError("a run that reads pictures cannot be explained yet")
         link: Link = "sigmoid" if self.multi_label else "softmax"
-        return aims.label(computed, target, tokenizer, self.labels, link)
+        return aims.label(computed, target, tokenizer, self.labels, link, self.medium)
 
     def scores(self) -> "ClassifyScores":
         """Return empty scores."""

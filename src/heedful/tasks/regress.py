@@ -22,6 +22,7 @@ from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import numbers as judges
+from heedful.tasks.media.texts import Texts
 from heedful.tasks.texts import (
     encode_texts,
     read_table,
@@ -198,7 +199,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         self, computed: Computed[Record, Tensor, Estimate], target: str | None, tokenizer: Tokenizer
     ) -> Aim:
         """Explain the number."""
-        return aims.number(computed, target, tokenizer)
+        return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
 
     def scores(self) -> "EstimateScores":
         """Return empty scores."""

@@ -24,10 +24,10 @@ from heedful.errors import UserError, listed
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.weights import WEIGHTS
+from heedful.readers import load_reader
 from heedful.reading import fingerprint
 from heedful.settings import TeacherSettings
 from heedful.task import AnyTask, Forward, Recipe, Say, Start
-from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.training.gradients import ModelInputs
 
 TEMPERATURE = 2.0
@@ -74,7 +74,7 @@ class Distillation:
         counts += [lesson.count for lesson in self.task.lessons(batch)]
         if self.hidden_weight:
             counts.append(batch.num_tokens)
-        device = batch.inputs["input_ids"].device
+        device = next(iter(batch.inputs.values())).device
         return torch.tensor(counts, dtype=torch.float64, device=device)
 
 
@@ -158,11 +158,11 @@ def distillation(
     assert record is not None
     where = f"--teacher {settings.teacher}"
     _check_goal(where, task, record)
-    tokenizer = load_encoder_tokenizer(settings.teacher)
+    tokenizer = load_reader(settings.teacher)
     if tokenizer.identity() != start.tokenizer.identity():
         raise UserError(
-            f"{where} has another tokenizer than --model: both must cut texts into the same "
-            "tokens; --student-layers starts from the teacher"
+            f"{where} has another tokenizer than --model: both must make the same of "
+            "what they read; --student-layers starts from the teacher"
         )
     teacher = load_model(settings.teacher, head=record.head)
     lesson = Distillation(
@@ -291,5 +291,5 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
     say(f"the student starts from layers {names} of the teacher's {total}")
     with TemporaryDirectory(prefix="heedful.") as folder:
         model.save_pretrained(Path(folder) / "student")
-        load_tokenizer(settings.teacher).save_pretrained(Path(folder) / "student")
+        load_reader(settings.teacher).save_pretrained(Path(folder) / "student")
         yield replace(recipe, data=replace(recipe.data, model=str(Path(folder) / "student")))

@@ -87,6 +87,7 @@ class ModelInputs(TypedDict, total=False):
     """What models are called with in training: `heedful.batches.Batch.inputs`."""
 
     input_ids: Tensor
+    pixel_values: Tensor
     attention_mask: Tensor
     token_type_ids: Tensor
     position_ids: Tensor

@@ -92,13 +92,15 @@ class _Embedder(nn.Module):
 
 def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
     model, record = source.model, source.record
-    axes = (BATCH, CHOICES, LENGTH) if record.task == "choose" else (BATCH, LENGTH)
+    axes: Axes = (BATCH, CHOICES, LENGTH) if record.task == "choose" else (BATCH, LENGTH)
     if record.task == "embed":
         module: nn.Module = _Embedder(model, [*batch], record.goal)
         outputs = ["last_hidden_state", "sentence_embedding"]
     else:
         outputs = [*model(**batch).keys()]
         module = _Encoder(model, [*batch], outputs)
+    if source.sees:
+        axes = (BATCH,)
     return Graph(
         file=MODEL,
         module=module,

@@ -8,7 +8,7 @@ Shapes: B batch, S length, E length of what was read, N positions that are score
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +76,7 @@ def open_model(
     folder: Path,
     open_graph: Callable[[Path], Computes] = Session,
     suffix: str = ".onnx",
-) -> "OnnxEncoder | OnnxWriter":
+) -> "OnnxModel":
     """Open the graphs of a folder in the place of the model that they were made from.
 
     Args:
@@ -89,7 +89,30 @@ def open_model(
     graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
     if READER in graphs or source.writes:
         return OnnxWriter(source.model, graphs)
+    if source.sees:
+        return OnnxPictures(source.model, graphs[MODEL])
     return OnnxEncoder(source.model, graphs[MODEL])
+
+
+class OnnxPictures:
+    """A model that reads pictures, with a head.
+
+    Args:
+        model: it was made from this.
+        graph: computes it.
+    """
+
+    def __init__(self, model: Model, graph: Computes) -> None:
+        self.config = model.config
+        self._session = graph
+
+    def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
+        """Return all outputs for a batch."""
+        return self._session(batch)
+
+    def __call__(self, pixel_values: Tensor) -> Output:
+        """Compute what the model's ``forward`` does; see ``models/pictures.py``."""
+        return _as_output(self._session({"pixel_values": pixel_values}), None)
 
 
 class OnnxEncoder:
@@ -402,3 +425,7 @@ def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[st
         "attention_mask": torch.ones_like(ids) if mask is None else mask,
         "token_type_ids": torch.zeros_like(ids) if types is None else types,
     }
+
+
+OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxWriter
+"""What computes in the place of a model."""

@@ -68,6 +68,18 @@ for name, array in compute(open_graph("model"), {rows}).items():
     print(name, array.shape)
 """
 
+_PICTURES = """\
+from PIL import Image
+from heedful import ViTImageProcessor
+
+{engine}
+processor = ViTImageProcessor.from_pretrained(".")
+picture = Image.new("RGB", (64, 48), "white")  # or the name of a file
+rows = processor([picture, picture], return_tensors="np")
+for name, array in compute(open_graph("model"), rows).items():
+    print(name, array.shape)
+"""
+
 _CONTINUE = """\
 import numpy as np
 from heedful import load_tokenizer
@@ -117,11 +129,12 @@ ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_to
 def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
     """Write ``README.md``: what goes into each graph, what comes out, and how it is used."""
     record = source.record
+    what = "picture" if source.sees else "text"
     lines = [
         f"# A run of {record.task} as {engine.name}",
         "",
         f"Written by heedful. {'int8' if int8 else 'fp32'} "
-        f"weights; a text has at most {record.max_length} tokens.",
+        f"weights; a {what} has at most {record.max_length} tokens.",
         "",
         *_tables(folder, engine),
     ]
@@ -170,6 +183,8 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             most=record.goal["longest"] + 1,
             text="tokenizer.target.decode([id for id in written[1:] if id != written[0]])",
         )
+    if source.sees:
+        return _PICTURES.format(engine=engine.code)
     if source.writes:
         body: Any = model.body
         heads = [block.attention.self for block in body.encoder.blocks]

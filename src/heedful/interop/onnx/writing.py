@@ -16,7 +16,7 @@ from heedful.extras import missing
 from heedful.files import write_json
 from heedful.interop.checking import Check, Comparison, outputs_of, sample_batches
 from heedful.interop.onnx.graphs import Graph, graphs_of
-from heedful.interop.onnx.runtime import OnnxEncoder, OnnxWriter, open_model
+from heedful.interop.onnx.runtime import OnnxModel, open_model
 from heedful.interop.onnx.usage import ONNX, write_usage
 from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
@@ -102,7 +102,7 @@ class _Traced(nn.Module):
         return self.module(*tensors)
 
 
-def compare(source: Source, model: OnnxEncoder | OnnxWriter, consumer: str) -> Check:
+def compare(source: Source, model: OnnxModel, consumer: str) -> Check:
     """Compare what a program computes from graphs with what the model computes.
 
     Args:

@@ -157,6 +157,11 @@ class ViTConfig:
         return "absolute"
 
     @property
+    def is_decoder(self) -> bool:
+        """A token attends to all others."""
+        return False
+
+    @property
     def add_cross_attention(self) -> bool:
         """Its blocks attend to themselves alone."""
         return False

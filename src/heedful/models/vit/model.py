@@ -67,6 +67,10 @@ class ViTModel(Body):
         """
         raise UserError("a ViT reads pictures: it has no table of words")
 
+    def input_vectors(self) -> nn.Module:
+        """Return what the vectors of the class token and of the patches go through."""
+        return self.embeddings.tokens
+
     def read_size(self, size: tuple[int, int]) -> None:
         """Read pictures of another size from now on.
 

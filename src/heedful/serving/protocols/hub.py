@@ -4,14 +4,15 @@ They post to one address and do not say which task they mean: the keys of what t
 what the run can. ``/pipeline/{task}`` says it.
 """
 
+import base64
 import functools
 import operator
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import ValidationError
+from pydantic import Strict, ValidationError
 
 from heedful.errors import listed
 from heedful.serving import pipelines, tagging, translation
@@ -54,6 +55,8 @@ class Pipeline:
         return served.task.name == self.task and self.fits(served, body)
 
 
+_SEES = "a run of classify that reads pictures"
+
 PIPELINES = (
     Pipeline(
         name="text-classification",
@@ -63,6 +66,15 @@ PIPELINES = (
         fits=pipelines.classifies,
         need="a run of classify, of single texts or of pairs as they are given",
         answer=pipelines.classify,
+    ),
+    Pipeline(
+        name="image-classification",
+        task="classify",
+        body=pipelines.ImageClassification,
+        reply=list[pipelines.ScoredLabel],
+        fits=pipelines.sees,
+        need=_SEES,
+        answer=pipelines.classify_picture,
     ),
     Pipeline(
         name="zero-shot-classification",
@@ -125,6 +137,10 @@ PIPELINES = (
 )
 
 
+Asked = dict[str, Any] | Annotated[bytes, Strict()]
+"""JSON, or the bytes of a picture."""
+
+
 class HubFailure(Reply):
     """What went wrong."""
 
@@ -172,13 +188,13 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/", response_model=_any_reply(), **about)
     @routes.post("/invocations", response_model=_any_reply(), **about)  # as SageMaker calls it
-    async def answer(body: dict[str, Any]) -> Json:
+    async def answer(body: Asked) -> Json:
         """Answer by the first run that can, for the task that the keys say."""
         return await _answer(service, None, body)
 
     @routes.post("/models/{run}", response_model=_any_reply(), **about)
     @routes.post("/models/{run}/", include_in_schema=False)
-    async def answer_by(run: RunName, body: dict[str, Any]) -> Json:
+    async def answer_by(run: RunName, body: Asked) -> Json:
         """Answer by a run, for the task that the keys say."""
         return await _answer(service, run, body)
 
@@ -205,12 +221,16 @@ def _add(routes: APIRouter, service: Service, pipeline: Pipeline, named: Any) ->
         return await _replied(await pipeline.answer(service, served, body))
 
 
-async def _answer(service: Service, run: str | None, body: dict[str, Any]) -> Json:
+async def _answer(service: Service, run: str | None, body: dict[str, Any] | bytes) -> Json:
     """Answer by a run of a name, or by the first that can.
 
     Raises:
         Problem: no run can, or the body is wrong for the one that comes nearest.
     """
+    if isinstance(body, bytes):  # a picture, which clients send as it is
+        served = service.find(run, pipelines.sees, _SEES)
+        picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
+        return await _replied(await pipelines.classify_picture(service, served, picture))
     if run is None:
         runs = list(service.runs.values())
     else:

@@ -6,9 +6,9 @@ from typing import Annotated, Any, get_type_hints
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from heedful.errors import UserError
+from heedful.serving import pictures
 from heedful.serving.asking import Body
-from heedful.serving.problem import Problem, refusal
+from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 from heedful.serving.wire import Json, reply
 from heedful.settings import PredictSettings
@@ -134,11 +134,7 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
         if isinstance(text, list) and len(text) < 2:
             raise Problem("validation", f"text {number}: a list needs at least 2 texts")
     inputs: list[Any] = [text if isinstance(text, str) else tuple(text) for text in texts]
-    try:
-        records = served.task.from_texts(inputs)
-    except UserError as error:
-        raise refusal(error) from None
-    return list(records)
+    return pictures.records_of(served, inputs)
 
 
 def _info(served: Served) -> RunInfo:

@@ -13,15 +13,17 @@ from heedful.batches import Batch
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
 from heedful.reading.choices import Choices
+from heedful.tasks.media import Medium
 from heedful.tokens import Tokenizer
 
 
 def label(
     computed: Computed[Any, Tensor, Any],
     target: str | None,
-    tokenizer: Tokenizer,
+    tokenizer: Any,
     labels: Sequence[str],
     link: Link,
+    medium: Medium,
 ) -> Aim:
     """Explain the logit of a label: the one that is named, or the likeliest.
 
@@ -39,11 +41,14 @@ def label(
         range(len(computed.outputs)), key=lambda number: float(computed.outputs[number][index])
     )
     why = "where the label is likeliest"
-    return _of_window(computed, window, tokenizer, f"label {name!r}", index, link, why)
+    return _of_window(computed, window, tokenizer, medium, f"label {name!r}", index, link, why)
 
 
 def number(
-    computed: Computed[Record, Tensor, Any], target: str | None, tokenizer: Tokenizer
+    computed: Computed[Record, Tensor, Any],
+    target: str | None,
+    tokenizer: Tokenizer,
+    medium: Medium,
 ) -> Aim:
     """Explain the number.
 
@@ -52,13 +57,14 @@ def number(
     """
     if target is not None:
         raise UserError(f"--target {target!r}: a regress run has one number to explain; leave out")
-    return _of_window(computed, 0, tokenizer, "the number", 0, "none", "the first")
+    return _of_window(computed, 0, tokenizer, medium, "the number", 0, "none", "the first")
 
 
 def _of_window(
-    computed: Computed[Record, Tensor, Any],
+    computed: Computed[Any, Tensor, Any],
     window: int,
-    tokenizer: Tokenizer,
+    tokenizer: Any,
+    medium: Medium,
     target: str,
     index: int,
     link: Link,
@@ -68,13 +74,12 @@ def _of_window(
         logits: Tensor = forward(**batch.inputs).logits  # (N, C)
         return logits
 
-    record = computed.record
-    texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
-    name = "text" if len(texts) == 1 else "texts"
+    side = medium.sides(computed.record, computed.fitted, window, tokenizer)
     return Aim(
         target=target,
         examples=(computed.fitted.pieces[window],),
-        sides=(side_of(name, texts, computed.fitted.kept[window], tokenizer),),
+        sides=(side,),
+        cover=medium.cover(tokenizer, side),
         outputs=outputs,
         index=index,
         link=link,

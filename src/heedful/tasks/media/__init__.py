@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from heedful.aim import Cover, Side
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.settings import ColumnSettings
 from heedful.task import Fit, Input, Recipe, Start
@@ -18,7 +19,7 @@ class Medium(Protocol):
     """What reads items, and turns them into what a model reads.
 
     Where a method has a ``reader`` it is what a run folder says of this: a tokenizer, or an
-    ``ImageProcessor``.
+    ``ViTImageProcessor``.
     """
 
     @property
@@ -48,6 +49,12 @@ class Medium(Protocol):
         self, records: Iterable[Any], reader: Any, fit: Fit, labels: LabelsOf | None
     ) -> Iterator[Fitted[Example]]:
         """Turn records into examples; see ``Task.encode``."""
+
+    def sides(self, record: Any, fitted: Fitted[Example], window: int, reader: Any) -> Side:
+        """Return the tokens of an example of a record, for explanations."""
+
+    def cover(self, reader: Any, side: Side) -> Cover | None:
+        """Return what makes tokens show nothing; None where they can be left out."""
 
     def batch(
         self,

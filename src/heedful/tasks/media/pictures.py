@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from heedful.aim import Cover, Side
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.pictures import collate_pictures, picture_example
 from heedful.errors import UserError, unknown_name
-from heedful.images.processor import ImageProcessor
+from heedful.images.processor import ViTImageProcessor
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model, read_config
 from heedful.models.model import Model
@@ -20,6 +22,7 @@ from heedful.settings import ClassifySettings, ColumnSettings, DataSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Input, Recipe, Start
 from heedful.tasks.media import LabelsOf
+from heedful.tasks.media.patches import covered, side_of_picture
 
 ARCH = "vit"
 """The family of models from scratch."""
@@ -87,7 +90,11 @@ class Pictures:
         return Start(tokenizer=processor, model=model, max_length=model.max_positions)
 
     def encode(
-        self, records: Iterable[Picture], reader: ImageProcessor, fit: Fit, labels: LabelsOf | None
+        self,
+        records: Iterable[Picture],
+        reader: ViTImageProcessor,
+        fit: Fit,
+        labels: LabelsOf | None,
     ) -> Iterator[Fitted[Example]]:
         """Turn each picture into an example.
 
@@ -100,10 +107,25 @@ class Pictures:
             example = picture_example(pixels, fit.max_length, numbers)
             yield Fitted(pieces=[example], tokens_total=fit.max_length, tokens_used=fit.max_length)
 
+    def sides(
+        self,
+        record: Picture,
+        fitted: Fitted[Example],
+        window: int,
+        reader: ViTImageProcessor,
+    ) -> Side:
+        """Return the class token and the patches, each named by its row and column."""
+        return side_of_picture(fitted.pieces[window], reader)
+
+    def cover(self, reader: ViTImageProcessor, side: Side) -> Cover:
+        """Return what paints patches in the colour that the model reads as 0."""
+        assert side.picture is not None
+        return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))
+
     def batch(
         self,
         examples: Sequence[Example],
-        reader: ImageProcessor,
+        reader: ViTImageProcessor,
         targets: dict[str, Tensor],
         draw: Draw | None,
     ) -> Batch:
@@ -128,7 +150,7 @@ def _refuse(data: DataSettings) -> None:
 
 def _fresh(
     data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
-) -> tuple[Model, ImageProcessor]:
+) -> tuple[Model, ViTImageProcessor]:
     """Make a model from scratch."""
     family = FAMILIES[ARCH]
     presets = family.presets()
@@ -151,12 +173,12 @@ def _fresh(
     values["encoder_stride"] = values["patch_size"]
     model: Model = family.model_class("sequence").from_config(kind(**values))
     half = (0.5,) * channels
-    return model, ImageProcessor(size=(side, side), image_mean=half, image_std=half)
+    return model, ViTImageProcessor(size=(side, side), image_mean=half, image_std=half)
 
 
 def _loaded(
     data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
-) -> tuple[Model, ImageProcessor]:
+) -> tuple[Model, ViTImageProcessor]:
     """Load a model, with a fresh classifier unless it has one for the same labels."""
     folder = resolve(data.model, data.revision)
     config = read_config(folder)
@@ -174,7 +196,7 @@ def _loaded(
         fresh_head=tuple(config.id2label.values()) != labels,
         revision=data.revision,
     )
-    processor = ImageProcessor.from_pretrained(folder, channels=config.num_channels)
+    processor = ViTImageProcessor.from_pretrained(folder, channels=config.num_channels)
     if options.image_size is not None:
         side = (options.image_size, options.image_size)
         model.body.read_size(side)  # type: ignore[operator]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from heedful.aim import Side, side_of
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate
 from heedful.models.loading import read_config
@@ -60,6 +61,17 @@ class Texts:
     ) -> Iterator[Fitted[Example]]:
         """Turn each record into one example, or several where a long text is read in windows."""
         return encode_texts(records, reader, fit, pairs=self.pairs, labels=labels)
+
+    def sides(
+        self, record: Record, fitted: Fitted[Example], window: int, reader: Tokenizer
+    ) -> Side:
+        """Return the pieces of a window."""
+        texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
+        name = "text" if len(texts) == 1 else "texts"
+        return side_of(name, texts, fitted.kept[window], reader)
+
+    def cover(self, reader: Tokenizer, side: Side) -> None:
+        """Return None: words can be left out."""
 
     def batch(
         self,

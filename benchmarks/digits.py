@@ -1,0 +1,80 @@
+"""Handwritten digits: a ViT from scratch on a CPU (`python -m benchmarks.digits`).
+
+The 1,797 digits of scikit-learn, 8 x 8 pixels each, become PNG files of 32 x 32 in folders, one a
+label. A fifth is held out, another one for each seed. What users type is what is run: ``heedful
+train classify`` on the rest, then ``heedful evaluate`` on the fifth. The settings were chosen on a
+split of the rest (``--tune``), which this script repeats.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+SIDE = 32
+SETTINGS = (
+    *("--format", "images", "--preset", "mini", "--image-size", "32", "--patch-size", "8"),
+    *("--grey", "--epochs", "50", "--batch-size", "64", "--learning-rate", "1e-3"),
+    *("--head-learning-rate", "1e-3", "--weight-decay", "0.05"),
+)
+
+
+def write(folder: Path, seed: int, *, tune: bool) -> None:
+    """Write the folders ``train`` and ``test``; with ``tune`` a fifth of the rest is ``test``."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    order = np.random.default_rng(seed).permutation(len(digits.target))
+    held, rest = np.split(order, [len(order) // 5])
+    test, train = np.split(rest, [len(rest) // 5]) if tune else (held, rest)
+    for name, rows in (("train", train), ("test", test)):
+        for row in rows:
+            path = folder / name / str(digits.target[row]) / f"{row:04}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = (digits.images[row] * 255 / 16).round().astype(np.uint8)
+            Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(path)
+
+
+def measure(seed: int, *, tune: bool) -> tuple[float, float]:
+    """Return the accuracy on the pictures that were held out, and the seconds of the training."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, seed, tune=tune)
+        out = str(folder / "run")
+        started = time.monotonic()
+        train = ("--train", str(folder / "train"), "--seed", str(seed), "--out", out)
+        _heedful("train", "classify", *train, *SETTINGS)
+        seconds = time.monotonic() - started
+        scores = json.loads(_heedful("evaluate", out, "--data", str(folder / "test")))
+    return scores["accuracy"], seconds
+
+
+def _heedful(*arguments: str) -> str:
+    command = [sys.executable, "-m", "heedful", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--tune", action="store_true", help="hold out a fifth of the rest instead")
+    options = parser.parse_args()
+    threads = os.environ.get("OMP_NUM_THREADS", f"all {os.cpu_count()}")
+    print(f"threads: {threads}\nseed  accuracy  seconds")
+    for seed in options.seeds:
+        accuracy, seconds = measure(seed, tune=options.tune)
+        print(f"{seed:4}  {accuracy:8.4f}  {seconds:7.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

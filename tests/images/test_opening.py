@@ -1,0 +1,131 @@
+"""Pictures are opened as people see them, and what is none is refused in one line."""
+
+import io
+import os
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful.errors import UserError
+from heedful.images import opening
+from heedful.images.opening import open_picture, read_bytes
+
+Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
+RED, GREEN = (200, 0, 0), (0, 200, 0)
+
+
+def _bytes(picture: Image.Image, format: str = "PNG", **options: object) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, format, **options)
+    return stream.getvalue()
+
+
+def _two() -> Image.Image:
+    """Return a red pixel with a green one right of it."""
+    picture = Image.new("RGB", (2, 1), RED)
+    picture.putpixel((1, 0), GREEN)
+    return picture
+
+
+def _pixels(content: bytes, channels: int = 3) -> list[object]:
+    picture = open_picture(content, "it", channels=channels)
+    return np.asarray(picture).tolist()
+
+
+@pytest.mark.parametrize("format", ["PNG", "BMP", "TIFF", "PPM", "GIF"])
+def test_formats(format: str) -> None:
+    assert _pixels(_bytes(_two(), format)) == [[[*RED], [*GREEN]]]
+
+
+def test_a_picture_stands_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned to the left
+    assert _pixels(_bytes(_two(), exif=exif)) == [[[*RED]], [[*GREEN]]]
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "L", "1", "CMYK"])
+def test_all_modes_become_colours(mode: str) -> None:
+    white = Image.new("RGB", (1, 1), "white").convert(mode)
+    assert _pixels(_bytes(white, "TIFF")) == [[[255, 255, 255]]]
+    assert _pixels(_bytes(white, "TIFF"), channels=1) == [[255]]
+
+
+def test_what_is_transparent_is_white() -> None:
+    clear = Image.new("RGBA", (2, 1), (0, 0, 0, 0))
+    clear.putpixel((1, 0), (0, 0, 0, 255))
+    assert _pixels(_bytes(clear)) == [[[255] * 3, [0] * 3]]
+    palette = Image.new("P", (1, 1), 0)
+    palette.putpalette([0, 0, 0])
+    assert _pixels(_bytes(palette, transparency=0)) == [[[255] * 3]]
+
+
+def test_deep_pixels_are_rounded() -> None:
+    deep = Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16))
+    assert _pixels(_bytes(deep), channels=1) == [[0, 1, 255]]
+
+
+def test_of_an_animation_the_first_picture_counts() -> None:
+    first, second = Image.new("RGB", (1, 1), RED), Image.new("RGB", (1, 1), GREEN)
+    film = _bytes(first, "GIF", save_all=True, append_images=[second])
+    assert _pixels(film) == [[[*RED]]]
+
+
+def _bomb(side: int) -> bytes:
+    """Return a PNG of a few bytes that says it has side x side pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "^it: empty$"),
+        (b"no picture", r"^it: not a picture of a format that is read \(BMP, GIF, JPEG, "),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not a picture of a format"),
+        (_bytes(Image.new("RGB", (64, 64)), "JPEG")[:300], "^it: a broken picture: "),
+        (_bytes(Image.effect_noise((64, 64), 9))[:900], "^it: a broken picture: "),
+        (_bytes(Image.new("F", (1, 1)), "TIFF"), "^it: pixels of 32 bits; save it with 8 or 16"),
+        (_bomb(8_000), r"^it: 8,000 x 8,000 pixels; pictures of at most 50,000,000 are read$"),
+        (_bomb(60_000), "^it: .*pixels; pictures of at most 50,000,000 are read$"),
+    ],
+    ids=["empty", "text", "program", "cut JPEG", "cut PNG", "floats", "large", "bomb"],
+)
+def test_what_is_no_picture(content: bytes, message: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match=message) as caught:
+            open_picture(content, "it")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cat.png").write_bytes(b"12345")
+    (tmp_path / "link.png").symlink_to(tmp_path / "gone.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    monkeypatch.setattr(opening, "MAX_BYTES", 4)
+    for name, message in {
+        "cart.png": "no such file .did you mean 'cat.png'",
+        "": "a folder; give a picture",
+        "link.png": "a link to .*gone.png, which is not there",
+        "pipe.png": "not a regular file",
+        "cat.png": "5 bytes; pictures of at most 4 are read",
+        "a\0b": "cannot be read",
+    }.items():
+        with pytest.raises(UserError, match=message) as caught:
+            read_bytes(tmp_path / name)
+        assert str(tmp_path) in str(caught.value)
+
+
+def test_links_to_pictures_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"12345")
+    (tmp_path / "link.png").symlink_to("cat.png")
+    assert read_bytes(tmp_path / "link.png") == b"12345"
