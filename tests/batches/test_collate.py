@@ -32,6 +32,17 @@ def test_padding_and_pairs() -> None:
     assert (batch.num_tokens, batch.num_positions) == (6, 9)
 
 
+def test_the_last_token_may_have_a_type_of_its_own() -> None:
+    examples = [
+        Example(ids=np.array([7, 8, 4, 3])),
+        Example(ids=np.array([7, 4, 8, 9, 4, 3]), split=2),
+    ]
+    batch = collate(examples, pad_id=5, closing_type=2)
+    assert batch.inputs["token_type_ids"].tolist() == [[0, 0, 0, 2, 0, 0], [0, 0, 1, 1, 1, 2]]
+    alone = collate(examples[:1], pad_id=5, closing_type=2)
+    assert alone.inputs["token_type_ids"].tolist() == [[0, 0, 0, 2]]
+
+
 def test_labels() -> None:
     one = [example([1], labels=(2,)), example([1], labels=(0,))]
     classes, estimates = class_labels(one), numbers(one)

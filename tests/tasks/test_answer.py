@@ -28,7 +28,7 @@ from heedful.sources import resolve
 from heedful.task import Fit
 from heedful.tasks.answer import Answer
 from heedful.tasks.answers.candidates import SpanAnswer
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary, load_encoder_tokenizer
 
 Out = pytest.CaptureFixture[str]
 
@@ -48,7 +48,7 @@ def asked(question: str, context: str, *answers: str) -> Question:
 
 def encoded(
     record: Question,
-    tokenizer: BertTokenizer,
+    tokenizer: Tokenizer,
     *,
     max_length: int = 40,
     rule: LongText = "window",
@@ -134,6 +134,19 @@ def test_the_tokens_of_an_answer_are_those_it_stands_in(
 def test_no_answer_is_the_first_token(tokenizer: BertTokenizer) -> None:
     (example,) = encoded(asked("a?", "the sky"), tokenizer).pieces
     assert example.labels == (0, 0)
+
+
+def test_no_answer_is_the_class_token_where_that_comes_last(tmp_path: Path) -> None:
+    write_folder("xlnet", tmp_path / "model")
+    tokenizer = load_encoder_tokenizer(tmp_path / "model")
+    (example,) = encoded(asked("a?", "the sky"), tokenizer).pieces
+    assert example.ids[-1] == tokenizer.cls_token_id
+    assert example.labels == (len(example.ids) - 1,) * 2
+    scores = torch.zeros(len(example.ids), 2)
+    scores[-1] = 9.0
+    fitted = encoded(asked("a?", "the sky"), tokenizer)
+    answer = TASK.decode(asked("a?", "the sky"), fitted, [scores], PredictSettings(), tokenizer)
+    assert answer.answer is None
 
 
 def test_questions_of_one_context_and_of_others(tokenizer: BertTokenizer) -> None:

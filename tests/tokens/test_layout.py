@@ -46,3 +46,18 @@ def test_pieces_that_go_on_with_a_word() -> None:
     assert tokenizer.text_of([2, 6, 5, 6, 8, 9, 3]) == "able unable's"
     assert tokenizer.decode([6, 5, 6]) == "##able unable"
     assert tokenizer.text_of([]) == ""
+
+
+def test_a_row_may_end_with_its_class_token_and_be_padded_on_the_left() -> None:
+    layout = PairLayout(
+        middle=(4,), end=(4, 3), second_type=1, closing_type=2, pads_left=True, padding_type=3
+    )
+    assert layout.ids([7, 8], [9]) == [7, 8, 4, 9, 4, 3]
+    assert layout.types(2, 1) == [0, 0, 0, 1, 1, 2]
+    assert layout.types(2) == [0, 0, 0, 2]
+    assert layout.class_place(6) == 5
+    assert BERT.class_place(6) == 0
+    assert layout.padded([7, 8], [5]) == [5, 7, 8]
+    assert BERT.padded([7, 8], [5]) == [7, 8, 5]
+    assert layout.bare().types(2) == [0, 0]
+    assert layout.bare().padded([7], [5]) == [5, 7]

@@ -110,8 +110,11 @@ class PermutedWords:
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses of predicted tokens. Shape (1,)."""
-        logits = _logits(forward, batch)
-        return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
+        sums = [
+            losses.cross_entropy(logits, part.targets["tokens"])[0]
+            for logits, part in _read(forward, batch)
+        ]
+        return torch.stack(sums).sum(0, keepdim=True)
 
     def count(self, batch: Batch) -> Tensor:
         """Return how many tokens are predicted. Shape (1,)."""
@@ -120,7 +123,8 @@ class PermutedWords:
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses, the tokens told right, those predicted. Shape (B, 3)."""
-        return hidden.told(_logits(model, batch), batch)
+        told = [hidden.told(logits, part) for logits, part in _read(model, batch)]
+        return torch.stack(told).sum(0)
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
         """Name a sequence's numbers."""
@@ -177,20 +181,21 @@ class PermutedWords:
         return "Says which words stand behind [MASK]; learnt by predicting words in any order."
 
 
-def _logits(forward: Forward, batch: Batch) -> Tensor:
-    """Return the logits of the predicted tokens, reading each sequence as two segments.
+def _read(forward: Forward, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
+    """Read each sequence as two segments, and yield what is told of each.
 
-    Returns:
-        Shape (N, V).
+    Yields:
+        Logits of the tokens that are predicted in a segment, shape (N', V), and the batch with the
+        ``positions`` and ``tokens`` of these alone.
     """
     inputs = batch.inputs
     length, positions = inputs["input_ids"].shape[1], inputs["positions"]
     middle = length // 2
     if middle < LEAST_SEGMENT:
-        logits: Tensor = forward(**inputs).logits
-        return logits
+        yield forward(**inputs).logits, batch
+        return
     rows, places = positions // length, positions % length
-    parts, chosen, mems = [], [], None
+    mems = None
     for start, stop in ((0, middle), (middle, length)):
         of_segment = {
             name: value[:, start:stop] for name, value in inputs.items() if name in _BY_TOKEN
@@ -204,7 +209,5 @@ def _logits(forward: Forward, batch: Batch) -> Tensor:
             use_mems=stop < length,
         )
         mems = output.mems
-        parts.append(output.logits)
-        chosen.append(inside)
-    both = torch.cat(parts)
-    return both[torch.cat(chosen).argsort()]
+        part = hidden.with_inputs(batch, {"positions": positions[inside]})
+        yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][inside]})
