@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 import torch
 from tests import tiny
+from tests.exact import assert_same_bits
 from tests.tiny_folders import write_folder
 
 import heedful
-from heedful.batches import Draw, Example
+from heedful.batches import Batch, Draw, Example
 from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.sentence_pairs import Frame, running_texts
 from heedful.cli import run
 from heedful.commands.score import score_texts
+from heedful.files import read_tensors
 from heedful.interop.onnx.graphs import MODEL, graphs_of
 from heedful.interop.onnx.runtime import OnnxWriter
 from heedful.interop.source import open_source
@@ -27,6 +29,7 @@ from heedful.tasks.objectives.clm import NextWords
 from heedful.tokens import GPT2Tokenizer, PairLayout, Vocabulary
 from heedful.tokens.bpe import ALPHABET
 from heedful.tokens.bytelevel_folder import GPT2_KIND
+from heedful.training.examples import Examples
 
 Out = pytest.CaptureFixture[str]
 THINGS = {"apple": "red", "grass": "green", "sky": "blue", "coal": "black", "snow": "white"}
@@ -196,6 +199,30 @@ def test_a_bert_learns_next_words_too(books: Path, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["architectures"], config["is_decoder"]) == (["BertLMHeadModel"], True)
     assert heedful.load(tmp_path / "run")("the sky").text is not None
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder("gpt2", tmp_path / "model")
+    options = {"model": str(tmp_path / "model"), "steps": 4, "dropout": 0.1, "batch_tokens": 64}
+    train(books, tmp_path / "whole", **options)
+    fetch, calls = Examples.fetch, 0
+
+    def stopping(examples: Examples, items: Any, epoch: int) -> Batch:
+        nonlocal calls
+        calls += 1
+        if calls == 10:  # of several for a step
+            raise RuntimeError("killed")
+        return fetch(examples, items, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Examples, "fetch", stopping)
+        with pytest.raises(RuntimeError, match="killed"):
+            train(books, tmp_path / "cut", checkpoint_every=1, **options)
+    train(books, tmp_path / "cut", checkpoint_every=1, resume=True, **options)
+    weights = [read_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "cut")]
+    assert_same_bits(*weights, "stored")  # the same steps in the same order, on one machine
 
 
 @pytest.mark.parametrize(
