@@ -273,8 +273,6 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         data = recipe.data
         torch.manual_seed(recipe.training.seed)
         tokenizer = load_encoder_tokenizer(recipe.options.vocabulary or data.model, data.revision)
-        if self.learnt.hides:
-            mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         if self.preset is None:
             model = self.learnt.load(data)
         else:
@@ -287,6 +285,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 dropout=data.dropout,
             )
             model = self.learnt.make(recipe.options.arch, config)
+        if self.learnt.hides:
+            mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         positions = model.max_positions
         length = data.max_length or min(MAX_LENGTH, positions)
         return Start(

@@ -17,10 +17,11 @@ from heedful.batches.collate import collate
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
 from heedful.errors import UserError
 from heedful.lesson import Lesson
-from heedful.models import FAMILIES, Head
-from heedful.models.loading import encodes, load_model
+from heedful.models import FAMILIES, Family, Head
+from heedful.models.loading import encodes, family_of, load_model
 from heedful.models.model import Model
 from heedful.settings import DataSettings, PredictSettings
+from heedful.sources import resolve
 from heedful.tasks.answers import blanks
 from heedful.tokens import Tokenizer
 
@@ -51,12 +52,23 @@ _LEARNS: dict[Head, tuple[str, str]] = {
 """What is learnt with a head, and the objective that a family with it can learn."""
 
 
+def _check_head(where: str, head: Head, family: Family) -> None:
+    if head in family.models or head not in _LEARNS:
+        return
+    able = [name for each, (_, name) in _LEARNS.items() if each in family.models]
+    raise UserError(
+        f"{where}: its models have no head for {_LEARNS[head][0]}; give --objective "
+        f"{able[0] if able else 'rtd'}"
+    )
+
+
 def load_with(head: Head, data: DataSettings) -> Model:
     """Load a model with a head to go on with; one of next words is a decoder.
 
     Raises:
         UserError: there is no such model, or it has no such head.
     """
+    _check_head(f"--model {data.model}", head, family_of(resolve(data.model, data.revision))[1])
     decodes = True if head == "causal_lm" else encodes(data.model, data.revision)
     model: Model = load_model(
         data.model,
@@ -75,12 +87,7 @@ def make_with(head: Head, arch: str, config: Any) -> Model:
         UserError: the family has no such head.
     """
     family = FAMILIES[arch]
-    if head not in family.models:
-        able = [name for each, (_, name) in _LEARNS.items() if each in family.models]
-        raise UserError(
-            f"--arch {arch}: its models have no head for {_LEARNS[head][0]}; give --objective "
-            f"{able[0] if able else 'rtd'}"
-        )
+    _check_head(f"--arch {arch}", head, family)
     if head == "causal_lm" and not config.is_decoder:
         config = replace(config, is_decoder=True)
     model: Model = family.model_class(head)(config)
