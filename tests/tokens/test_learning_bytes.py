@@ -122,6 +122,31 @@ def test_the_reference_reads_likeliest_pieces(tmp_path: Path) -> None:
     assert read(["a"], ["b"]).input_ids == theirs(["a"], ["b"])["input_ids"]
 
 
+def test_the_reference_reads_those_of_bigbird(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    text = tmp_path / "a.txt"
+    text.write_text(TEXT)
+    settings = VocabularySettings(kind="unigram", arch="big_bird", size=60)
+    made = learn([text], settings, tmp_path / "words")
+    read = heedful.load_tokenizer(tmp_path / "words")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "words")
+    assert type(theirs) is transformers.BigBirdTokenizerFast
+    assert type(read) is type(made) is heedful.BigBirdTokenizer
+    assert read.get_vocab() == theirs.get_vocab()
+    assert (read.cls_token, read.bos_token, read.pad_token_id) == ("[CLS]", "<s>", 0)
+    lines = [*TEXT.split("\n"), "a [MASK] Café  北京 isn't </s>", "ｆｕｌｌ ﬁ ［SEP］"]
+    row, other = (one(lines, return_offsets_mapping=True) for one in (read, theirs))
+    assert (row.input_ids, row.offset_mapping) == (other["input_ids"], other["offset_mapping"])
+    pair, right = (one(["a"], ["b"], return_token_type_ids=True) for one in (read, theirs))
+    assert (pair.input_ids, pair.token_type_ids) == (right["input_ids"], right["token_type_ids"])
+    assert "token_type_ids" not in read(["a"], ["b"])
+
+
+def test_a_family_without_such_pieces_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^--arch big_bird is for --kind unigram, not bpe$"):
+        VocabularySettings(kind="bpe", arch="big_bird")
+
+
 def test_characters_that_have_no_room() -> None:
     with pytest.raises(UserError, match=r"^--size 9: the text's characters alone make \d+ tokens"):
         learn_unigram([TEXT], size=9)

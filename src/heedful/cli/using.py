@@ -270,7 +270,7 @@ def vocabulary(
     tokenizer = command.learn(files, settings, out, overwrite=overwrite)
     say(
         f"{len(tokenizer):,} tokens in {out}; "
-        f"try: heedful train pretrain --train FILES {command.ARCHES[settings.kind]}"
+        f"try: heedful train pretrain --train FILES {command.family_options(settings)}"
         f"--preset mini --vocabulary {out} --out RUN"
     )
 

@@ -18,18 +18,26 @@ from heedful.tokens import (
     wordpiece_folder,
 )
 from heedful.tokens.folder import COMPILED, CONFIG
-from heedful.tokens.learning import count_words, learn_bytes, learn_unigram, learn_vocabulary
+from heedful.tokens.learning import (
+    FRAMINGS,
+    count_words,
+    learn_bytes,
+    learn_unigram,
+    learn_vocabulary,
+)
 from heedful.tokens.normalize import Normalizer
 from heedful.training.progress import counted
 
 ALPHABET = 1000
 """Most characters of a vocabulary of WordPiece."""
-ARCHES = {
-    "wordpiece": "",
-    "bpe": "--arch roberta --objective mlm ",
-    "unigram": "--arch xlm-roberta --objective mlm ",
-}
-"""What tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
+
+
+def family_options(settings: VocabularySettings) -> str:
+    """Return what tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
+    if settings.kind == "wordpiece":
+        return ""
+    arch = "roberta" if settings.kind == "bpe" else settings.arch
+    return f"--arch {arch} --objective mlm "
 
 
 def learn(
@@ -85,8 +93,9 @@ def _bytes(texts: Iterable[str], settings: VocabularySettings) -> RobertaTokeniz
 def _unigram(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
     with TemporaryDirectory() as name:
         folder = Path(name)
-        write_json(folder / COMPILED, learn_unigram(texts, size=settings.size))
-        write_json(folder / CONFIG, {"tokenizer_class": "XLMRobertaTokenizer"})
+        compiled = learn_unigram(texts, size=settings.size, arch=settings.arch)
+        write_json(folder / COMPILED, compiled)
+        write_json(folder / CONFIG, {"tokenizer_class": FRAMINGS[settings.arch].tokenizer})
         return load_encoder_tokenizer(folder)
 
 

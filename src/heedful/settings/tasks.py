@@ -338,6 +338,8 @@ class VocabularySettings:
 
     kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
     """WordPiece as BERT has it, pairs of bytes as RoBERTa, or likeliest pieces as XLM-RoBERTa."""
+    arch: Literal["xlm-roberta", "big_bird"] = "xlm-roberta"
+    """Family whose special tokens the likeliest pieces get."""
     size: int = 30_000
     """Size of the vocabulary."""
     cased: bool = False
@@ -360,6 +362,8 @@ class VocabularySettings:
         in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
         if self.alphabet is not None:
             in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
+        if self.arch != "xlm-roberta" and self.kind != "unigram":
+            raise UserError(f"--arch {self.arch} is for --kind unigram, not {self.kind}")
         if self.kind == "wordpiece":
             return
         for name in ("cased", "strip_accents", "alphabet"):

@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from heedful.errors import UserError
 from heedful.extras import missing
@@ -38,6 +38,42 @@ _FIRST = (
 
 _ROBERTA_FIRST = (ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBERTA.unk_token)
 """The first tokens of RoBERTa's vocabularies, and of XLM-RoBERTa's."""
+
+
+class Framing(NamedTuple):
+    """The special tokens of a unigram vocabulary, and where they stand."""
+
+    tokenizer: str
+    """The class that reads it."""
+    first: tuple[str, ...]
+    """The first tokens, in the order of their ids."""
+    begin: str
+    end: str
+    mask: str
+    """The last token."""
+    pair: str
+    """What the compiled reference calls the rows of pairs."""
+
+
+FRAMINGS = {
+    "xlm-roberta": Framing(
+        tokenizer="XLMRobertaTokenizer",
+        first=_ROBERTA_FIRST,
+        begin=ROBERTA.cls_token,
+        end=ROBERTA.sep_token,
+        mask=ROBERTA.mask_token,
+        pair="<s> $A </s> </s> $B </s>",
+    ),
+    "big_bird": Framing(
+        tokenizer="BigBirdTokenizer",
+        first=("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]"),
+        begin="[CLS]",
+        end="[SEP]",
+        mask="[MASK]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+    ),
+}
+"""By family."""
 
 _NO_PIECES = ("Cc", "Cs")
 """Categories of characters that are always written in bytes: controls and half characters."""
@@ -124,37 +160,32 @@ def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pai
     return tokens, [(left, right) for left, right in model["merges"]]
 
 
-def learn_unigram(texts: Iterable[str], *, size: int) -> dict[str, Any]:
+def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta") -> dict[str, Any]:
     """Learn the likeliest pieces (Kudo 2018), and return the ``tokenizer.json`` that holds them.
 
-    Special tokens are those of XLM-RoBERTa, with its ids; the mask is the last. Texts are put in
+    Special tokens are those of a family; those of XLM-RoBERTa have its ids. Texts are put in
     normal form NFKC, and a space is part of the word behind it, as in SentencePiece. The trainer
     ranks the rarest characters by a hash table, so that their scores differ by 0.001 each time.
 
     Args:
         texts: the texts.
         size: tokens of the vocabulary; fewer where the texts have no more.
+        arch: the family, one of ``FRAMINGS``.
 
     Raises:
         UserError: ``size`` has no room for the characters, or the ``tokenizers`` library is not
             installed.
     """
     try:
-        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
         from tokenizers.processors import TemplateProcessing
     except ImportError:
         raise missing("vocabulary") from None
-    begin, end, special = ROBERTA.cls_token, ROBERTA.sep_token, _ROBERTA_FIRST
+    framing = FRAMINGS[arch]
+    begin, end, special = framing.begin, framing.end, framing.first
     characters: set[str] = set()
     learner = Tokenizer(models.Unigram())
-    learner.normalizer = normalizers.Sequence(
-        [
-            normalizers.Nmt(),
-            normalizers.NFKC(),
-            normalizers.Strip(left=False, right=True),
-            normalizers.Replace(Regex(" {2,}"), UNDERLINE),
-        ]
-    )
+    learner.normalizer = _normalizer()
     learner.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=size - 1,
@@ -180,15 +211,29 @@ def learn_unigram(texts: Iterable[str], *, size: int) -> dict[str, Any]:
         ) from error
     learner.post_processor = TemplateProcessing(
         single=f"{begin} $A {end}",
-        pair=f"{begin} $A {end} {end} $B {end}",
+        pair=framing.pair,
         special_tokens=[(begin, special.index(begin)), (end, special.index(end))],
     )
     compiled: dict[str, Any] = json.loads(learner.to_str())
     tokens = compiled["model"]["vocab"]
-    mask = {**compiled["added_tokens"][0], "id": len(tokens), "content": ROBERTA.mask_token}
+    mask = {**compiled["added_tokens"][0], "id": len(tokens), "content": framing.mask}
     compiled["added_tokens"].append({**mask, "lstrip": True})
-    tokens.append([ROBERTA.mask_token, 0.0])
+    tokens.append([framing.mask, 0.0])
     return compiled
+
+
+def _normalizer() -> Any:
+    """Return what puts texts in normal form before likeliest pieces are learnt."""
+    from tokenizers import Regex, normalizers
+
+    return normalizers.Sequence(
+        [
+            normalizers.Nmt(),
+            normalizers.NFKC(),
+            normalizers.Strip(left=False, right=True),
+            normalizers.Replace(Regex(" {2,}"), UNDERLINE),
+        ]
+    )
 
 
 def count_spaced(texts: Iterable[str]) -> Counter[str]:
