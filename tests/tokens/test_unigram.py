@@ -34,7 +34,7 @@ SWEEP = "HEEDFUL_SWEEP" in os.environ
 STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "4000"))
 NAMES = ["albert", "albert, cased", "xlm-roberta", "xlm-roberta, compiled", "xlnet-chinese"]
 NAMES += ["big_bird", "big_bird, compiled", "xlnet", "xlnet, compiled"]
-NAMES += ["deberta-v2", "deberta-v2, compiled"]
+NAMES += ["deberta-v2"]
 
 HARD = [
     *("", " ", "  ", "\t", "a ", "a  ", " a", "  a", "a\u200b", "a\r\nb", "x\u200db", "▁", "▁▁a"),
@@ -92,11 +92,6 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
     (saved_bird / "spiece.model").unlink(missing_ok=True)
     disentangled = deberta_v2_folder(albert_folder, tmp_path_factory.mktemp("deberta"))
     deberta = transformers.AutoTokenizer.from_pretrained(disentangled)
-    saved_deberta = tmp_path_factory.mktemp("compiled_deberta")
-    transformers.AutoTokenizer.from_pretrained(disentangled, do_lower_case=True).save_pretrained(
-        saved_deberta
-    )
-    (saved_deberta / "spm.model").unlink(missing_ok=True)
     chinese = data_folder / "tokenizers/xlnet-chinese/spiece.model"
     cased = {"do_lower_case": False, "keep_accents": True}
     english = str(data_folder / "tokenizers/xlnet/spiece.model")
@@ -119,10 +114,6 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
             transformers.AutoTokenizer.from_pretrained(saved_bird),
         ),
         "deberta-v2": (load_tokenizer(disentangled), deberta),
-        "deberta-v2, compiled": (
-            load_tokenizer(saved_deberta),
-            transformers.AutoTokenizer.from_pretrained(saved_deberta),
-        ),
         "xlnet": (XLNetTokenizer(english), xlnet),
         "xlnet, compiled": (
             load_tokenizer(xlnet_saved),
