@@ -128,14 +128,22 @@ def test_masked_words_are_decoded_as_in_the_paper() -> None:
     assert plain.deberta.embeddings.position_embeddings is None
 
 
-def test_a_short_model_has_no_ranges() -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"position_buckets": 256},  # more than there are distances
+        {"conv_kernel_size": 5, "conv_act": "gelu", "conv_groups": 3},  # which sees padding
+    ],
+)
+def test_what_the_reference_does_beside_padding(changes: dict[str, Any]) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference")
-    values = {**SIZES, "position_buckets": 256}
+    values, ids = {**SIZES, **changes}, IDS.masked_fill(~MASK, 5)
     theirs = transformers.DebertaV2Model(transformers.DebertaV2Config(**values)).eval()
     ours = DebertaV2Model(DebertaV2Config(**values)).eval()
     ours.set_file_weights(theirs.state_dict(), Path())
     torch.testing.assert_close(
-        ours(IDS, MASK).last_hidden_state[MASK], theirs(IDS, MASK).last_hidden_state[MASK]
+        ours(ids, MASK).last_hidden_state[MASK],
+        theirs(ids, MASK.long()).last_hidden_state[MASK],
     )
 
 
