@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,9 +63,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def live(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Serve the runs in a process of its own."""
+    with serving(runs, tmp_path_factory.mktemp("server") / "log") as server:
+        yield server
+
+
+@contextmanager
+def serving(runs: dict[str, Path], log: Path) -> Iterator[Live]:
+    """Serve runs in a process of its own.
+
+    Args:
+        runs: their folders, by their names.
+        log: a file for what the server says.
+    """
     pytest.importorskip("fastapi", reason="needs the extra [serve]")
     pytest.importorskip("uvicorn", reason="needs the extra [serve]")
-    log = tmp_path_factory.mktemp("server") / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "heedful", "serve", *map(str, runs.values()), *OPTIONS],

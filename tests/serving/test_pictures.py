@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from tests.browser import Browser, assert_accessible
+from tests.serving.conftest import serving
 from tests.serving.inside import client_of, service_of, service_of_loaded
 
 import heedful
@@ -136,3 +138,24 @@ def test_a_run_of_texts_reads_no_bytes() -> None:
     reply = asyncio.run(ask())
     assert reply.status_code == 422
     assert "this needs a run of classify that reads pictures" in reply.json()["error"]
+
+
+def test_the_page_takes_a_picture(run: Path, tmp_path: Path, chromium: Browser) -> None:
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    (tmp_path / "it.png").write_bytes(PICTURE)
+    with serving({"run": run}, tmp_path / "log") as live:
+        label = live.load("run")(PICTURE).label
+        chromium.open(live.url)
+        driver = chromium.driver
+        wait = WebDriverWait(driver, 60)
+        chooser = wait.until(lambda driver: driver.find_element("id", "picture"))
+        chooser.send_keys(str(tmp_path / "it.png"))
+        seen = driver.find_element("class name", "seen")
+        wait.until(lambda driver: seen.is_displayed())
+        assert_accessible(chromium)
+        driver.find_element("css selector", "#ask button:not([type=button])").click()
+        wait.until(lambda driver: driver.find_element("id", "answer").text.startswith(label))
+        driver.find_element("id", "clear").click()
+        assert not driver.find_elements("css selector", ".seen:not([hidden])")
+        assert chromium.complaints() == []

@@ -72,7 +72,25 @@
     const isShort = input.optional ? !isMany(input) : number === 0 && run.inputs.some((other) => other !== input && !other.optional);
     const rows = isShort ? 2 : 6;
     const textarea = element("textarea", { id, rows, required: !input.optional, spellcheck: "false", autocomplete: "off", input: showLines });
+    if (sees()) return pictureField(textarea, input);
     return element("p", {}, element("label", { for: id }, capital(sentence(name)), hint ? element("span", { class: "muted" }, ` (${hint})`) : null), textarea);
+  }
+
+  const sees = () => run.abilities.includes("see");
+
+  // A picture that is chosen or dropped is sent as a data URL, which a text field holds unseen.
+  function pictureField(holder, input) {
+    holder.hidden = true;
+    holder.required = false;
+    const seen = element("img", { class: "seen", alt: "", hidden: true });
+    const reader = new FileReader();
+    reader.addEventListener("load", () => {
+      holder.value = seen.src = reader.result;
+      seen.hidden = false;
+    });
+    const take = (event) => event.target.files.length && reader.readAsDataURL(event.target.files[0]);
+    const chooser = element("input", { id: "picture", class: "drop", type: "file", accept: "image/*", required: true, change: take });
+    return element("p", {}, element("label", { for: "picture" }, capital(sentence(input.name))), chooser, seen, holder);
   }
 
   const fields = () => [...byId("inputs").querySelectorAll("textarea")];
@@ -91,7 +109,7 @@
   }
 
   function showLines() {
-    const isEmpty = fields().every((one) => !one.value);
+    const isEmpty = sees() || fields().every((one) => !one.value);
     program.show(run.name, questionOf(isEmpty ? run.inputs.map(example) : fields().map((one) => one.value)).body);
   }
 
@@ -153,6 +171,7 @@
   });
   byId("mask").addEventListener("click", insertMask);
   byId("clear").addEventListener("click", () => {
+    if (sees()) byId("inputs").replaceChildren(...run.inputs.map(field));
     fields().forEach((one) => (one.value = ""));
     clearAnswer();
     showLines();
