@@ -11,12 +11,15 @@ import torch
 from tests.tiny_folders import write_folder
 
 import heedful
+from heedful import files
 from heedful.batches import Draw, Example
 from heedful.batches.corpus import Corpus, Tokenized, write_corpus
 from heedful.batches.masking import mask_rule
 from heedful.batches.permuting import LONGEST_SPAN, hidden_by, turns
 from heedful.batches.sentence_pairs import Frame, single_texts
+from heedful.checkpoints import runs
 from heedful.errors import UserError
+from heedful.interop import export
 from heedful.models.loading import load_model
 from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tokens import load_encoder_tokenizer
@@ -194,3 +197,15 @@ def test_what_means_nothing_is_refused(text: Path, tmp_path: Path) -> None:
             out=tmp_path / "run",
             say=lambda line: None,
         )
+
+
+def test_the_second_stream_goes_into_no_graph(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
+    run = tmp_path / "run"
+    run.mkdir()
+    for path in folder.iterdir():
+        (run / path.name).write_bytes(path.read_bytes())
+    runs.write_record(run, runs.outside_record("pretrain", {}, 40))
+    files.write_manifest(run)
+    with pytest.raises(UserError, match="predicts tokens by a second stream"):
+        export(run, tmp_path / "onnx", "onnx")

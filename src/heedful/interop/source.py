@@ -54,7 +54,7 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
     is_model = (folder / CONFIG).is_file() and not (folder / runs.RECORD).is_file()
     if is_model and head_of(folder) == "body" and family_of(folder)[1].reads == "texts":
         goal = {"pooling": "mean", "normalise": False}
-        return folder, outside_record("embed", goal, load_model(folder).max_positions)
+        return folder, outside_record("embed", goal, load_model(folder).usual_positions)
     return folder, runs.read_finished(folder)
 
 

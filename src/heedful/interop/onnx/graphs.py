@@ -14,12 +14,13 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.interop.checking import sample_batches
 from heedful.interop.onnx.recurrent import RnnGoOn, RnnRead, RnnStart
 from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
 from heedful.layers.cache import BlockCache, Cache, KeyValue
-from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
+from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, XLNetLMHeadModel
 from heedful.models.model import Model
 
 MODEL, READER = "model.onnx", "encoder_model.onnx"
@@ -52,9 +53,18 @@ class Graph:
 
 
 def graphs_of(source: Source) -> list[Graph]:
-    """Return the graphs that hold all that a model computes."""
-    batch = list(sample_batches(source))[1]
+    """Return the graphs that hold all that a model computes.
+
+    Raises:
+        UserError: it has a part that goes into no graph.
+    """
     model = source.model
+    if isinstance(model, XLNetLMHeadModel):
+        raise UserError(
+            f"{source.folder}: it predicts tokens by a second stream, which goes into no graph; "
+            "export what was fine-tuned from it"
+        )
+    batch = list(sample_batches(source))[1]
     if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):
         return _writer(model, batch)
     if source.writes:
