@@ -1,9 +1,13 @@
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heedful
 from heedful.batches.collate import class_labels, collate, multi_hot, numbers
 from heedful.batches.examples import Example
 
@@ -87,3 +91,16 @@ def test_nothing_is_lost(items: list[tuple[list[int], int | None]]) -> None:
             assert types[row].tolist() == [int(second <= at < len(ids)) for at in range(width)]
     assert (mask is None) == (len({len(ids) for ids, _ in items}) == 1)
     assert (types is None) == all(split is None for _, split in items)
+
+
+def test_every_task_says_which_type_the_last_token_has() -> None:
+    """All but those whose texts have no such token: translations and pictures."""
+    calls = [
+        (path.name, {keyword.arg for keyword in node.keywords})
+        for path in (Path(heedful.__file__).parent / "tasks").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "collate"
+    ]
+    assert len(calls) > 8
+    for name, keywords in calls:
+        assert "closing_type" in keywords or name == "translate.py", name
