@@ -17,6 +17,7 @@ from heedful.compiled.int8 import products
 from heedful.compiled.kernels import of_encoders
 from heedful.errors import UserError
 from heedful.models import FAMILIES, ViTConfig, ViTForImageClassification, ViTModel
+from heedful.settings import ColumnSettings
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
 
@@ -207,6 +208,10 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({}, "model minilm: reads texts"),
         ({"preset": "minni"}, "preset 'minni'.*did you mean 'mini'"),
         ({"preset": "mini", "image_size": 8}, "image_size 8 is smaller than patch_size 16"),
+        (
+            {"preset": "mini", "image_size": 20, "patch_size": 8},
+            "image_size 20: must be a multiple of the patches' 8",
+        ),
         ({"image_size": 0}, "image_size 0: must be a whole number from 1 to 4,096"),
         ({"patch_size": 4}, "patch_size is for a model from scratch: give preset too"),
         ({"grey": True}, "grey is for a model from scratch: give preset too"),
@@ -215,7 +220,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "long_text": "head"}, "long_text is for texts; leave it out"),
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
         ({"preset": "mini", "text": "x"}, "leave out the options of columns"),
-        ({"preset": "mini", "format": "text"}, "a folder; .*format images"),
+        ({"preset": "mini", "format": "text"}, "a folder; .*pictures with format images"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -273,6 +278,19 @@ def test_folders_that_are_wrong(
         _train(folder, tmp_path / "run", preset="mini", image_size=16)
     assert str(folder) in str(caught.value) or "only 'cat'" in message
     assert not (tmp_path / "run").exists()
+
+
+def test_pictures_are_not_piped_in(run: Path) -> None:
+    task = heedful.load(run).task
+    with pytest.raises(UserError, match="pictures are not read from standard input"):
+        task.read([Path("-")], ColumnSettings(format="text"), labelled=False)
+
+
+def test_the_card_tells_of_pictures(run: Path) -> None:
+    card = (run / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "It reads a picture as 10 tokens." in card
+    assert "heedful predict colours picture.png" in card
+    assert "heedful evaluate colours --data FOLDER" in card
 
 
 def test_other_labels_are_named(run: Path, data: Path, tmp_path: Path) -> None:

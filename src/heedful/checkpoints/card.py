@@ -30,13 +30,18 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
             f"SHA-256 {taught['sha256']}"
         )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    sees = record.goal.get("pictures", False)
+    length = record.max_length
+    reads = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
+    if sees:
+        reads = f"a picture as {length} tokens."
     text = f"""# A heedful run: {record.task}
 
 {purpose}
-It reads {record.max_length} tokens at once; longer texts are read in windows unless told otherwise.
+It reads {reads}
 
     heedful predict {folder.parent.name} {example}
-    heedful evaluate {folder.parent.name} --data FILE
+    heedful evaluate {folder.parent.name} --data {"FOLDER" if sees else "FILE"}
 
 ## Training data
 

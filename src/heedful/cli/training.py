@@ -98,8 +98,9 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
         from heedful.metrics import scores_table
 
         print_table(scores_table(outcome.scores))
-    example = read_task(read_record(out)).example
-    say(f"try: heedful predict {out} {example}   or: heedful evaluate {out} --data FILE")
+    task = read_task(read_record(out))
+    data = "FOLDER" if "see" in task.abilities else "FILE"
+    say(f"try: heedful predict {out} {task.example}   or: heedful evaluate {out} --data {data}")
 
 
 for task, entry in TASKS.items():

@@ -75,8 +75,6 @@ def _check(path: Path, labelled: bool) -> None:
         if not labelled:
             return
         raise UserError(f"{path}: a file; give a folder that holds a folder of pictures a class")
-    if path == Path("-"):
-        raise UserError("pictures are not read from standard input: give files, or a folder")
     siblings = [x.name for x in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UserError(f"{path}: no such folder{did_you_mean(path.name, siblings)}")
 

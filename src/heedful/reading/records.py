@@ -138,7 +138,9 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
             prints.append(Fingerprint(file=str(path), bytes=size, sha256=digest))
             continue
         if path.is_dir():
-            raise UserError(f"{path}: a folder; give a file, or --format images for pictures")
+            raise UserError(
+                f"{path}: a folder; give a file (classify sorts pictures with --format images)"
+            )
         check_file(path)
         if not path.is_file():
             raise UserError(f"{source_name(path)}: not a regular file, so it cannot be read twice")

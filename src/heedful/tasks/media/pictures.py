@@ -54,6 +54,8 @@ class Pictures:
         Raises:
             UserError: a format of texts is named, or there is no such folder.
         """
+        if Path("-") in paths:
+            raise UserError("pictures are not read from standard input: give files, or a folder")
         if columns not in (ColumnSettings(), ColumnSettings(format="images")):
             raise UserError("pictures are read from folders: leave out the options of columns")
         return read_pictures(paths, labelled=labelled)
@@ -148,6 +150,17 @@ def _refuse(data: DataSettings) -> None:
         raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
 
 
+def _check_size(side: int, *patch: int) -> None:
+    """Refuse pictures that are not whole patches: what is left at an edge would not be read.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for size in patch:
+        if side % size and side > size:
+            raise UserError(f"--image-size {side}: must be a multiple of the patches' {size}")
+
+
 def _fresh(
     data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
 ) -> tuple[Model, ViTImageProcessor]:
@@ -158,6 +171,7 @@ def _fresh(
     if options.preset not in presets:
         raise unknown_name("--preset", options.preset, presets)
     side = options.image_size or 224
+    _check_size(side, options.patch_size or 16, options.patch_size or 16)
     channels = 1 if options.grey else 3
     values: dict[str, Any] = {
         **presets[options.preset],
@@ -198,6 +212,7 @@ def _loaded(
     )
     processor = ViTImageProcessor.from_pretrained(folder, channels=config.num_channels)
     if options.image_size is not None:
+        _check_size(options.image_size, *config.patch)
         side = (options.image_size, options.image_size)
         model.body.read_size(side)  # type: ignore[operator]
         processor = replace(processor, size=side)
