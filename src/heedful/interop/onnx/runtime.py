@@ -186,8 +186,8 @@ class _Apart:
         return cls(ids=tokens, mask=mask, inside=inside, shape=ids.shape)
 
     def together(self, logits: Tensor) -> Tensor:
-        """Put what was computed of the texts, shape (N, T, V), into rows, (B, S, V)."""
-        return logits[self.inside].view(*self.shape, -1)
+        """Put what was computed of the texts, shape (N, T, ...), into rows, (B, S, ...)."""
+        return logits[self.inside].view(*self.shape, *logits.shape[2:])
 
 
 def _as_output(outputs: Outputs, positions: Tensor | None) -> Output:
