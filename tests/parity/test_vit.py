@@ -80,10 +80,10 @@ OPTIONS = [
 
 
 def _pairs() -> Iterator[Case]:
-    """Yield the options alone, and a third of their pairs."""
+    """Yield the options alone, and a fifth of their pairs."""
     yield from OPTIONS
     for number, (one, two) in enumerate(combinations(OPTIONS[1:], 2)):
-        if number % 3 or (one.size != (12, 12) and two.size != (12, 12)):
+        if number % 5 or (one.size != (12, 12) and two.size != (12, 12)):
             continue
         hides = any("bool_masked_pos" in case.call for case in (one, two))
         larger = any(case.size != (12, 12) for case in (one, two))
