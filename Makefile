@@ -31,8 +31,8 @@ OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 
 SAME_ON_ANY_CPU := batches benchmarks pages reading rules serving tokens \
 	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
 	interop/test_onnx.py interop/test_page.py \
-	training/test_resume.py test_conftest.py test_doctor.py test_errors.py test_wheel.py \
-	test_wrong_input.py
+	training/test_many_processes.py training/test_ranks.py training/test_resume.py \
+	test_conftest.py test_doctor.py test_errors.py test_wheel.py test_wrong_input.py
 
 test-other-cpu: setup ## run the tests that compute as on another CPU
 	$(OTHER_CPU) $(PYTEST) -m 'not bf16' $(addprefix --ignore=tests/,$(SAME_ON_ANY_CPU))

@@ -14,7 +14,7 @@ _TOGETHER = 1024
 class Evaluation:
     """Answers to records that hold the truth, one after the other, and in the end their scores.
 
-    It holds only some thousands at a time.
+    It holds only some thousands at a time. Processes that train together share the answering.
 
     Args:
         predictor: of a run of the records' task.
@@ -27,7 +27,9 @@ class Evaluation:
     ) -> None:
         self._scores = predictor.task.scores()
         self._truths, copies = tee(records)
-        self._answers = predictor.answers(copies, settings, labelled=True)
+        self._answers = ranks.joined(
+            lambda share: predictor.answers(share, settings, labelled=True), copies
+        )
         self._total = self._used = 0
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
@@ -62,7 +64,7 @@ def score_records(
     predictor: Predictor, records: Iterable[Any], settings: PredictSettings | None = None
 ) -> dict[str, Any]:
     """Score a predictor on records of its task; see `Evaluation`."""
-    evaluation = Evaluation(predictor, ranks.stream(records), settings)
+    evaluation = Evaluation(predictor, records, settings)
     for _ in evaluation:
         pass
     return evaluation.scores()

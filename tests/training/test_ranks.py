@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from tests.exact import assert_same_bits
 
@@ -12,22 +14,47 @@ from heedful.training import ranks
 
 PROGRAM = """
 import json, sys
+import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
+from heedful.errors import UserError
 from heedful.training import ranks
 
 meeting, rank = f"file://{sys.argv[1]}", int(sys.argv[2])
 dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 counts = torch.tensor([1.0, 10.0]) * (ranks.rank() + 1)
 ranks.barrier()
+rows = torch.full((rank + 1, rank + 2), float(rank + 1), requires_grad=True)
+together = ranks.gathered(rows, -1)
+(together.sum() / ranks.size()).backward()
+model = nn.ParameterList([torch.zeros(2), torch.zeros(3), torch.zeros(1)])
+model[0].grad = torch.full((2,), rank + 1.0)
+if rank == 1:
+    model[1].grad = torch.full((3,), 5.0)
+ranks.add_gradients(model)
+weights = nn.ParameterList([torch.full((2,), float(rank + 7))])
+ranks.send_weights(weights)
+try:
+    ranks.check_same({"alike": 1, "a fact": rank})
+    error = None
+except UserError as raised:
+    error = str(raised)
 print(json.dumps({
     "rank": ranks.rank(),
     "size": ranks.size(),
     "first": ranks.is_first(),
     "total": ranks.total(counts).tolist(),
     "kept": counts.tolist(),
-    "share": ranks.share([0, 1, 2, 3, 4]),
-    "stream": list(ranks.stream(iter("abcde"))),
+    "any": ranks.any_of([rank == 1, False]),
+    "part": [items.tolist() if copies == 1 else copies for items, copies in (
+        ranks.part(np.arange(5)), ranks.part(np.arange(1)))],
+    "joined": list(ranks.joined(lambda items: (3 * item for item in items), range(2500))),
+    "gathered": together.tolist(),
+    "slope": rows.grad.tolist(),
+    "gradients": [p.grad if p.grad is None else p.grad.tolist() for p in model],
+    "weights": weights[0].tolist(),
+    "error": error,
 }))
 dist.destroy_process_group()
 """
@@ -37,21 +64,45 @@ def test_one_process_does_everything() -> None:
     counts = torch.tensor([3.0])
     assert (ranks.rank(), ranks.size(), ranks.is_first()) == (0, 1, True)
     assert_same_bits(ranks.total(counts), counts, "moved")
-    assert ranks.share([0, 1, 2]) == [0, 1, 2]
-    assert list(ranks.stream(iter("abc"))) == ["a", "b", "c"]
+    assert ranks.part(np.arange(3)).items.tolist() == [0, 1, 2]
+    assert list(ranks.joined(iter, "abc")) == ["a", "b", "c"]
+    assert ranks.any_of([True, False]) == [True, False]
+    ranks.check_same({})
     ranks.barrier()
 
 
-def test_two_processes_share_the_work(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "meeting")]
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    """What each of two processes says."""
+    meeting: Path = tmp_path_factory.mktemp("ranks") / "meeting"
+    command = [sys.executable, "-c", PROGRAM, str(meeting)]
     processes = [
         subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    rows = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    return [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+
+
+def test_two_processes_share_the_work(rows: list[dict[str, object]]) -> None:
     assert [row["rank"] for row in rows] == [0, 1]
     assert [row["first"] for row in rows] == [True, False]
     assert all(row["size"] == 2 and row["total"] == [3.0, 30.0] for row in rows)
     assert [row["kept"] for row in rows] == [[1.0, 10.0], [2.0, 20.0]]
-    assert [row["share"] for row in rows] == [[0, 2, 4], [1, 3]]
-    assert [row["stream"] for row in rows] == [["a", "c", "e"], ["b", "d"]]
+    assert [row["any"] for row in rows] == [[True, False]] * 2
+    # Too few items to share are computed by both.
+    assert [row["part"] for row in rows] == [[[0, 2, 4], 2], [[1, 3], 2]]
+    assert all(row["joined"] == [3 * item for item in range(2500)] for row in rows)
+
+
+def test_two_processes_know_each_others_rows_and_gradients(rows: list[dict[str, object]]) -> None:
+    together = [[1.0, 1.0, -1.0], [2.0, 2.0, 2.0], [2.0, 2.0, 2.0]]
+    assert all(row["gathered"] == together for row in rows)
+    # Half of the loss is each one's, so the slope is that of the whole.
+    assert [row["slope"] for row in rows] == [[[1.0, 1.0]], [[1.0] * 3] * 2]
+    assert all(row["gradients"] == [[3.0, 3.0], [5.0, 5.0, 5.0], None] for row in rows)
+    assert all(row["weights"] == [7.0, 7.0] for row in rows)
+
+
+def test_processes_that_differ_are_refused(rows: list[dict[str, object]]) -> None:
+    line = "processes 0 and 1 do not start alike: a fact is 0 in one, 1 in the other"
+    assert [row["error"] for row in rows] == [line, line]

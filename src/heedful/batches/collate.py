@@ -30,6 +30,8 @@ class Batch:
     """Tokens without padding, those of a text to write included."""
     num_positions: int
     """Tokens and padding."""
+    copies: int = 1
+    """How many processes that train together compute the very same batch."""
 
     @property
     def num_examples(self) -> int:
@@ -43,6 +45,7 @@ class Batch:
             targets={name: tensor.to(device) for name, tensor in self.targets.items()},
             num_tokens=self.num_tokens,
             num_positions=self.num_positions,
+            copies=self.copies,
         )
 
 

@@ -36,7 +36,6 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         teaching: TeacherSettings = TeacherSettings(),  # noqa: B008
         run: RunSettings,
     ) -> None:
-        from heedful.commands import train as verb
         from heedful.task import Recipe
 
         if isinstance(columns, FileSettings):
@@ -49,7 +48,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
             run=run,
             teaching=teaching,
         )
-        report(recipe, verb.train(name, recipe, say=say))
+        train_and_report(name, recipe)
 
     groups = {
         "data": (entry.data, "Data and model"),
@@ -77,6 +76,17 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
     train.__annotations__ = {argument.name: argument.annotation for argument in arguments}
     train.__doc__ = cleandoc(entry.options.__doc__ or "")
     return train
+
+
+def train_and_report(name: str, recipe: "Recipe") -> None:
+    """Train; one process of those that train together tells how it ended."""
+    from heedful.commands import train as verb
+    from heedful.training import ranks
+
+    with ranks.together(), ranks.naming_the_process():
+        outcome = verb.train(name, recipe, say=say)
+        if ranks.is_first():
+            report(recipe, outcome)
 
 
 def report(recipe: "Recipe", outcome: "Outcome | None") -> None:

@@ -11,7 +11,7 @@ from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.task import Recipe, Say, Start
 from heedful.tasks import task_named
-from heedful.training import run
+from heedful.training import ranks, run
 from heedful.training.fit import Outcome
 
 
@@ -42,6 +42,14 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
         """Score a model as it is, as a run of it would be scored."""
         return score_records(Predictor(start.model, start.tokenizer, record, computing), records)
 
-    outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
-    shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)
+    with ranks.together():
+        if not ranks.is_first():
+            say = _nothing
+        outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
+        if ranks.is_first():
+            shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)
     return outcome
+
+
+def _nothing(line: str) -> None:
+    """Say nothing: the first process says it."""

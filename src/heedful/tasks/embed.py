@@ -40,6 +40,9 @@ from heedful.tasks.texts import (
     text_records,
 )
 from heedful.tokens import Tokenizer
+from heedful.training import ranks
+
+_NO_TOKEN = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,8 +191,14 @@ class Embed(Task[Record, Tensor, Embedding]):
         if self.scored:
             return losses.mse((first * second).sum(-1), batch.targets["cosines"][::2])[0]
         ids = batch.inputs["input_ids"]
+        if batch.copies == 1 and ranks.size() > 1:
+            # The pairs of all processes are each other's wrong answers.
+            first, second = ranks.gathered(first), ranks.gathered(second)
+            ids = ranks.gathered(_tokens_first(ids, _mask(batch)), _NO_TOKEN)
         shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
-        return losses.partners(first, second, shared=shared, scale=self.scale)[0]
+        loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
+        # Each process computed the loss of all pairs.
+        return loss if batch.copies > 1 else loss / ranks.size()
 
     def count(self, batch: Batch) -> float:
         """Return the number of pairs."""
@@ -306,6 +315,14 @@ def _with_both_texts(record: Record) -> Record:
 
 def _texts(record: Record) -> tuple[str, ...]:
     return (record.text,) if record.text_pair is None else (record.text, record.text_pair)
+
+
+def _tokens_first(ids: Tensor, mask: Tensor | None) -> Tensor:
+    """Return ids with padding behind each text, wherever it was. Shape (B, T)."""
+    if mask is None:
+        return ids
+    order = mask.long().argsort(dim=1, descending=True, stable=True)
+    return ids.masked_fill(~mask.bool(), _NO_TOKEN).gather(1, order)
 
 
 def _equal_rows(ids: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def fit(run: Run) -> Outcome:
     state = _begin(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
-        training_bar(run.total_steps, position.step) as show,
+        _bar(run, position) as show,
         stop_on_signal() as request,
         _metrics_log(run.folder, settings.tensorboard) as log,
     ):
@@ -101,20 +101,24 @@ def fit(run: Run) -> Outcome:
             show(step)
             log(step.step, _step_row(step))
             last = step.step == run.total_steps
-            if not last and time.monotonic() > deadline:
+            asked, late = ranks.any_of(
+                [request.signal_name is not None, time.monotonic() > deadline]
+            )
+            if not last and late:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
             if run.score and (last or step.step % evaluate_every == 0):
                 scores, state = _evaluate(run, state, step.step, log)
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
-            wanted = request.signal_name is not None and not last
+            wanted = asked and not last
             if last or wanted or _is_worth_keeping(run, state):
                 _save(run, state)
             if wanted:
                 raise Stopped(
-                    f"{request.signal_name}: stopped after step {step.step} of {run.total_steps}; "
-                    "the same command with --resume goes on from there"
+                    f"{request.signal_name or 'another process'}: stopped after step "
+                    f"{step.step} of {run.total_steps}; the same command with --resume goes on "
+                    "from there"
                 )
             if last:
                 break
@@ -129,6 +133,13 @@ def fit(run: Run) -> Outcome:
     )
 
 
+def _bar(run: Run, position: Position) -> AbstractContextManager[Callable[[Done], None]]:
+    """Show the progress in one process alone."""
+    if ranks.is_first():
+        return training_bar(run.total_steps, position.step)
+    return nullcontext(lambda step: None)
+
+
 def _begin(run: Run) -> steps.TrainingState:
     """Load the newest whole checkpoint into the run, or give the state of a fresh one."""
     model = run.work.model
@@ -137,9 +148,12 @@ def _begin(run: Run) -> steps.TrainingState:
         run.say(line)
     # What comes after the step we go on from is damaged, and will be written again.
     last = checkpoint.state.step if checkpoint else 0
-    steps.drop_after(run.folder, last)
-    runs.cut_metrics(run.folder, last)
+    ranks.check_same({"the newest whole checkpoint": last})
+    if ranks.is_first():
+        steps.drop_after(run.folder, last)
+        runs.cut_metrics(run.folder, last)
     if checkpoint is None:
+        random_state.seed_apart(run.settings.seed)
         return steps.TrainingState(alike=run.alike)
     if checkpoint.model.keys() != model.state_dict().keys():
         raise UserError(
@@ -156,7 +170,9 @@ def _begin(run: Run) -> steps.TrainingState:
         run.average.restart()
     model.load_state_dict(checkpoint.model)
     optimize.load_optimizer_tensors(model, run.work.optimizer, checkpoint.optimizer)
-    random_state.load_random_tensors(checkpoint.random)
+    random_state.load_random_tensors(
+        checkpoint.random, seed=run.settings.seed, step=checkpoint.state.step
+    )
     if run.scaler and checkpoint.state.loss_scale is not None:
         run.scaler.load_state_dict(
             run.scaler.state_dict()
@@ -231,7 +247,9 @@ def _is_worth_keeping(run: Run, state: steps.TrainingState) -> bool:
 
 def _save(run: Run, state: steps.TrainingState) -> None:
     """Write a checkpoint of the state as it is, and delete those that it makes needless."""
+    random = random_state.random_tensors()
     if not ranks.is_first():
+        ranks.barrier()
         return
     model = run.work.model
     if run.scaler:
@@ -249,10 +267,11 @@ def _save(run: Run, state: steps.TrainingState) -> None:
         model=model.state_dict(),
         average=averaged,
         optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
-        random=random_state.random_tensors(),
+        random=random,
     )
     needed = _final_steps(run, state)
     steps.prune(run.folder, keep=run.settings.keep_checkpoints, needed=needed)
+    ranks.barrier()
 
 
 def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:

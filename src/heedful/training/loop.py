@@ -6,6 +6,7 @@ Logging, evaluation and saving are plain lines in whoever iterates over it.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Work:
     plan: Callable[[int], Sequence[Step]]
     """Epoch to its plan; the same epoch gives the same plan."""
     fetch: Callable[[Positions, int], Batch]
-    """Rows and the epoch to a batch on the model's device."""
+    """Rows and the epoch to this process's part of their batch, on the model's device."""
     loss: Callable[[Callable[..., Any], Batch], Tensor]
     """Sum of the batch's losses; of several losses, whose means are added, one sum each."""
     count: Callable[[Batch], float | Tensor]
@@ -105,10 +106,11 @@ def train(
         factor = work.factor(position.step)
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
-        micro_batches = ranks.share(plan[position.index])
+        micro_batches = plan[position.index]
         batches = [work.fetch(rows, position.epoch) for rows in micro_batches]
-        with tables.sparse():
+        with tables.sparse() if ranks.size() == 1 else nullcontext():
             loss = _accumulate(work, batches, narrow, scaler)
+        ranks.add_gradients(work.model)
         norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan
         # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
         if not math.isfinite(loss) or (scaler is None and not math.isfinite(norm)):
@@ -118,6 +120,7 @@ def train(
                 f"step {position.index + 1} of {len(plan)}): the {what}; "
                 "try a lower --learning-rate or --precision fp32"
             )
+        tokens, padded_tokens = _tokens(batches)
         done = Done(
             step=position.step + 1,
             epoch=position.epoch,
@@ -125,8 +128,8 @@ def train(
             learning_rate=base_rates[0] * factor,
             gradient_norm=norm,
             items=sum(len(rows) for rows in micro_batches),
-            tokens=sum(batch.num_tokens for batch in batches),
-            padded_tokens=sum(batch.num_positions for batch in batches),
+            tokens=tokens,
+            padded_tokens=padded_tokens,
             seconds=time.perf_counter() - started,
         )
         position.step, position.index = position.step + 1, position.index + 1
@@ -145,19 +148,27 @@ def _accumulate(
     if narrow:
         narrow.renew()
     # A step may hold nothing to learn, such as the inside of one very long word: its sum is 0.
-    counts = sum(work.count(batch) for batch in batches)
+    counts = sum(work.count(batch) / batch.copies for batch in batches)
     count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
     total = 0.0
     for batch in batches:
         losses = work.loss(narrow.forward if narrow else work.model, batch)
-        share = (losses / count).sum()
+        share = (losses / count).sum() / batch.copies
         total += share.item()
         if not math.isfinite(total):
             break
         torch.autograd.backward(scaler.scale(share) if scaler else share)
         if narrow:
             narrow.collect()
-    return total
+    return ranks.total(torch.tensor(total, dtype=torch.float64)).item()
+
+
+def _tokens(batches: Sequence[Batch]) -> tuple[int, int]:
+    """Return the tokens of a step's batches, without padding and with it."""
+    tokens = sum(batch.num_tokens / batch.copies for batch in batches)
+    positions = sum(batch.num_positions / batch.copies for batch in batches)
+    both = ranks.total(torch.tensor([tokens, positions], dtype=torch.float64)).round().tolist()
+    return int(both[0]), int(both[1])
 
 
 def _update(

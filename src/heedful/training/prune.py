@@ -1,6 +1,7 @@
 """``--prune``: take out the attention heads that matter least, before training goes on."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from heedful.models.configs import read_pruned_heads, write_pruned_heads
 from heedful.models.model import Model
 from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
 from heedful.task import AnyTask
+from heedful.training import ranks
 from heedful.training.examples import Examples
 from heedful.training.progress import counted
 
@@ -104,4 +106,5 @@ def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Te
     size = TOGETHER if task.whole_batch else 1
     batches = (chosen[start : start + size].numpy() for start in range(0, len(chosen), size))
     rows = counted(batches, "batches weighed")
-    return importance_of_heads(model, (examples.fetch(row, 0).to(device) for row in rows), loss)
+    whole = (replace(examples.fetch(row, 0), copies=ranks.size()) for row in rows)  # on each rank
+    return importance_of_heads(model, (batch.to(device) for batch in whole), loss)

@@ -1,28 +1,57 @@
 """Processes that train one model together. With a single one nothing here costs anything.
 
-A run's files, logs and messages have one writer, the first rank. Each rank takes its share of a
-step's micro-batches and of what is evaluated; counts are summed over all ranks before anything is
-divided by them.
+``torchrun`` starts them, and torch brings them together. A run's files, logs and messages have one
+writer, the first rank. Each rank takes its share of a step's items and of what is evaluated; losses
+and counts are summed over all ranks before anything is divided by them, and so are gradients: the
+weights stay the same on all.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import TypeVar
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice, zip_longest
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+import torch
 import torch.distributed as dist
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from heedful.errors import UserError
 
 Item = TypeVar("Item")
+
+_TOGETHER = 1024
+"""Items of a stream that each rank works on before they are put together."""
+
+_BACKENDS = "cpu:gloo,cuda:nccl"
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Meet the processes that ``torchrun`` started beside this one, if any, and part in the end."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _met():
+        yield
+        return
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(_BACKENDS if cuda else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def rank() -> int:
     """Return the number of this process, from 0."""
-    return dist.get_rank() if _together() else 0
+    return dist.get_rank() if _met() else 0
 
 
 def size() -> int:
     """Return how many processes train together."""
-    return dist.get_world_size() if _together() else 1
+    return dist.get_world_size() if _met() else 1
 
 
 def is_first() -> bool:
@@ -39,21 +68,156 @@ def total(tensor: Tensor) -> Tensor:
     return summed
 
 
+def any_of(flags: Sequence[bool]) -> list[bool]:
+    """Return for each flag whether it holds in any process."""
+    if size() == 1:
+        return list(flags)
+    return [count > 0 for count in total(torch.tensor(flags, dtype=torch.int64)).tolist()]
+
+
 def barrier() -> None:
     """Wait until every process is here."""
     if size() > 1:
         dist.barrier()
 
 
-def share(items: Sequence[Item]) -> Sequence[Item]:
-    """Return this process's share of a sequence."""
-    return items if size() == 1 else items[rank() :: size()]
+@contextmanager
+def first_before_others() -> Iterator[None]:
+    """Let the first rank do something alone, then all others at once: they find what it wrote."""
+    if not is_first():
+        barrier()
+    yield
+    if is_first():
+        barrier()
 
 
-def stream(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield this process's share of a stream."""
-    return islice(iter(items), rank(), None, size())
+def check_same(facts: Mapping[str, object]) -> None:
+    """Check that all processes know the same; every one waits for the others.
+
+    Raises:
+        UserError: naming what differs.
+    """
+    if size() == 1:
+        return
+    everyone: list[Any] = [None] * size()
+    dist.all_gather_object(everyone, dict(facts))
+    for number, other in enumerate(everyone):
+        for name, fact in everyone[0].items():
+            if other.get(name) != fact:
+                raise UserError(
+                    f"processes 0 and {number} do not start alike: {name} is {fact!r} in one, "
+                    f"{other.get(name)!r} in the other"
+                )
 
 
-def _together() -> bool:
+@contextmanager
+def naming_the_process() -> Iterator[None]:
+    """Say in errors of all ranks but the first whose they are."""
+    try:
+        yield
+    except UserError as error:
+        if is_first():
+            raise
+        raise UserError(f"process {rank()}: {error}") from None
+
+
+class Part(NamedTuple):
+    """What one rank computes of a micro-batch."""
+
+    items: NDArray[np.int64]
+    copies: int
+    """How many ranks compute the very same: each counts so much less."""
+
+
+def part(items: NDArray[np.int64]) -> Part:
+    """Return this rank's part of the items of a micro-batch.
+
+    Where there are fewer items than ranks, all ranks compute all of them: none is left without.
+    """
+    if len(items) < size():
+        return Part(items, size())
+    return Part(items[rank() :: size()], 1)
+
+
+def joined(
+    items: Callable[[Iterator[Item]], Iterator[Any]], stream: Iterable[Item]
+) -> Iterator[Any]:
+    """Yield what is computed for each item of a stream, in order; each rank computes its share.
+
+    Args:
+        items: from a stream of items to a stream of what is computed for each.
+        stream: the same on all ranks.
+    """
+    if size() == 1:
+        yield from items(iter(stream))
+        return
+    own = items(islice(iter(stream), rank(), None, size()))
+    blocks: list[Any] = [None] * size()
+    while True:
+        dist.all_gather_object(blocks, list(islice(own, _TOGETHER)))
+        if not any(blocks):
+            return
+        nothing = object()
+        rows = zip_longest(*blocks, fillvalue=nothing)
+        yield from (item for item in chain.from_iterable(rows) if item is not nothing)
+
+
+def gathered(tensor: Tensor, padding: int = 0) -> Tensor:
+    """Return the rows of all ranks under each other.
+
+    Each rank computes the same from them and takes a share of 1 to ``size()``. Gradients reach this
+    rank's rows alone, as many times larger: summed over the ranks they are those of the whole.
+
+    Args:
+        tensor: shape (R, D); R and D may differ between ranks.
+        padding: fills the columns that a rank does not have.
+
+    Returns:
+        Shape (sum of R, greatest D).
+    """
+    if size() == 1:
+        return tensor
+    shape = torch.tensor(tensor.shape, device=tensor.device)
+    shapes = [torch.empty_like(shape) for _ in range(size())]
+    dist.all_gather(shapes, shape)
+    most = torch.stack(shapes).amax(0).tolist()
+    padded = tensor.new_full(most, padding)
+    padded[: len(tensor), : tensor.shape[1]] = tensor.detach()
+    everyone = [torch.empty_like(padded) for _ in range(size())]
+    dist.all_gather(everyone, padded)
+    if tensor.requires_grad:
+        own = padded.clone()
+        own[: len(tensor), : tensor.shape[1]] = tensor
+        own.register_hook(lambda gradient: gradient * size())  # type: ignore[no-untyped-call]
+        everyone[rank()] = own
+    rows = [int(each[0]) for each in shapes]
+    return torch.cat([block[:count] for block, count in zip(everyone, rows, strict=True)])
+
+
+def add_gradients(model: nn.Module) -> None:
+    """Add up the gradients of all ranks; a parameter has one if it has one on any rank."""
+    if size() == 1:
+        return
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    there = any_of([parameter.grad is not None for parameter in parameters])
+    for parameter, wanted in zip(parameters, there, strict=True):
+        if wanted and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    sums = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(sums)
+    at = 0
+    for gradient in gradients:
+        gradient.copy_(sums[at : at + gradient.numel()].view_as(gradient))
+        at += gradient.numel()
+
+
+def send_weights(model: nn.Module) -> None:
+    """Give all ranks the weights of the first."""
+    if size() > 1:
+        for tensor in model.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
+def _met() -> bool:
     return dist.is_available() and dist.is_initialized()

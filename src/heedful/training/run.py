@@ -5,13 +5,15 @@ handed in: it needs what comes after training.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from heedful.batches import Batch, Positions
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
@@ -19,6 +21,7 @@ from heedful.errors import UserError, unknown_name
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.task import AnyTask, Recipe, Say, Start
+from heedful.training import ranks
 from heedful.training.device import choose_precision, prepare_device
 from heedful.training.distil import (
     Distillation,
@@ -78,17 +81,24 @@ def train(
         start = task.start(started)
     start.model.to(device)
     lessons = _lessons(task, recipe, start)
-    make_run(recipe.run, record)
+    ranks.check_same(asdict(record))
+    if ranks.is_first():
+        make_run(recipe.run, record)
+    ranks.barrier()
     with data_folder(out) as folder:
-        with discarded_unless_prepared(out):
+        with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
             if task.taught_by == "texts" and recipe.teaching.teacher is not None:
-                recipe = retell(task, recipe, say)
-            task, start, store_of = task.stores(recipe, start, folder, say)
+                with ranks.first_before_others():
+                    recipe = retell(task, recipe, say)
+            with ranks.first_before_others():
+                task, start, store_of = task.stores(recipe, start, folder, say)
             alike = not start.model.learns_unpadded
             examples = Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
             if data.prune is not None:
-                say(prune(start.model, task, examples, data.prune, out))
+                with ranks.first_before_others():
+                    say(prune(start.model, task, examples, data.prune, out))
+        ranks.send_weights(start.model)
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
         run = _run(lessons or task, task, recipe, start, examples, record, scored, say)
@@ -201,7 +211,7 @@ def _run(
             epsilon=task.epsilon,
         ),
         plan=examples.plan,
-        fetch=lambda items, epoch: examples.fetch(items, epoch).to(device),
+        fetch=partial(_fetch, examples, device),
         loss=learnt.loss,
         count=learnt.count,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
@@ -222,6 +232,12 @@ def _run(
         scaler=torch.amp.GradScaler() if precision.dtype is torch.float16 else None,
         average=None if training.ema is None else MovingAverage(model, training.ema),
     )
+
+
+def _fetch(examples: Examples, device: torch.device, items: Positions, epoch: int) -> Batch:
+    """Make a batch of what this process computes of some items."""
+    items, copies = ranks.part(items)
+    return replace(examples.fetch(items, epoch).to(device), copies=copies)
 
 
 def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:
