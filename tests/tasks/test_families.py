@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+import torch
 from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
+from heedful.batches import Draw, Example
 from heedful.errors import UserError
 from heedful.models import FAMILIES, Head
 
@@ -126,3 +129,20 @@ def test_a_class_token_that_comes_last_is_no_first_one(tmp_path: Path) -> None:
             model=str(tmp_path / "model"),
             out=tmp_path / "run",
         )
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+def test_texts_of_a_row_stand_where_they_stand_alone(family: str, tmp_path: Path) -> None:
+    write_folder(family, tmp_path / "start")
+    out, data = tmp_path / "run", DATA / "pretrain.txt"
+    options = {"objective": "mlm", "max_length": 40, "steps": 1, **QUICK}
+    heedful.train("pretrain", train=data, out=out, model=str(tmp_path / "start"), **options)
+    run = heedful.load(out)
+    tokenizer, body = run.tokenizer, run.model.body
+    text = np.array(tokenizer.encode("Ann is in Paris"), dtype=np.int32)
+    draw = Draw(seed=0, epoch=0, rows=np.arange(1))
+    row = Example(ids=np.concatenate([text, text]))
+    batch = run.task.batch([row], tokenizer, draw)
+    alone = body.default_positions(torch.from_numpy(text)[None].long(), 0)
+    expected = torch.arange(len(text))[None] if alone is None else alone
+    torch.testing.assert_close(batch.inputs["position_ids"], expected.repeat(1, 2))

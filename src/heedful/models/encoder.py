@@ -160,6 +160,12 @@ class Encoder(Body):
         """The most tokens that it takes at once."""
         return usable_positions(self.config)
 
+    @property
+    def first_position(self) -> int:
+        """Where the first token of a text stands; see ``default_positions``."""
+        padding = self.config.padding_position
+        return 0 if padding is None else padding + 1
+
     def why_not_compiled(self) -> str | None:
         """Return why it has no compiled form; None if it has one."""
         if self.config.position_embedding_type != "absolute":

@@ -67,6 +67,11 @@ class Model(nn.Module, ABC):
         return most
 
     @property
+    def first_position(self) -> int:
+        """Where the first token of a text stands."""
+        return 0
+
+    @property
     def usual_positions(self) -> int:
         """How many tokens it takes at once where nobody says."""
         return self.max_positions

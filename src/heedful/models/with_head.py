@@ -83,6 +83,11 @@ class WithHead(Model):
         return self.body.max_positions
 
     @property
+    def first_position(self) -> int:
+        """Where the first token of a text stands."""
+        return self.body.first_position
+
+    @property
     def usual_positions(self) -> int:
         """How many tokens it takes at once where nobody says."""
         return self.body.usual_positions

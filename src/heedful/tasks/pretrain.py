@@ -93,6 +93,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """What is masked as a word is, although it has spaces."""
     mask: str = "[MASK]"
     """What users write for a hidden token, which differs between tokenizers."""
+    first_position: int = 0
+    """Where the model's texts begin."""
     marked: bool = False
     """Whether these are marked in the text, which is read without the marks."""
 
@@ -322,7 +324,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
         if line := self.learnt.doubt(store_of(0)):
             say(line)
-        return replace(self, mask=tokenizer.mask_token), start, store_of
+        first = start.model.first_position
+        return replace(self, mask=tokenizer.mask_token, first_position=first), start, store_of
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
@@ -348,7 +351,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Pad examples; with a draw say what is to be told of them."""
         if draw is None:
             return self.learnt.ask(examples, tokenizer)
-        return self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
+        batch = self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
+        return hidden.from_position(self.first_position, batch)
 
     def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
         if not self.learnt.hides:

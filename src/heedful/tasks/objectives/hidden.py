@@ -142,6 +142,12 @@ def with_inputs(batch: Batch, inputs: dict[str, Tensor]) -> Batch:
     return replace(batch, inputs=batch.inputs | inputs)
 
 
+def from_position(first: int, batch: Batch) -> Batch:
+    """Return a batch whose texts begin at another position than 0, where it says positions."""
+    positions = batch.inputs.get("position_ids")
+    return batch if positions is None else with_inputs(batch, {"position_ids": positions + first})
+
+
 def told(logits: Tensor, batch: Batch) -> Tensor:
     """Score what was told of hidden tokens.
 
