@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.exact import assert_same_bits
 
+from heedful.errors import UserError
 from heedful.training import ranks
 
 PROGRAM = """
@@ -69,6 +70,17 @@ def test_one_process_does_everything() -> None:
     assert ranks.any_of([True, False]) == [True, False]
     ranks.check_same({})
     ranks.barrier()
+
+
+def test_processes_that_cannot_meet_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with (
+        pytest.raises(UserError, match=r"WORLD_SIZE is 2, but the processes do not meet: .*RANK"),
+        ranks.together(),
+    ):
+        pass
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ weights stay the same on all.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,17 +28,31 @@ _TOGETHER = 1024
 
 _BACKENDS = "cpu:gloo,cuda:nccl"
 
+_PATIENCE = timedelta(days=1)
+"""How long a process waits for another: while that prepares the data, for example."""
+
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Meet the processes that ``torchrun`` started beside this one, if any, and part in the end."""
+    """Meet the processes that ``torchrun`` started beside this one, if any, and part in the end.
+
+    Raises:
+        UserError: the environment says that there are others, but they cannot be met.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _met():
         yield
         return
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(_BACKENDS if cuda else "gloo")
+    try:
+        dist.init_process_group(_BACKENDS if cuda else "gloo", timeout=_PATIENCE)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the processes do not meet: {reason}; "
+            "start them by torchrun, or unset WORLD_SIZE"
+        ) from None
     try:
         yield
     finally:
