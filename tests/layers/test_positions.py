@@ -1,11 +1,18 @@
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from heedful.layers.block import Block, BlockOptions, Context
-from heedful.layers.positions import POSITIONS, BucketedPositions, RelativePositions, Sinusoids
+from heedful.layers.positions import (
+    POSITIONS,
+    BucketedPositions,
+    Relations,
+    RelativePositions,
+    Sinusoids,
+)
 
 B, H, K, P = 2, 3, 4, 9
 
@@ -79,8 +86,19 @@ class Rotary(nn.Module):
         sin, cos = angles.sin(), angles.cos()
         return torch.cat([one * cos - other * sin, one * sin + other * cos], -1)
 
-    def bias(self, query: Tensor, key: Tensor, *, start: int) -> None:
+    def bias(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        start: int,
+        query_bias: Tensor | None = None,
+        relations: Relations | None = None,
+    ) -> None:
         return None
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Have nothing that belongs to a head."""
 
 
 def test_a_block_takes_positions_that_rotate() -> None:

@@ -68,6 +68,10 @@ class TrainOptions(TypedDict, total=False):
     # Classification
     labels: str | None
     class_weights: str | None
+    image_size: int | None
+    patch_size: int | None
+    grey: bool
+    shift: float | None
     # Tagging
     scheme: Literal["BIO", "IOBES"]
     label_pieces: Literal["first", "all"]
