@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils.nodes import Element
 from furo.navigation import get_navigation_tree
-from sphinx.addnodes import toctree
+from sphinx.addnodes import pending_xref, toctree
 from sphinx.application import Sphinx
 from sphinx.environment.adapters.toctree import TocTree
 from sphinx.errors import SphinxError
@@ -16,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import generated
 
-from heedful import __version__
+import heedful
 
-project, author, release = "heedful", "The heedful authors", __version__
+project, author, release = "heedful", "The heedful authors", heedful.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["*.py"]
 nitpicky = True
@@ -31,7 +32,8 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = html_show_copyright = False
 
-toc_object_entries_show_parents = "hide"
+# Each page copies the tree of all pages: with every method in it, that takes longer than all else.
+toc_object_entries = False
 myst_heading_anchors = 4
 default_role = "code"
 napoleon_numpy_docstring = False
@@ -59,6 +61,15 @@ def _link_languages(app: Sphinx, page: str, source: list[str]) -> None:
     if (Path(app.srcdir) / page).parent.joinpath(f"{other}.md").exists():
         link = f"[{'English' if chinese else '中文'}]({other}.md)"
         source[0] = re.sub(r"^# .*\n", rf"\g<0>\n{link}\n", source[0], count=1)
+
+
+def _leave_plain(app: Sphinx, document: Element) -> None:
+    """Link no types of other libraries: each would be looked for among all that is documented."""
+    for link in list(document.findall(pending_xref)):
+        target = link["reftarget"]
+        ours = target.startswith("heedful.") or target in heedful.__all__
+        if link["refdomain"] == "py" and not ours:
+            link.replace_self(link.children)
 
 
 def _show_language(
@@ -107,6 +118,7 @@ def setup(app: Sphinx) -> None:
     app.connect("build-finished", _refuse_remote)
     app.connect("source-read", _fill)
     app.connect("source-read", _link_languages)
+    app.connect("doctree-read", _leave_plain)
     app.connect("html-page-context", _show_language, priority=900)  # the theme has its own at 500
     app.add_search_language(_Search)
     app.connect("autodoc-process-signature", generated.shorten)
