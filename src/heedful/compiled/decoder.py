@@ -53,8 +53,8 @@ class CompiledDecoder:
         """Return what is kept before the first token; see ``SearchState.start``."""
         batch, length, width = encoded.shape
         memory = self.memory(encoded.reshape(-1, width))  # (B * E, all blocks' keys and values)
-        heads = [len(block.own.heads) for block in self.blocks]
-        head_width = self.blocks[0].own.head_width
+        heads = [len(block.inner.heads) for block in self.blocks]
+        head_width = self.blocks[0].inner.head_width
         crosses, column = [], 0
         for block in self.blocks:
             size = 2 * block.cross_heads * head_width
@@ -103,7 +103,7 @@ class _WritingBlock:
 
     def __init__(self, block: Block, activation: str) -> None:
         cross = block.crossattention
-        self.own = CompiledBlock(block, activation, query_apart=False)
+        self.inner = CompiledBlock(block, activation, query_apart=False)
         self.cross_heads = len(cross.self.heads)
         self.query = PackedLinear(*joined([cross.self.query]))
         self.cross = CompiledResidual(cross.output)
@@ -130,8 +130,8 @@ class _WritingBlock:
         Returns:
             Shape (B * W, D), and the weights of the cross-attention, shape (B, H, W, E).
         """
-        own = self.own
-        hidden = own.mix(own.attend_newest(hidden, number, tree, biases), hidden)
+        inner = self.inner
+        hidden = inner.mix(inner.attend_newest(hidden, number, tree, biases), hidden)
         query = self.query(self.cross.source(hidden))
-        mixed, weights = attend_few(query, cross, crossing, own.head_width)
-        return own.feed_forward(self.cross(mixed, hidden)), weights
+        mixed, weights = attend_few(query, cross, crossing, inner.head_width)
+        return inner.feed_forward(self.cross(mixed, hidden)), weights

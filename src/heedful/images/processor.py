@@ -216,17 +216,17 @@ class ViTImageProcessor:
             if values.get(key):
                 raise UserError(f"{where}: {key} is {values[key]!r}; only false is supported")
         known = list(cls.__dataclass_fields__)
-        given = {key: values[key] for key in values if key not in (*_CLASS_KEYS, *_OFF, *_IGNORED)}
-        for key in given:
+        fields = {key: values[key] for key in values if key not in (*_CLASS_KEYS, *_OFF, *_IGNORED)}
+        for key in fields:
             if key not in known:
                 raise UserError(f"{where}: unknown key {key!r}{did_you_mean(key, known)}")
-        if "size" in given:
-            given["size"] = _size(given["size"], where)
+        if "size" in fields:
+            fields["size"] = _size(fields["size"], where)
         for key in ("image_mean", "image_std"):
-            if key in given or channels != 3:
-                given[key] = _each(given.get(key) or 0.5, channels)
+            if key in fields or channels != 3:
+                fields[key] = _each(fields.get(key) or 0.5, channels)
         try:
-            return cls(**given)
+            return cls(**fields)
         except (UserError, TypeError) as error:
             raise UserError(f"{where}: {error}") from None
 

@@ -291,8 +291,8 @@ def _put_back(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
     """Lay out what texts got, each of shape (H, ..., K), as their batch. Shape (B, H, S, K)."""
     rows = []
     for row in range(len(states)):
-        own = sorted((text for text in results if text.row == row), key=lambda text: text.start)
-        parts = [results[text][:, : text.length] for text in own]
+        of_row = sorted((text for text in results if text.row == row), key=lambda text: text.start)
+        parts = [results[text][:, : text.length] for text in of_row]
         rows.append(_fitted(torch.cat(parts, 1)[None], states.shape[2]))
     return torch.cat(rows)
 

@@ -137,11 +137,13 @@ class _Inner(torch.autograd.Function):
         for item, head in _heads(query):
             states = _by_block(query, key, value, item, head, size)
             totals = [total[item, head].view(len(states[0]), -1) for total in grads]
-            own = grad[item, head].view(-1, size, query.shape[3])
+            grad_blocks = grad[item, head].view(-1, size, query.shape[3])
             for rows in _parts(query, size):
                 inputs = _inputs(*states, table[head, rows], rows, size)
                 weights, _, _ = weigh(*inputs[:2], offset[item, head, rows, None], 0.0)
-                of_query, *of_read, _ = gradients_of(*inputs, weights, None, 1.0, own[rows], None)
+                of_query, *of_read, _ = gradients_of(
+                    *inputs, weights, None, 1.0, grad_blocks[rows], None
+                )
                 totals[0][1:-1][rows] = of_query.flatten(1)
                 for total, part in zip(totals[1:], of_read, strict=True):
                     _add_read(total, part, table[head, rows], rows)

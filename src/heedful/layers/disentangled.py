@@ -118,9 +118,9 @@ class Disentangled(nn.Module):
         self.dropout = Dropout(terms.dropout)
         self.head_width = head_width
         rows = heads * head_width
-        own = () if terms.shares else terms.names
-        self.key = nn.Linear(width, rows, bias=terms.key_bias) if "c2p" in own else None
-        self.query = nn.Linear(width, rows) if "p2c" in own else None
+        projected = () if terms.shares else terms.names
+        self.key = nn.Linear(width, rows, bias=terms.key_bias) if "c2p" in projected else None
+        self.query = nn.Linear(width, rows) if "p2c" in projected else None
 
     def layers(self) -> list[nn.Linear]:
         """Return the projections that it has of its own."""

@@ -131,14 +131,14 @@ class MultiHead(nn.Module):
         if bias is not None and bias.shape[1] > len(self.heads):
             bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:
-            own = self.distance_embedding.bias(
+            distances = self.distance_embedding.bias(
                 query,
                 memory.key,
                 start=start,
                 query_bias=self.query.bias,
                 relations=relations,
             )
-            bias = own if bias is None or own is None else bias + own
+            bias = distances if bias is None or distances is None else bias + distances
         if self.disentangled is not None and distances is not None:
             bias = self._disentangled_bias(query, memory.key, distances)
         dropout = self.dropout if self.training else 0.0

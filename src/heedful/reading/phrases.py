@@ -48,5 +48,5 @@ def unmark(documents: Iterable[Document]) -> Iterator[Document]:
 
 def marked_phrases(documents: Iterable[Document]) -> list[str]:
     """Return what is marked in documents, each phrase once, in the order of the text."""
-    found = (match for document in documents for match in _MARKED.findall(document.text))
-    return [*dict.fromkeys(" ".join(phrase.split()) for phrase in found)]
+    matches = (match for document in documents for match in _MARKED.findall(document.text))
+    return [*dict.fromkeys(" ".join(phrase.split()) for phrase in matches)]

@@ -103,8 +103,8 @@ def _from_types(types: Mapping[str, object], where: str) -> Iterator[dict[str, o
                 f"found {kind_of(texts)}"
             )
         for text, places in texts.items():
-            for place in places if isinstance(places, list) else [places]:
-                match place:
+            for position in places if isinstance(places, list) else [places]:
+                match position:
                     case [int(first), int(last)] if not {type(first), type(last)} - {int}:
                         yield {"start": first, "end": last + 1, "label": label, "text": text}
                     case _:

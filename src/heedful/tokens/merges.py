@@ -78,12 +78,12 @@ class ManyMerges:
             if len(left) < len(words):
                 words, ranks, best = words[left], ranks[:, left], best[left]
             rank, at = best >> _BITS, best & (MAX_LETTERS - 1)
-            place = at * count + words
-            second = flat_following[place]
-            second_place = second * count + words
-            after, before = flat_following[second_place], flat_preceding[place]
-            flat_ids[place], flat_ids[second_place] = self._joined[rank], -1
-            flat_following[place] = after
+            first_index = at * count + words
+            second = flat_following[first_index]
+            second_index = second * count + words
+            after, before = flat_following[second_index], flat_preceding[first_index]
+            flat_ids[first_index], flat_ids[second_index] = self._joined[rank], -1
+            flat_following[first_index] = after
             flat_preceding[after * count + words] = at
             # The pairs that the new piece makes with its neighbours.
             firsts, seconds = np.concatenate([at, before]), np.concatenate([after, at])
@@ -96,11 +96,11 @@ class ManyMerges:
     def _rank(self, firsts: Indices, seconds: Indices) -> Indices:
         """Return 16 times the rank of pairs of ids, `_NEVER` of those that are none.
 
-        With the place of its first piece added, the least is the pair to merge: of equal ranks, the
+        With the position of its first piece added, the least is the pair to merge: of equal ranks, the
         leftmost.
         """
-        found = self._pairs.find(_pair_keys(firsts.astype(np.uint64), seconds.astype(np.uint64)))
-        return self._ranks[found]
+        index = self._pairs.find(_pair_keys(firsts.astype(np.uint64), seconds.astype(np.uint64)))
+        return self._ranks[index]
 
     def _slices(
         self, letters: NDArray[np.uint8], words: Indices, firsts: Indices, ends: Indices

@@ -32,9 +32,9 @@ def load_random_tensors(states: Mapping[str, Tensor], *, seed: int, step: int) -
 
     A rank that there was not yet draws numbers of its own.
     """
-    own = states.get(_name(ranks.rank()))
-    if own is not None:
-        torch.set_rng_state(own)
+    state_of_rank = states.get(_name(ranks.rank()))
+    if state_of_rank is not None:
+        torch.set_rng_state(state_of_rank)
     else:
         seed_apart(seed, step)
     for name, state in states.items():

@@ -155,21 +155,21 @@ def part(items: NDArray[np.int64]) -> Part:
 
 
 def joined(
-    items: Callable[[Iterator[Item]], Iterator[Any]], stream: Iterable[Item]
+    compute: Callable[[Iterator[Item]], Iterator[Any]], stream: Iterable[Item]
 ) -> Iterator[Any]:
     """Yield what is computed for each item of a stream, in order; each rank computes its share.
 
     Args:
-        items: from a stream of items to a stream of what is computed for each.
+        compute: from a stream of items to a stream of what is computed for each.
         stream: the same on all ranks.
     """
     if size() == 1:
-        yield from items(iter(stream))
+        yield from compute(iter(stream))
         return
-    own = items(islice(iter(stream), rank(), None, size()))
+    answers = compute(islice(iter(stream), rank(), None, size()))
     blocks: list[Any] = [None] * size()
     while True:
-        dist.all_gather_object(blocks, list(islice(own, _TOGETHER)))
+        dist.all_gather_object(blocks, list(islice(answers, _TOGETHER)))
         if not any(blocks):
             return
         nothing = object()
@@ -201,10 +201,10 @@ def gathered(tensor: Tensor, padding: int = 0) -> Tensor:
     everyone = [torch.empty_like(padded) for _ in range(size())]
     dist.all_gather(everyone, padded)
     if tensor.requires_grad:
-        own = padded.clone()
-        own[: len(tensor), : tensor.shape[1]] = tensor
-        own.register_hook(lambda gradient: gradient * size())  # type: ignore[no-untyped-call]
-        everyone[rank()] = own
+        attached = padded.clone()
+        attached[: len(tensor), : tensor.shape[1]] = tensor
+        attached.register_hook(lambda gradient: gradient * size())  # type: ignore[no-untyped-call]
+        everyone[rank()] = attached
     rows = [int(each[0]) for each in shapes]
     return torch.cat([block[:count] for block, count in zip(everyone, rows, strict=True)])
 

@@ -73,8 +73,8 @@ def write_graph(graph: Graph, folder: Path) -> None:
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
     dynamic = [
-        {number: name for number, name in enumerate(graph.axes[given]) if name is not None}
-        for given in graph.inputs
+        {number: name for number, name in enumerate(graph.axes[name_in]) if name is not None}
+        for name_in in graph.inputs
     ]
     program = torch.onnx.export(
         _Traced(graph.module),

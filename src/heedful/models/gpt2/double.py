@@ -131,11 +131,11 @@ def predict_next_and_choose(
         UserError: an argument has a wrong shape, type or value, or there are labels of choices and
             the configuration makes no number of them.
     """
-    given = input_ids if input_ids is not None else inputs_embeds
-    if given is None or given.ndim < 3:
-        shape = "nothing" if given is None else f"shape {tuple(given.shape)}"
+    inputs = input_ids if input_ids is not None else inputs_embeds
+    if inputs is None or inputs.ndim < 3:
+        shape = "nothing" if inputs is None else f"shape {tuple(inputs.shape)}"
         raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
-    items, choices, length = given.shape[:3]
+    items, choices, length = inputs.shape[:3]
     if mc_token_ids is not None:
         _check_tokens(mc_token_ids, (items, choices), length)
     encoded: BertModelOutput = self.body(
@@ -167,7 +167,7 @@ def predict_next_and_choose(
                 "summary_use_proj and summary_proj_to_labels"
             )
         mc_loss = mean(class_loss(numbers, mc_labels))
-    logits = words.logits if labels is not None else words.logits.view(*given.shape[:3], -1)
+    logits = words.logits if labels is not None else words.logits.view(*inputs.shape[:3], -1)
     return GPT2DoubleHeadsModelOutput(
         loss=words.loss,
         mc_loss=mc_loss,

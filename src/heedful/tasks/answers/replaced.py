@@ -105,14 +105,14 @@ def decode(
     chances = [output.float().sigmoid() for output in outputs]
     if not all(chance.isfinite().all() for chance in chances):
         raise UserError("a probability is not a number; the model is damaged")
-    found = []
+    scored: list[Word] = []
     for numbers in words.values():
         start, end = pieces.offsets[numbers[0]][0], pieces.offsets[numbers[-1]][1]
         at = [known[number] for number in numbers]
         score = max(float(chances[window][position]) for window, position in at)
-        found.append(Word(start=start, end=end, text=record.text[start:end], score=score))
+        scored.append(Word(start=start, end=end, text=record.text[start:end], score=score))
     return Detected(
-        words=tuple(found), tokens_total=fitted.tokens_total, tokens_used=fitted.tokens_used
+        words=tuple(scored), tokens_total=fitted.tokens_total, tokens_used=fitted.tokens_used
     )
 
 
@@ -161,7 +161,7 @@ class ReplacedScores:
     def __init__(self) -> None:
         from heedful.metrics import DetectionScores, LanguageScores  # slow to import
 
-        self._found, self._filled = DetectionScores(), LanguageScores()
+        self._detected, self._filled = DetectionScores(), LanguageScores()
 
     def update(self, answers: Sequence[Any], records: Sequence[Example | Record]) -> None:
         """Count sequences."""
@@ -172,7 +172,7 @@ class ReplacedScores:
             torch.tensor([one.right for one in filled]),
             torch.tensor([one.hidden for one in filled]),
         )
-        self._found.update(
+        self._detected.update(
             *(
                 torch.tensor([getattr(answer, name) for answer in scored])
                 for name in ("tokens", "right", "replaced", "flagged", "caught")
@@ -181,4 +181,4 @@ class ReplacedScores:
 
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
-        return self._filled.compute() | self._found.compute()
+        return self._filled.compute() | self._detected.compute()

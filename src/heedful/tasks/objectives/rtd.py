@@ -180,7 +180,7 @@ class ReplacedTokens:
     ) -> ScoredReplaced:
         """Name a sequence's numbers."""
         total, *counts = numbers
-        right, count, tokens, found, swapped, flagged, caught = map(int, counts)
+        right, count, tokens, decided_right, swapped, flagged, caught = map(int, counts)
         filled = Scored(
             text=text,
             loss=total,
@@ -193,7 +193,7 @@ class ReplacedTokens:
         return ScoredReplaced(
             filled=filled,
             tokens=tokens,
-            right=found,
+            right=decided_right,
             replaced=swapped,
             flagged=flagged,
             caught=caught,
