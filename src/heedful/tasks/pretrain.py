@@ -49,7 +49,7 @@ from heedful.task import (
 from heedful.tasks.corpus import check_documents, open_corpus, phrases_of, unknown_share
 from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
-from heedful.tasks.objectives.rtd import ReplacedTokens
+from heedful.tasks.objectives.rtd import ReplacedTokens, TwoModels
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import PairLayout, Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -103,28 +103,24 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """What is learnt."""
         objective = OBJECTIVES[self.objective]
         if isinstance(objective, ReplacedTokens):
-            return replace(
-                objective,
-                preset=self.preset,
-                generator_size=self.generator_size,
-                weight=self.discriminator_weight,
-            )
+            source = TwoModels(preset=self.preset, generator_size=self.generator_size)
+            return replace(objective, source=source, weight=self.discriminator_weight)
         return objective
 
     @property
     def example(self) -> str:
         """What a user may ask a run."""
-        return self.learnt.example.replace("[MASK]", self.mask)
+        return self.learnt.asked.example.replace("[MASK]", self.mask)
 
     @property
     def abilities(self) -> frozenset[Ability]:
         """What only some runs can do."""
-        return self.learnt.abilities
+        return self.learnt.asked.abilities
 
     @property
     def answer_options(self) -> frozenset[str]:
         """Fields of ``PredictSettings`` that decide its answers."""
-        return self.learnt.answer_options
+        return self.learnt.asked.answer_options
 
     # Records.
 
@@ -144,7 +140,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """What the objective says."""
-        return self.learnt.inputs
+        return self.learnt.asked.inputs
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
@@ -276,7 +272,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         torch.manual_seed(recipe.training.seed)
         tokenizer = load_encoder_tokenizer(recipe.options.vocabulary or data.model, data.revision)
         if self.preset is None:
-            model = self.learnt.load(data)
+            model = self.learnt.source.load(data)
         else:
             config = fresh_config(
                 recipe.options.arch,
@@ -286,7 +282,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 position_type=self.position_type,
                 dropout=data.dropout,
             )
-            model = self.learnt.make(recipe.options.arch, config)
+            model = self.learnt.source.make(recipe.options.arch, config)
         if self.learnt.hides:
             mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         positions = model.max_positions
@@ -345,12 +341,12 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 size = len(record.ids)
                 yield Fitted(pieces=[record], tokens_total=size, tokens_used=size)
             else:
-                yield self.learnt.encode(record, tokenizer, fit)
+                yield self.learnt.asked.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Pad examples; with a draw say what is to be told of them."""
         if draw is None:
-            return self.learnt.ask(examples, tokenizer)
+            return self.learnt.asked.ask(examples, tokenizer)
         batch = self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
         return hidden.from_position(self.first_position, batch)
 
@@ -378,13 +374,13 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write what the objective wants beside the model."""
-        self.learnt.write_beside(start, folder)
+        self.learnt.source.write_beside(start, folder)
 
     # Answers and scores.
 
     def load(self, folder: Path, head: Head | None) -> Model:
         """Load the model of a finished run."""
-        return self.learnt.reload(folder)
+        return self.learnt.source.reload(folder)
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
@@ -392,7 +388,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Score sequences, shape (B, ...), or answer."""
         if batch.targets:
             return self.learnt.score(model, batch)
-        return self.learnt.answer(model, batch, settings)
+        return self.learnt.asked.answer(model, batch, settings)
 
     def decode(
         self,
@@ -404,7 +400,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     ) -> Answer:
         """Take a sequence's scores, or answer for a text."""
         if not isinstance(record, Example):
-            return self.learnt.decode(record, fitted, outputs, settings, tokenizer)
+            return self.learnt.asked.decode(record, fitted, outputs, settings, tokenizer)
         text = tokenizer.text_of((record.ids & ~IN_WORD).tolist())
         return self.learnt.scored(outputs[0].tolist(), text, fitted)
 
@@ -415,7 +411,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         tokenizer: Tokenizer,
     ) -> Aim:
         """Explain an answer; see the objective."""
-        return self.learnt.aim(computed, target, tokenizer)
+        return self.learnt.asked.aim(computed, target, tokenizer)
 
     def scores(self) -> Scores[Answer, Example | Record]:
         """Return empty scores."""

@@ -96,8 +96,8 @@ class ManyMerges:
     def _rank(self, firsts: Indices, seconds: Indices) -> Indices:
         """Return 16 times the rank of pairs of ids, `_NEVER` of those that are none.
 
-        With the position of its first piece added, the least is the pair to merge: of equal ranks, the
-        leftmost.
+        With the position of its first piece added, the least is the pair to merge: of equal ranks,
+        the leftmost.
         """
         index = self._pairs.find(_pair_keys(firsts.astype(np.uint64), seconds.astype(np.uint64)))
         return self._ranks[index]

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 
-from heedful.batches import Example
+from heedful.batches import Example, Fitted
 from heedful.reading import Record
 from heedful.tasks.answers.blanks import Filled
 
@@ -25,6 +25,20 @@ class Scored:
     """Whether it was right of its two parts; None for a sequence that is no pair."""
     tokens_total: int
     tokens_used: int
+
+    @classmethod
+    def of(cls, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Self:
+        """Name a sequence's numbers: loss, tokens told right, tokens hidden; of a pair one more."""
+        loss, right, count, *pair_right = numbers
+        return cls(
+            text=text,
+            loss=loss,
+            right=int(right),
+            hidden=int(count),
+            pair_right=bool(pair_right[0]) if pair_right else None,
+            tokens_total=fitted.tokens_total,
+            tokens_used=fitted.tokens_used,
+        )
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the counts."""

@@ -7,7 +7,6 @@ Shapes: B sequences of a batch, T their length, N tokens that follow another, V 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -23,49 +22,79 @@ from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, running_texts
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
-from heedful.models.model import Model
 from heedful.reading import Record
-from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Input, Start
+from heedful.settings import PredictSettings
+from heedful.task import Ability, Fit, Forward, Input
 from heedful.tasks.answers.sequences import Followed, NextScores
 from heedful.tasks.answers.written import Generation
 from heedful.tasks.generate import Generate
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives.source import OneModel
 from heedful.tasks.writing import WriterOutput
 from heedful.tokens import Tokenizer
 
 _CONTINUES = Generate(pairs=False)
-"""What a finished run is asked: how texts go on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Continued:
+    """How texts go on; see ``Asked``."""
+
+    abilities: ClassVar[frozenset[Ability]] = _CONTINUES.abilities
+    answer_options: ClassVar[frozenset[str]] = _CONTINUES.answer_options
+    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
+    example: ClassVar[str] = '"The cat sat on"'
+
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+        """Encode a text to go on with.
+
+        Raises:
+            UserError: it is a pair.
+        """
+        if record.text_pair is not None:
+            raise UserError(
+                f"{record.source}, line {record.line}: a pair, but this run goes on with single "
+                "texts (objective clm)"
+            )
+        return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
+
+    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+        """Pad examples."""
+        return _CONTINUES.batch(examples, tokenizer, None)
+
+    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> list[WriterOutput]:
+        """Go on with texts."""
+        return _CONTINUES.compute(model, batch, settings)
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[WriterOutput],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Generation:
+        """Turn tokens into texts."""
+        return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
+
+    def aim(
+        self, computed: Computed[Any, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain a word that was written, or all of them."""
+        return _CONTINUES.aim(computed, target, tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NextWords:
     """Which word follows those before it; see ``Objective``."""
 
-    abilities: ClassVar[frozenset[Ability]] = _CONTINUES.abilities
-    example: ClassVar[str] = '"The cat sat on"'
-    answer_options: ClassVar[frozenset[str]] = _CONTINUES.answer_options
     metrics: ClassVar[tuple[str, ...]] = ("log_likelihood", "next_accuracy")
-    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     mixes_documents: ClassVar[bool] = False
+    source: ClassVar[OneModel] = OneModel("causal_lm")
+    asked: ClassVar[Continued] = Continued()
     hides: ClassVar[bool] = False
     mask_share: ClassVar[float] = 0.15
-
-    def load(self, data: DataSettings) -> Model:
-        """Load a decoder."""
-        return hidden.load_with("causal_lm", data)
-
-    def make(self, arch: str, config: Any) -> Model:
-        """Make one from scratch."""
-        return hidden.make_with("causal_lm", arch, config)
-
-    def reload(self, folder: Path) -> Model:
-        """Load the model of a finished run."""
-        return hidden.reload(folder)
-
-    def write_beside(self, start: Start, folder: Path) -> None:
-        """Write nothing."""
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
@@ -131,44 +160,6 @@ class NextWords:
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""
         return judges.followed()
-
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text to go on with.
-
-        Raises:
-            UserError: it is a pair.
-        """
-        if record.text_pair is not None:
-            raise UserError(
-                f"{record.source}, line {record.line}: a pair, but this run goes on with single "
-                "texts (objective clm)"
-            )
-        return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
-
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples."""
-        return _CONTINUES.batch(examples, tokenizer, None)
-
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> list[WriterOutput]:
-        """Go on with texts."""
-        return _CONTINUES.compute(model, batch, settings)
-
-    def decode(
-        self,
-        record: Record,
-        fitted: Fitted[Example],
-        outputs: Sequence[WriterOutput],
-        settings: PredictSettings,
-        tokenizer: Tokenizer,
-    ) -> Generation:
-        """Turn tokens into texts."""
-        return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
-
-    def aim(
-        self, computed: Computed[Any, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
-        """Explain a word that was written, or all of them."""
-        return _CONTINUES.aim(computed, target, tokenizer)
 
     def card(self, masked: str) -> str:
         """Say what a run does."""

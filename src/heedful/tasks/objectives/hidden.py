@@ -5,8 +5,6 @@ Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,18 +13,10 @@ from torch import Tensor
 from heedful.batches import Batch, Draw, Example
 from heedful.batches.collate import collate
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
-from heedful.errors import UserError
 from heedful.lesson import Lesson
-from heedful.models import FAMILIES, Family, Head
-from heedful.models.loading import encodes, family_of, load_model
-from heedful.models.model import Model
-from heedful.settings import DataSettings, PredictSettings
-from heedful.sources import resolve
+from heedful.settings import PredictSettings
 from heedful.tasks.answers import blanks
 from heedful.tokens import Tokenizer
-
-EXAMPLE = '"The cat sat on the [MASK]."'
-"""What a user may put after ``heedful predict RUN`` to try a run that fills in masks."""
 
 MASKED = {
     "token": "tokens",
@@ -35,63 +25,6 @@ MASKED = {
     "entity": "entities and phrases",
 }
 """What is masked together, for the model card."""
-
-
-def reload(folder: Path) -> Model:
-    """Load the model of a finished run."""
-    model: Model = load_model(folder, mapped=True)
-    return model
-
-
-_LEARNS: dict[Head, tuple[str, str]] = {
-    "pretraining": ("pairs of texts", "mlm+nsp"),
-    "masked_lm": ("masked words", "mlm"),
-    "causal_lm": ("next words", "clm"),
-    "permuted_lm": ("words in any order", "plm"),
-}
-"""What is learnt with a head, and the objective that a family with it can learn."""
-
-
-def _check_head(where: str, head: Head, family: Family) -> None:
-    if head in family.models or head not in _LEARNS:
-        return
-    able = [name for each, (_, name) in _LEARNS.items() if each in family.models]
-    raise UserError(
-        f"{where}: its models have no head for {_LEARNS[head][0]}; give --objective "
-        f"{able[0] if able else 'rtd'}"
-    )
-
-
-def load_with(head: Head, data: DataSettings) -> Model:
-    """Load a model with a head to go on with; one of next words is a decoder.
-
-    Raises:
-        UserError: there is no such model, or it has no such head.
-    """
-    _check_head(f"--model {data.model}", head, family_of(resolve(data.model, data.revision))[1])
-    decodes = True if head == "causal_lm" else encodes(data.model, data.revision)
-    model: Model = load_model(
-        data.model,
-        head=head,
-        dropout=data.dropout,
-        is_decoder=decodes,
-        revision=data.revision,
-    )
-    return model
-
-
-def make_with(head: Head, arch: str, config: Any) -> Model:
-    """Make a model with a head from scratch; one of next words is a decoder.
-
-    Raises:
-        UserError: the family has no such head.
-    """
-    family = FAMILIES[arch]
-    _check_head(f"--arch {arch}", head, family)
-    if head == "causal_lm" and not config.is_decoder:
-        config = replace(config, is_decoder=True)
-    model: Model = family.model_class(head)(config)
-    return model
 
 
 def hide(

@@ -5,32 +5,26 @@ Shapes: B pairs of a batch, N hidden tokens, V vocabulary.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.batches.collate import class_labels
 from heedful.batches.corpus import Corpus
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
-from heedful.models.model import Model
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
-from heedful.reading import Record
-from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Input, Start
-from heedful.tasks.aims import blanks as aims
-from heedful.tasks.answers import blanks
-from heedful.tasks.answers.blanks import Filled
+from heedful.task import Forward
 from heedful.tasks.answers.sequences import Scored, SequenceScores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives.asked import Blanks
+from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 MANY_FALSE = 0.6
@@ -52,35 +46,15 @@ class MaskedPairs:
     many_false: str | None = None
     """What to say where many pairs do not belong together; None where that says nothing."""
 
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    source: ClassVar[OneModel] = OneModel("pretraining")
+    asked: ClassVar[Blanks] = Blanks(pairs=True)
     hides: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
-    example: ClassVar[str] = hidden.EXAMPLE
-    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
-    inputs: ClassVar[tuple[Input, ...]] = (
-        Input(name="text"),
-        Input(name="following text", optional=True),
-    )
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The scores that can pick the best step."""
         return "masked_accuracy", self.metric
-
-    def load(self, data: DataSettings) -> Model:
-        """Load a model with both heads."""
-        return hidden.load_with("pretraining", data)
-
-    def make(self, arch: str, config: Any) -> Model:
-        """Make one from scratch."""
-        return hidden.make_with("pretraining", arch, config)
-
-    def reload(self, folder: Path) -> Model:
-        """Load the model of a finished run."""
-        return hidden.reload(folder)
-
-    def write_beside(self, start: Start, folder: Path) -> None:
-        """Write nothing."""
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
@@ -137,16 +111,7 @@ class MaskedPairs:
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
         """Name a sequence's numbers."""
-        total, right, count, pair_right = numbers
-        return Scored(
-            text=text,
-            loss=total,
-            right=int(right),
-            hidden=int(count),
-            pair_right=bool(pair_right),
-            tokens_total=fitted.tokens_total,
-            tokens_used=fitted.tokens_used,
-        )
+        return Scored.of(numbers, text, fitted)
 
     def scores(self) -> SequenceScores:
         """Return empty scores."""
@@ -155,40 +120,6 @@ class MaskedPairs:
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""
         return judges.sequences(self.metric)
-
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text with masks, or a pair."""
-        return blanks.encode(record, tokenizer, fit, pairs=True)
-
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples, and find their masks."""
-        return hidden.ask_masks(examples, tokenizer)
-
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the likeliest tokens of masks, and what is told of pairs.
-
-        See `blanks.candidates` for the shape.
-        """
-        output: PreTrainingOutput | SentenceOrderOutput = model(**batch.inputs)
-        logits, pairs = output.prediction_logits, output.pair_logits
-        return hidden.candidates(logits, pairs, batch, settings)
-
-    def decode(
-        self,
-        record: Record,
-        fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
-        settings: PredictSettings,
-        tokenizer: Tokenizer,
-    ) -> Filled:
-        """Choose what stands behind the masks of a text, or say what is told of a pair."""
-        return blanks.decode(record, fitted, outputs, settings, tokenizer)
-
-    def aim(
-        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
-        """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second), or a pair."""
-        return aims.blank(computed, target, tokenizer)
 
     def card(self, masked: str) -> str:
         """Say what a run does."""

@@ -9,15 +9,13 @@ Shapes: B sequences of a batch, T their length, N predicted tokens, V vocabulary
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.batches.corpus import Corpus
 from heedful.batches.masking import MaskRule
@@ -25,16 +23,12 @@ from heedful.batches.permuting import hidden_by, turns
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentence_pairs import Frame, single_texts
 from heedful.judging import AnyJudge
-from heedful.models.model import Model
-from heedful.reading import Record
-from heedful.settings import DataSettings, PredictSettings
-from heedful.task import Ability, Fit, Forward, Input, Start
-from heedful.tasks.aims import blanks as aims
-from heedful.tasks.answers import blanks
-from heedful.tasks.answers.blanks import Filled
+from heedful.task import Forward
 from heedful.tasks.answers.sequences import Scored, SequenceScores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives.asked import Blanks
+from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 LEAST_SEGMENT = 8
@@ -48,29 +42,12 @@ _BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
 class PermutedWords:
     """Which words stand where, seeing some of the others; see ``Objective``."""
 
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
+    source: ClassVar[OneModel] = OneModel("permuted_lm")
+    asked: ClassVar[Blanks] = Blanks(pairs=False)
     hides: ClassVar[bool] = True
     mask_share: ClassVar[float] = 1 / 6
-    example: ClassVar[str] = hidden.EXAMPLE
-    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
-    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     mixes_documents: ClassVar[bool] = False
-
-    def load(self, data: DataSettings) -> Model:
-        """Load a model of words in any order."""
-        return hidden.load_with("permuted_lm", data)
-
-    def make(self, arch: str, config: Any) -> Model:
-        """Make one from scratch."""
-        return hidden.make_with("permuted_lm", arch, config)
-
-    def reload(self, folder: Path) -> Model:
-        """Load the model of a finished run."""
-        return hidden.reload(folder)
-
-    def write_beside(self, start: Start, folder: Path) -> None:
-        """Write nothing."""
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
@@ -128,16 +105,7 @@ class PermutedWords:
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
         """Name a sequence's numbers."""
-        total, right, count = numbers
-        return Scored(
-            text=text,
-            loss=total,
-            right=int(right),
-            hidden=int(count),
-            pair_right=None,
-            tokens_total=fitted.tokens_total,
-            tokens_used=fitted.tokens_used,
-        )
+        return Scored.of(numbers, text, fitted)
 
     def scores(self) -> SequenceScores:
         """Return empty scores."""
@@ -146,35 +114,6 @@ class PermutedWords:
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""
         return judges.sequences()
-
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text with masks."""
-        return blanks.encode(record, tokenizer, fit, pairs=False)
-
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples, and find their masks."""
-        return hidden.ask_masks(examples, tokenizer)
-
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the likeliest tokens of each mask; see `blanks.candidates`."""
-        return hidden.candidates(model(**batch.inputs).logits, None, batch, settings)
-
-    def decode(
-        self,
-        record: Record,
-        fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
-        settings: PredictSettings,
-        tokenizer: Tokenizer,
-    ) -> Filled:
-        """Choose what stands behind the masks of a text."""
-        return blanks.decode(record, fitted, outputs, settings, tokenizer)
-
-    def aim(
-        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
-        """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second)."""
-        return aims.blank(computed, target, tokenizer)
 
     def card(self, masked: str) -> str:
         """Say what a run does."""

@@ -40,6 +40,7 @@ from heedful.tasks.answers.replaced import Detected, ReplacedScores, ScoredRepla
 from heedful.tasks.answers.sequences import Scored
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 _BITS = 24
@@ -47,25 +48,14 @@ _BITS = 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReplacedTokens:
-    """Which tokens of a text were replaced; see ``Objective``."""
+class TwoModels:
+    """A discriminator and its generator; see ``Source``."""
 
     preset: str | None = None
     """The sizes of a model from scratch, by their name."""
     generator_size: float | None = None
     """The share of the discriminator's width, or of its depth, that the generator of a model from
     scratch has; None for that of the preset."""
-    weight: float = 50.0
-    """What the discriminator's loss is multiplied by."""
-
-    abilities: ClassVar[frozenset[Ability]] = frozenset()
-    answer_options: ClassVar[frozenset[str]] = frozenset()
-    metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
-    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
-    mixes_documents: ClassVar[bool] = False
-    hides: ClassVar[bool] = True
-    mask_share: ClassVar[float] = 0.15
-    example: ClassVar[str] = '"The cat sat on the moon."'
 
     def load(self, data: DataSettings) -> Model:
         """Load a discriminator and its generator.
@@ -82,8 +72,8 @@ class ReplacedTokens:
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
         return Pair(
-            hidden.load_with("replaced", data),  # type: ignore[arg-type]
-            hidden.load_with("masked_lm", generator),  # type: ignore[arg-type]
+            OneModel("replaced").load(data),  # type: ignore[arg-type]
+            OneModel("masked_lm").load(generator),  # type: ignore[arg-type]
         )
 
     def make(self, arch: str, config: Any) -> Model:
@@ -96,8 +86,8 @@ class ReplacedTokens:
             )
         size = self.generator_size or FAMILIES[arch].generator_sizes()[self.preset or ""]
         return Pair(
-            hidden.make_with("replaced", arch, config),  # type: ignore[arg-type]
-            hidden.make_with("masked_lm", arch, config.generator(size)),  # type: ignore[arg-type]
+            OneModel("replaced").make(arch, config),  # type: ignore[arg-type]
+            OneModel("masked_lm").make(arch, config.generator(size)),  # type: ignore[arg-type]
             fresh=True,
         )
 
@@ -109,6 +99,70 @@ class ReplacedTokens:
     def write_beside(self, start: Start, folder: Path) -> None:
         """Give the generator a tokenizer of its own."""
         start.tokenizer.save_pretrained(folder / GENERATOR)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """Which words of a text look replaced; see ``Asked``."""
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset()
+    answer_options: ClassVar[frozenset[str]] = frozenset()
+    inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
+    example: ClassVar[str] = '"The cat sat on the moon."'
+
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+        """Encode a text.
+
+        Raises:
+            UserError: it is a pair.
+        """
+        if record.text_pair is not None:
+            raise UserError(
+                f"{record.source}, line {record.line}: a pair, but this run learnt replaced tokens "
+                "(objective rtd)"
+            )
+        return encode_text(record.text, tokenizer, fit)
+
+    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+        """Pad examples."""
+        return hidden.pad(examples, tokenizer)
+
+    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+        """Return the logit of each token, above 0 where it looks replaced. Shape (B, T)."""
+        logits: Tensor = model(**batch.inputs).logits
+        return logits
+
+    def decode(
+        self,
+        record: Record,
+        fitted: Fitted[Example],
+        outputs: Sequence[Tensor],
+        settings: PredictSettings,
+        tokenizer: Tokenizer,
+    ) -> Detected:
+        """Say which words of a text look replaced."""
+        return replaced.decode(record, fitted, outputs, tokenizer)
+
+    def aim(
+        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
+    ) -> Aim:
+        """Explain why a word looks replaced, or does not (``WORD``)."""
+        return aims.word(computed, target, tokenizer)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplacedTokens:
+    """Which tokens of a text were replaced; see ``Objective``."""
+
+    source: TwoModels = TwoModels()
+    weight: float = 50.0
+    """What the discriminator's loss is multiplied by."""
+
+    metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
+    mixes_documents: ClassVar[bool] = False
+    asked: ClassVar[Words] = Words()
+    hides: ClassVar[bool] = True
+    mask_share: ClassVar[float] = 0.15
 
     def sequences(
         self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
@@ -181,15 +235,7 @@ class ReplacedTokens:
         """Name a sequence's numbers."""
         total, *counts = numbers
         right, count, tokens, decided_right, swapped, flagged, caught = map(int, counts)
-        filled = Scored(
-            text=text,
-            loss=total,
-            right=right,
-            hidden=count,
-            pair_right=None,
-            tokens_total=fitted.tokens_total,
-            tokens_used=fitted.tokens_used,
-        )
+        filled = Scored.of((total, right, count), text, fitted)
         return ScoredReplaced(
             filled=filled,
             tokens=tokens,
@@ -206,45 +252,6 @@ class ReplacedTokens:
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""
         return judges.replaced_tokens()
-
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text.
-
-        Raises:
-            UserError: it is a pair.
-        """
-        if record.text_pair is not None:
-            raise UserError(
-                f"{record.source}, line {record.line}: a pair, but this run learnt replaced tokens "
-                "(objective rtd)"
-            )
-        return encode_text(record.text, tokenizer, fit)
-
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples."""
-        return hidden.pad(examples, tokenizer)
-
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the logit of each token, above 0 where it looks replaced. Shape (B, T)."""
-        logits: Tensor = model(**batch.inputs).logits
-        return logits
-
-    def decode(
-        self,
-        record: Record,
-        fitted: Fitted[Example],
-        outputs: Sequence[Tensor],
-        settings: PredictSettings,
-        tokenizer: Tokenizer,
-    ) -> Detected:
-        """Say which words of a text look replaced."""
-        return replaced.decode(record, fitted, outputs, tokenizer)
-
-    def aim(
-        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
-        """Explain why a word looks replaced, or does not (``WORD``)."""
-        return aims.word(computed, target, tokenizer)
 
     def card(self, masked: str) -> str:
         """Say what a run does."""
