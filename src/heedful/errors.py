@@ -10,6 +10,10 @@ MOST_NAMES, LONGEST_NAME = 12, 100
 """How many names a message lists, and how many characters of each it shows."""
 
 
+EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
+"""Exit codes of the command line."""
+
+
 class UserError(ValueError):
     """Wrong input. The command line prints its message as one line and exits with code 2."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful.checkpoints.opening import check_run, make_run
+from heedful.checkpoints.opening import after_restart, check_run, make_run
 from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.errors import UserError
 from heedful.settings import RunSettings
@@ -15,6 +15,45 @@ from heedful.settings import RunSettings
 
 def record(task: str) -> RunRecord:
     return RunRecord(task=task, goal={}, max_length=8, settings={}, data=[], versions={})
+
+
+def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int) -> None:
+    patch.setenv("TORCHELASTIC_RUN_ID", name)
+    patch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_job_started_again_goes_on_with_its_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    asked = RunSettings(out=tmp_path / "run", overwrite=overwrite)
+    going_on = RunSettings(out=tmp_path / "run", resume=True)
+    as_job(monkeypatch, "one", 0)
+    assert after_restart(asked, first=True) == asked
+    as_job(monkeypatch, "one", 1)
+    # Killed before it made the run.
+    assert after_restart(asked, first=True) == asked
+    make_run(asked, record("regress"))
+    as_job(monkeypatch, "one", 2)
+    assert after_restart(asked, first=True) == after_restart(asked, first=False) == going_on
+    as_job(monkeypatch, "two", 1)
+    assert after_restart(asked, first=True) == asked
+    # A new job of the same name; the first process alone takes the old one's mark away.
+    for first, restarts, expected in [(False, 0, asked), (False, 1, going_on), (True, 0, asked)]:
+        as_job(monkeypatch, "one", restarts)
+        assert after_restart(asked, first=first) == expected
+    as_job(monkeypatch, "one", 1)
+    assert after_restart(asked, first=True) == asked
+
+
+def test_without_torchrun_nothing_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    settings = RunSettings(out=tmp_path / "run")
+    assert after_restart(settings, first=True) == settings
+    make_run(settings, record("regress"))
+    assert [path.name for path in settings.out.iterdir()] == [RECORD]
 
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:

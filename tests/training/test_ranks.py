@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.exact import assert_same_bits
 
 from heedful.errors import UserError
 from heedful.training import ranks
+from heedful.training.meeting import agree
 
 PROGRAM = """
 import json, sys
@@ -118,3 +120,16 @@ def test_two_processes_know_each_others_rows_and_gradients(rows: list[dict[str, 
 def test_processes_that_differ_are_refused(rows: list[dict[str, object]]) -> None:
     line = "processes 0 and 1 do not start alike: a fact is 0 in one, 1 in the other"
     assert [row["error"] for row in rows] == [line, line]
+
+
+def test_processes_started_again_do_not_take_what_those_before_them_said() -> None:
+    """The store outlives them: a start may find what one of more processes left, or of fewer."""
+    store = torch.distributed.HashStore()
+    names = []
+    for size in (3, 2, 4):
+        with ThreadPoolExecutor(size) as threads:
+            ranks_last_first = reversed(range(size))
+            said = [threads.submit(agree, store, rank, size) for rank in ranks_last_first]
+            names.append({each.result(timeout=60) for each in said})
+    assert [len(name) for name in names] == [1, 1, 1]
+    assert len(set.union(*names)) == 3

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ def test_a_run_does_not_go_on_with_other_settings_or_data(
         run(tiny_model, colours, out, resume=True)
 
 
-def test_control_c_saves_a_checkpoint_and_says_how_to_go_on(
+def test_a_signal_saves_a_checkpoint_and_says_how_to_go_on(
     tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os
@@ -206,20 +207,27 @@ def test_control_c_saves_a_checkpoint_and_says_how_to_go_on(
 
     from heedful.checkpoints import runs
 
+    # Two at once come of torchrun, which passes on what its processes got, too.
+    signals = {
+        4: [signal.SIGINT, signal.SIGINT],
+        7: [signal.SIGTERM, signal.SIGTERM],
+        10: [signal.SIGUSR1, signal.SIGTERM],
+    }
     # The checkpoint at which a run stops is not among those that are averaged.
     whole = run(tiny_model, colours, tmp_path / "whole", average=3)
     append = runs.append_metrics
 
-    def interrupting(folder: Path, row: dict[str, object]) -> None:
+    def interrupting(folder: Path, row: dict[str, Any]) -> None:
         append(folder, row)
-        if row["step"] in (4, 10):
-            os.kill(os.getpid(), signal.SIGINT)
+        for number in signals.get(row["step"], []):
+            os.kill(os.getpid(), number)
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(runs, "append_metrics", interrupting)
-        for step in (4, 10):
-            with pytest.raises(Stopped, match=rf"stopped after step {step} of 12.*--resume"):
+        for step, (number, _) in signals.items():
+            said = rf"{number.name}: stopped after step {step} of 12.*--resume"
+            with pytest.raises(Stopped, match=said):
                 run(tiny_model, colours, out, average=3, resume=True)
             assert steps.steps(out)[-1] == step
     assert run(tiny_model, colours, out, average=3, resume=True) == whole

@@ -1,8 +1,10 @@
 """Opening a run folder, to start a run or to go on with one."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +17,28 @@ _FREE_SETTINGS = frozenset(
     {"max_minutes", "checkpoint_every", "keep_checkpoints", "tensorboard", "workers", "corpus"}
 )
 """Settings that may change when a run goes on: they do not affect what it learns."""
+
+_JOB = ".torchelastic"
+"""File of a run that says which job of ``torchrun`` made it or went on with it."""
+
+
+def after_restart(settings: RunSettings, *, first: bool) -> RunSettings:
+    """Have a job that ``torchrun`` starts again go on with the run that it began.
+
+    Args:
+        settings: what the command says; started again, it would find the job's own run in the way,
+            or delete it.
+        first: whether this process writes the run.
+    """
+    job, mark = _job(), settings.out / _JOB
+    if job is None:
+        return settings
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        if first and mark.is_file():  # what stands there is another job's
+            mark.unlink()
+    elif mark.is_file() and mark.read_text(encoding="utf-8") == job:
+        return replace(settings, resume=True, overwrite=False)
+    return settings
 
 
 def check_run(settings: RunSettings, record: RunRecord) -> bool:
@@ -62,6 +86,8 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     runs.clear_partial(run)
     if not (run / runs.RECORD).is_file():
         runs.write_record(run, record)
+    if (job := _job()) is not None:
+        (run / _JOB).write_text(job, encoding="utf-8")
 
 
 @contextmanager
@@ -85,6 +111,11 @@ def data_folder(run: Path) -> Iterator[Path]:
         prefix=".data.", suffix=".partial", dir=run, ignore_cleanup_errors=True
     ) as folder:
         yield Path(folder)
+
+
+def _job() -> str | None:
+    """Return the name of the ``torchrun`` job that this process is of; names may be used again."""
+    return os.environ.get("TORCHELASTIC_RUN_ID")
 
 
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:

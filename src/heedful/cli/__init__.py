@@ -16,9 +16,8 @@ from cyclopts.config import Dict
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
 from heedful.cli.options import put_help_on_one_line, say
-from heedful.errors import UserError
+from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
 
-EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
 HELP = frozenset({"--help", "-h"})
 
 app = App(

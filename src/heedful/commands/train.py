@@ -2,8 +2,10 @@
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from heedful.checkpoints.opening import after_restart
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.retell import FOLDER, retell
 from heedful.evaluation import score_records
@@ -45,6 +47,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     with ranks.together():
         if not ranks.is_first():
             say = _nothing
+        recipe = replace(recipe, run=after_restart(recipe.run, first=ranks.is_first()))
         outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
         if ranks.is_first():
             shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)

@@ -1,11 +1,18 @@
-"""Ctrl-C and SIGTERM end a run between two steps, never in the middle of one."""
+"""Signals end a run between two steps, never in the middle of one."""
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+"""Ctrl-C, and how schedulers say that a job's time is over or its machine is wanted."""
+
+_TWICE = 0.5
+"""Seconds after which a second Ctrl-C is one: ``torchrun`` passes on what its processes got too."""
 
 
 @dataclass(slots=True)
@@ -17,19 +24,28 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """Turn the first Ctrl-C or SIGTERM into a request; a second one interrupts at once."""
+    """Turn signals into a request; a second Ctrl-C interrupts at once.
+
+    Of a scheduler's signals the first counts: a second one must not spoil the checkpoint.
+    """
     request = StopRequest()
     # Python lets only the main thread set handlers; elsewhere its owner decides.
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
+    asked_at = 0.0
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if request.signal_name is not None:
+        nonlocal asked_at
+        now = time.monotonic()
+        if request.signal_name is None:
+            request.signal_name, asked_at = signal.Signals(number).name, now
+        elif number == signal.SIGINT and now - asked_at > _TWICE:
             raise KeyboardInterrupt
-        request.signal_name = signal.Signals(number).name
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Windows does not have all of them.
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield request
     finally:

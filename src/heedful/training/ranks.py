@@ -19,7 +19,8 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.errors import UserError
+from heedful.errors import EXIT_STOPPED, UserError
+from heedful.training.meeting import meet
 
 Item = TypeVar("Item")
 
@@ -46,7 +47,16 @@ def together() -> Iterator[None]:
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:
-        dist.init_process_group(_BACKENDS if cuda else "gloo", timeout=_PATIENCE)
+        store, rank, size = meet()
+        dist.init_process_group(
+            _BACKENDS if cuda else "gloo",
+            store=store,
+            rank=rank,
+            world_size=size,
+            timeout=_PATIENCE,
+        )
+    except UserError:
+        raise
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
@@ -127,9 +137,13 @@ def check_same(facts: Mapping[str, object]) -> None:
 
 @contextmanager
 def naming_the_process() -> Iterator[None]:
-    """Say in errors of all ranks but the first whose they are."""
+    """Say in errors of all ranks but the first whose they are; that all stopped one alone says."""
     try:
         yield
+    except KeyboardInterrupt:
+        if is_first():
+            raise
+        raise SystemExit(EXIT_STOPPED) from None
     except UserError as error:
         if is_first():
             raise
