@@ -2,8 +2,6 @@
 
 import math
 import re
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from heedful.commands.predict import records_of
 from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
 from heedful.predictor import Predictor, check_options
-from heedful.reading import Record
 from heedful.reading.lines import STDIN, read_lines
 from heedful.settings import (
     ColumnSettings,
@@ -125,7 +122,7 @@ def test_fewer_texts_at_once_where_many_are_written_for_each(
 def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(UserError, match="no text: give"):
-        records_of(EACH["translate"], [], None, ColumnSettings())
+        records_of(EACH["translate"], [], (), ColumnSettings())
     with pytest.raises(UserError, match="standard input: closed"):
         next(read_lines(STDIN))
 
@@ -133,7 +130,7 @@ def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_columns_are_of_files() -> None:
     columns = ColumnSettings(text="message")
     with pytest.raises(UserError, match="the options of columns are for --input"):
-        records_of(EACH["classify"], ["a text"], None, columns)
+        records_of(EACH["classify"], ["a text"], (), columns)
 
 
 @pytest.mark.parametrize(
@@ -216,56 +213,6 @@ def test_a_call_has_options_of_its_own(tiny_model: Path) -> None:
 
 GOLDEN = Path(__file__).parent / "golden/0.1.0/classify"
 TEXTS = ["bread", "a train to the sea", "soup", "rain", "the station", "cheese and bread", "wind"]
-
-
-@pytest.mark.parametrize("ahead", [False, True])
-def test_answers_some_at_a_time_are_those_of_one_call(
-    ahead: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    predict = Predictor.load(GOLDEN, PredictSettings(precision="fp32"))
-    whole = predict(TEXTS)
-    monkeypatch.setattr(predictor, "_SORTED_TOGETHER", 3)
-    chunks = [list(some) for some in predict.answered(text_records(TEXTS), ahead=ahead)]
-    assert [len(chunk) for chunk in chunks] == [3, 3, 1]
-    answers = [answer for chunk in chunks for answer in chunk]
-    assert [answer.label for answer in answers] == [answer.label for answer in whole]
-    assert [answer.score for answer in answers] == pytest.approx([one.score for one in whole])
-
-
-def test_records_that_may_be_long_in_coming_are_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    predict = Predictor.load(GOLDEN)
-    monkeypatch.setattr(predictor, "_SORTED_TOGETHER", 2)
-    monkeypatch.setattr(sys.modules["heedful.batches.features"], "_TOGETHER", 2)
-    asked = 0
-
-    def slow() -> Iterator[Record]:
-        nonlocal asked
-        for record in text_records(TEXTS):
-            asked += 1
-            yield record
-
-    chunks = predict.answered(slow())
-    assert len(list(next(chunks))) == 2
-    assert asked == 2
-
-
-def test_an_error_of_a_later_record_comes_after_the_answers_before_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    predict = Predictor.load(GOLDEN)
-    monkeypatch.setattr(predictor, "_SORTED_TOGETHER", 2)
-    monkeypatch.setattr(sys.modules["heedful.batches.features"], "_TOGETHER", 2)
-
-    def broken() -> Iterator[Record]:
-        yield from text_records(TEXTS[:2])
-        raise UserError("mine.csv, line 4: expected text")
-
-    chunks = predict.answered(broken(), ahead=True)
-    assert len(list(next(chunks))) == 2
-    with pytest.raises(UserError, match="line 4"):
-        next(chunks)
 
 
 def test_an_option_of_a_call_is_checked_as_one_of_the_run() -> None:

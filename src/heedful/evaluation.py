@@ -1,7 +1,7 @@
 """Records with their truth in, scores out: while training, and for ``heedful evaluate``."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice, tee
+from itertools import count, islice, tee
 from typing import Any
 
 from heedful.predictor import Predictor
@@ -14,7 +14,7 @@ _TOGETHER = 1024
 class Evaluation:
     """Answers to records that hold the truth, one after the other, and in the end their scores.
 
-    It holds only some thousands at a time. Processes that train together share the answering.
+    It holds only some thousands at a time. Several processes share the answering.
 
     Args:
         predictor: of a run of the records' task.
@@ -28,7 +28,10 @@ class Evaluation:
         self._scores = predictor.task.scores()
         self._truths, copies = tee(records)
         self._answers = ranks.joined(
-            lambda share: predictor.answers(share, settings, labelled=True), copies
+            lambda share: predictor.answers(
+                share, settings, labelled=True, numbers=count(ranks.rank(), ranks.size())
+            ),
+            copies,
         )
         self._total = self._used = 0
 
@@ -40,7 +43,8 @@ class Evaluation:
         """
         while answers := list(islice(self._answers, _TOGETHER)):
             records = list(islice(self._truths, len(answers)))
-            self._scores.update(answers, records)
+            with ranks.failing_together():
+                self._scores.update(answers, records)
             self._total += sum(answer.tokens_total for answer in answers)
             self._used += sum(answer.tokens_used for answer in answers)
             yield from zip(answers, records, strict=True)

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import islice, tee
+from itertools import count, islice, tee
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -30,7 +30,6 @@ from heedful.interop import foreign_record
 from heedful.models.model import Model
 from heedful.readers import load_reader
 from heedful.reading import Text
-from heedful.reading.ahead import one_ahead
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
@@ -158,6 +157,7 @@ class Predictor:
         settings: PredictSettings | None = None,
         *,
         labelled: bool = False,
+        numbers: Iterator[int] | None = None,
     ) -> Iterator[Any]:
         """Answer for each record of the task, in its order, holding only some thousands at a time.
 
@@ -165,36 +165,19 @@ class Predictor:
             records: as the task's ``read`` gives them.
             settings: how to compute; by default as the predictor was told.
             labelled: whether to encode their truth too, for scoring.
-        """
-        for answers in self.answered(records, settings, labelled=labelled):
-            yield from answers
-
-    def answered(
-        self,
-        records: Iterable[Any],
-        settings: PredictSettings | None = None,
-        *,
-        labelled: bool = False,
-        ahead: bool = False,
-    ) -> Iterator[Iterator[Any]]:
-        """Yield the answers of some thousands of records at a time; see `answers`.
-
-        Args:
-            records: as the task's ``read`` gives them.
-            settings: how to compute; by default as the predictor was told.
-            labelled: whether to encode their truth too, for scoring.
-            ahead: whether the next records are read and encoded in a thread while answers are
-                computed. Not where one may be long in coming, as on standard input.
+            numbers: of the records in the data, for draws where they are scored; 0, 1, 2 and so on
+                if None.
         """
         settings = settings or self.settings
-        chunks = self._encoded(records, settings, labelled)
-        for some, encoded in one_ahead(chunks) if ahead else chunks:
-            yield self.decode(some, encoded, settings, labelled=labelled)
+        numbers = count() if numbers is None else numbers
+        for some, encoded in self.encoded(records, settings, labelled=labelled):
+            draws = [number % _SORTED_TOGETHER for number in islice(numbers, len(some))]
+            yield from self.decode(some, encoded, settings, draws=draws if labelled else None)
 
-    def _encoded(
-        self, records: Iterable[Any], settings: PredictSettings, labelled: bool
+    def encoded(
+        self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
     ) -> Iterator[tuple[list[Any], list[Fitted[Example]]]]:
-        """Yield some thousands of records at a time, with what they were encoded as."""
+        """Yield some thousands of records at a time, with what `encode` makes of each."""
         records, copies = tee(records)
         encoded = self.encode(copies, settings, labelled=labelled)
         while chunk := _gather(encoded):
@@ -219,7 +202,7 @@ class Predictor:
         encoded: Sequence[Fitted[Example]],
         settings: PredictSettings,
         *,
-        labelled: bool = False,
+        draws: Sequence[int] | None = None,
     ) -> Iterator[Any]:
         """Answer for records that are encoded: the second half of `answers`.
 
@@ -227,9 +210,10 @@ class Predictor:
             records: the records, in any number that memory holds.
             encoded: what `encode` made of each, with the same settings.
             settings: how to compute.
-            labelled: whether the truth was encoded, too.
+            draws: numbers of the records, by which is drawn what is scored; None where the truth
+                was not encoded.
         """
-        computed = self.computed(encoded, settings, labelled=labelled)
+        computed = self.computed(encoded, settings, draws=draws)
         for record, fitted, outputs in zip(records, encoded, computed, strict=True):
             yield self.task.decode(record, fitted, outputs, settings, self.tokenizer)
 
@@ -238,10 +222,10 @@ class Predictor:
         encoded: Sequence[Fitted[Example]],
         settings: PredictSettings,
         *,
-        labelled: bool = False,
+        draws: Sequence[int] | None = None,
     ) -> Iterator[list[Any]]:
         """Yield what the task computes for the examples of each record; see `decode`."""
-        outputs = self._compute(encoded, settings, labelled)
+        outputs = self._compute(encoded, settings, draws)
         for fitted in encoded:
             yield [next(outputs) for _ in fitted.pieces]
 
@@ -272,14 +256,18 @@ class Predictor:
 
     @torch.inference_mode()
     def _compute(
-        self, items: Sequence[Fitted[Example]], settings: PredictSettings, labelled: bool
+        self,
+        items: Sequence[Fitted[Example]],
+        settings: PredictSettings,
+        draws: Sequence[int] | None,
     ) -> Iterator[Any]:
         """Return what the task computes for each example of the items, in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
+        numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
         outputs: list[Any] = [None] * len(examples)
         forward = self.compiled.model
         for rows in self.plan([len(example.ids) for example in examples], settings):
-            draw = Draw(seed=0, epoch=0, rows=np.asarray(rows)) if labelled else None
+            draw = None if draws is None else Draw(seed=0, epoch=0, rows=numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.compute(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed

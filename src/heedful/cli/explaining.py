@@ -94,7 +94,8 @@ def explain(
     from heedful.explanations.tables import explanation_table
 
     inputs = predict.texts_of(predictor.task, texts, context, context_file)
-    records = [*predict.records_of(predictor.task, inputs, input, columns)]
+    paths = [input] if input else []
+    records = [*predict.records_of(predictor.task, inputs, paths, columns)]
     if out is not None and len(records) != 1:
         raise UserError(f"--out {out}: holds one explanation; there are {len(records)} texts")
     if out is None and (explaining.attention is None or not _wants_json(json)):

@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ from heedful.settings import ExportSettings, PredictSettings, VocabularySettings
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
+Files = Annotated[list[Path] | None, Parameter(negative="")]
 VOCABULARY, EXPORT = VocabularySettings(), ExportSettings()
 
 
@@ -84,11 +86,18 @@ def evaluate(
         scores_table,
         summary,
     )
+    from heedful.training import ranks
 
-    file = None if predictions is None else PredictionsFile(predictions, overwrite=overwrite)
-    predictor = _predictor(run, predicting)
-    predictor.score_by(scoring)
-    scores = command.evaluate(run, data, columns, predictor, say, file)
+    with ranks.together(), ranks.naming_the_process():
+        with ranks.failing_together():
+            file = None
+            if predictions is not None:
+                file = PredictionsFile(predictions, overwrite=overwrite)
+            predictor = _predictor(run, predicting)
+            predictor.score_by(scoring)
+        scores = command.evaluate(run, data, columns, predictor, say, file)
+        if not ranks.is_first():
+            return
     if file is not None:
         say(f"{scores['items']:,} answers written to {predictions}")
     print_table(scores_table(scores))
@@ -105,7 +114,7 @@ def evaluate(
 def predict(
     run: Path,
     *texts: str,
-    input: Path | None = None,
+    input: Files = None,
     context: str | None = None,
     context_file: Path | None = None,
     against: Path | None = None,
@@ -125,7 +134,7 @@ def predict(
         Texts to predict for; without any, --input or standard input is read: one text per line,
         or JSON lines for an answer run.
     input
-        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
     context
         Second text of each pair: the context that holds the answers to questions.
     context_file
@@ -140,27 +149,38 @@ def predict(
     plain
         Print the answer alone.
     """
-    predictor = _predictor(run, predicting)
+    from heedful.training import ranks
 
-    from heedful.commands import predict as command
+    with ranks.together(), ranks.naming_the_process():
+        with ranks.failing_together():
+            predictor = _predictor(run, predicting)
 
-    inputs = command.texts_of(predictor.task, texts, context, context_file, columns.encoding)
-    records = command.records_of(predictor.task, inputs, input, columns)
-    if prefix is not None:
-        records = command.with_prefix(predictor.task, records, prefix)
-    if against is not None:
-        from heedful.commands.nearest import nearest
+        from heedful.commands import predict as command
+        from heedful.commands.nearest import Neighbours
+        from heedful.commands.shards import SHARD, shards
 
-        for row in nearest(predictor, records, against, columns):
-            line = row["nearest"][0]["text"] if plain else json.dumps(row, ensure_ascii=False)
-            print(line, flush=not texts)
-        return
-    cut = 0
-    for answers in predictor.answered(records, ahead=input is not None and input.is_file()):
-        for answer in answers:
-            cut += answer.tokens_used < answer.tokens_total
-            print(command.line_of(answer, everything=all_scores, plain=plain))
-        sys.stdout.flush()  # before more is read, which may take as long as it likes
+        paths = input or []
+        with ranks.failing_together():
+            inputs = command.texts_of(
+                predictor.task, texts, context, context_file, columns.encoding
+            )
+            records = command.records_of(predictor.task, inputs, paths, columns)
+            if prefix is not None:
+                records = command.with_prefix(predictor.task, records, prefix)
+        neighbours = None
+        if against is not None:
+            neighbours = Neighbours.read(predictor, against, columns)
+        if neighbours is None:
+            line = partial(command.line_of, everything=all_scores, plain=plain)
+        else:
+            line = partial(neighbours.line_of, plain=plain)
+        ahead = bool(paths) and all(path.is_file() for path in paths)
+        cut = 0
+        for rows in shards(predictor, records, line, size=SHARD * ranks.size(), ahead=ahead):
+            for row in rows or ():
+                cut += row.cut
+                print(row.line)
+            sys.stdout.flush()  # before more is read, which may take as long as it likes
     if cut:
         say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
 
@@ -216,7 +236,7 @@ def score(
         for line in score.rerank(predictor, n_best, weight=weight):
             print(line)
         return
-    records = predict.records_of(predictor.task, texts, input, columns)
+    records = predict.records_of(predictor.task, texts, [input] if input else [], columns)
     for scored in score.score_texts(predictor, score.texts_of(records)):
         print(score.line_of(scored, everything=all_scores), flush=not texts)
 

@@ -17,6 +17,7 @@ from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings
 from heedful.task import SAMPLE, Say, Start
+from heedful.training import ranks
 from heedful.training.progress import counted
 
 METRICS = "metrics.json"
@@ -38,6 +39,7 @@ def evaluate(
     Raises:
         UserError: see `Evaluation`; or what nothing scores is asked for.
     """
+    say = ranks.said_once(say)
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
         beside = None
@@ -46,7 +48,7 @@ def evaluate(
             beside = _Wider(run, predictor, copies)
         evaluation = Evaluation(predictor, records)
         answered = evaluation if beside is None else beside.compare(evaluation)
-        if predictions_file is None:
+        if predictions_file is None or not ranks.is_first():
             for _ in answered:
                 pass
         else:
@@ -62,7 +64,7 @@ def evaluate(
         total = scores["tokens_total"]
         say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
     scores = {"data": [str(path) for path in data], **scores}
-    if (run / RECORD).is_file():  # another library's folder is left as it is
+    if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
         files.write_json(run / METRICS, scores)
     return scores
 

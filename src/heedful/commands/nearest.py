@@ -3,7 +3,8 @@
 Shapes: N texts of the file, D width of a vector.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 from typing import Any
@@ -17,49 +18,65 @@ from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import ColumnSettings
+from heedful.training import ranks
 from heedful.training.progress import counted
 
 
-def nearest(
-    predictor: Predictor, records: Iterable[Record], corpus: Path, columns: ColumnSettings
-) -> Iterator[dict[str, Any]]:
-    """Find the ``--top`` nearest texts of a corpus to each record, by the cosine of their vectors.
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """The texts of a file, in which the nearest to others are looked up."""
 
-    Args:
-        predictor: of a run that gives vectors.
-        records: what is looked for.
-        corpus: a file of texts, read as ``--input`` is.
-        columns: where the texts stand in a file of columns.
+    texts: list[Record]
+    vectors: Tensor
+    """Of length 1. Shape (N, D)."""
+    top: int
 
-    Yields:
-        ``nearest``: the text, its line and its score of each, best first; and the record's tokens.
+    @classmethod
+    def read(cls, predictor: Predictor, corpus: Path, columns: ColumnSettings) -> "Neighbours":
+        """Embed the texts of a file; several processes share the work.
 
-    Raises:
-        UserError: the run is one of another task, or the file has no text.
-    """
-    if "embed" not in predictor.task.abilities:
-        raise UserError(f"--against is for embed runs; this is a {predictor.task.name} run")
-    texts, vectors = _read_corpus(predictor, corpus, columns)
-    most = min(predictor.settings.top, len(texts))
-    for answer in predictor.answers(records):
-        best = (vectors @ F.normalize(answer.vector, dim=0)).topk(most)  # (N,) to (most,)
-        yield {
+        Args:
+            predictor: of a run that gives vectors.
+            corpus: a file of texts, read as ``--input`` is.
+            columns: where the texts stand in a file of columns.
+
+        Raises:
+            UserError: the run is one of another task, or the file has no text.
+        """
+        if "embed" not in predictor.task.abilities:
+            raise UserError(f"--against is for embed runs; this is a {predictor.task.name} run")
+        read = records_of(predictor.task, (), [corpus], columns)
+        records, copies = tee(record for record in read if record.text.strip())
+        answers = ranks.joined(predictor.answers, copies)
+        rows = [answer.vector for answer in counted(answers, "texts embedded")]
+        if not rows:
+            raise UserError(f"{corpus}: no text in it")
+        vectors = F.normalize(torch.stack(rows), dim=-1)
+        return cls(list(records), vectors, min(predictor.settings.top, len(rows)))
+
+    def line_of(self, answer: Any, *, plain: bool) -> str:
+        """Format what is nearest to a text: a JSON object, or with ``plain`` the nearest alone."""
+        row = self.nearest(answer)
+        nearest: str = row["nearest"][0]["text"]
+        return nearest if plain else json.dumps(row, ensure_ascii=False)
+
+    def nearest(self, answer: Any) -> dict[str, Any]:
+        """Find the texts nearest to one that was embedded, by the cosine of their vectors.
+
+        Returns:
+            ``nearest``: the text, its line and its score of each, best first; and the tokens of the
+            text that was embedded.
+        """
+        best = (self.vectors @ F.normalize(answer.vector, dim=0)).topk(self.top)  # (N,) to (top,)
+        return {
             "nearest": [
-                {"text": texts[row].text, "line": texts[row].line, "score": round(score, 6)}
+                {
+                    "text": self.texts[row].text,
+                    "line": self.texts[row].line,
+                    "score": round(score, 6),
+                }
                 for score, row in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             ],
             "tokens_total": answer.tokens_total,
             "tokens_used": answer.tokens_used,
         }
-
-
-def _read_corpus(
-    predictor: Predictor, corpus: Path, columns: ColumnSettings
-) -> tuple[list[Record], Tensor]:
-    """Return the texts of a file, and their vectors of length 1. Shape (N, D)."""
-    read = records_of(predictor.task, (), corpus, columns)
-    records, copies = tee(record for record in read if record.text.strip())
-    vectors = [answer.vector for answer in counted(predictor.answers(copies), "texts embedded")]
-    if not vectors:
-        raise UserError(f"{corpus}: no text in it")
-    return list(records), F.normalize(torch.stack(vectors), dim=-1)

@@ -4,14 +4,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError
 from heedful.reading import Text
-from heedful.reading.lines import UTF8, check_file, read_lines
+from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
 from heedful.settings import TASKS, ColumnSettings
 from heedful.task import Answer, AnyTask
+from heedful.training import ranks
 
 
 def texts_of(
@@ -44,14 +46,14 @@ def texts_of(
 
 
 def records_of(
-    task: AnyTask, texts: Sequence[Text], path: Path | None, columns: ColumnSettings
+    task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
 ) -> Iterable[Any]:
-    """Return records of the texts on the command line, in a file, or on standard input.
+    """Return records of the texts on the command line, in files, or on standard input.
 
     Raises:
         UserError: there are texts in two places, or none.
     """
-    if texts and path is not None:
+    if texts and paths:
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
         if columns != ColumnSettings(encoding=columns.encoding):
@@ -59,10 +61,17 @@ def records_of(
                 "the options of columns are for --input, not for texts given as arguments"
             )
         return task.from_texts(texts)
-    if path is None and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
+    if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
-    path = path or Path("-")
-    plain = path == Path("-") or path.name.removesuffix(".gz").endswith(".txt")
+    if (not paths or STDIN in paths) and ranks.size() > 1:
+        raise UserError("several processes cannot read standard input: give --input FILE")
+    # One by one, so that each is read as its name says, and what is missing is told at once.
+    streams = [_read(task, path, columns) for path in paths or [STDIN]]
+    return chain.from_iterable(streams)
+
+
+def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
+    plain = path == STDIN or path.name.removesuffix(".gz").endswith(".txt")
     if TASKS[task.name].columns and plain and columns.format is None:
         columns = replace(columns, format="text")
     return task.read([path], columns, labelled=False)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from heedful.training import ranks
+
 if TYPE_CHECKING:  # rich is imported where it is needed: answers do without
     from rich.console import Console
 
@@ -79,7 +81,10 @@ def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Pass items on and show how many have gone by; how many will come is not known."""
+    """Pass items on and show how many have gone by; how many will come is not known.
+
+    Of several processes the first shows it.
+    """
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -89,7 +94,8 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
         TimeElapsedColumn(),
     )
     screen = console()
-    with Progress(*columns, console=screen, disable=not screen.is_terminal) as bar:
+    shown = screen.is_terminal and ranks.is_first()
+    with Progress(*columns, console=screen, disable=not shown) as bar:
         task = bar.add_task(what, total=None, rate=0.0)
         for item in items:
             yield item

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.errors import EXIT_STOPPED, UserError
+from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
 from heedful.training.meeting import meet
 
 Item = TypeVar("Item")
@@ -84,6 +84,11 @@ def is_first() -> bool:
     return rank() == 0
 
 
+def said_once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what says a line in the first process, and nothing in all others."""
+    return say if is_first() else lambda line: None
+
+
 def total(tensor: Tensor) -> Tensor:
     """Return the sum of a tensor over all processes."""
     if size() == 1:
@@ -137,17 +142,53 @@ def check_same(facts: Mapping[str, object]) -> None:
 
 @contextmanager
 def naming_the_process() -> Iterator[None]:
-    """Say in errors of all ranks but the first whose they are; that all stopped one alone says."""
+    """Say in errors of all ranks but the first whose they are; what all know the first tells."""
     try:
         yield
     except KeyboardInterrupt:
         if is_first():
             raise
         raise SystemExit(EXIT_STOPPED) from None
+    except _SharedError:
+        if is_first():
+            raise
+        raise SystemExit(EXIT_USER_ERROR) from None
     except UserError as error:
         if is_first():
             raise
         raise UserError(f"process {rank()}: {error}") from None
+
+
+class _SharedError(UserError):
+    """What one process met, or several, and all know of."""
+
+
+@contextmanager
+def failing_together() -> Iterator[None]:
+    """Have an error that one process meets end all of them. No collective call goes in here.
+
+    Raises:
+        UserError: on all processes, what the first of those that met one did.
+    """
+    if size() == 1:
+        yield
+        return
+    error = None
+    try:
+        yield
+    except (UserError, OSError) as raised:
+        error = raised
+    _share(error)
+
+
+def _share(error: Exception | None) -> None:
+    message = None if error is None else " ".join(str(error).split())
+    everyone: list[str | None] = [None] * size()
+    dist.all_gather_object(everyone, message)
+    for number, message in enumerate(everyone):
+        if message is not None:
+            alike = everyone[0] == message
+            raise _SharedError(message if alike else f"process {number}: {message}") from error
 
 
 class Part(NamedTuple):
@@ -176,6 +217,9 @@ def joined(
     Args:
         compute: from a stream of items to a stream of what is computed for each.
         stream: the same on all ranks.
+
+    Raises:
+        UserError: on all ranks, what one of them met.
     """
     if size() == 1:
         yield from compute(iter(stream))
@@ -183,12 +227,32 @@ def joined(
     answers = compute(islice(iter(stream), rank(), None, size()))
     blocks: list[Any] = [None] * size()
     while True:
-        dist.all_gather_object(blocks, list(islice(answers, _TOGETHER)))
-        if not any(blocks):
+        block: list[Any] = []
+        with failing_together():
+            block = list(islice(answers, _TOGETHER))
+        dist.all_gather_object(blocks, block)
+        yield from _interleaved(blocks)
+        if len(blocks[0]) < _TOGETHER:  # the first has the most
             return
-        nothing = object()
-        rows = zip_longest(*blocks, fillvalue=nothing)
-        yield from (item for item in chain.from_iterable(rows) if item is not nothing)
+
+
+def to_first(items: list[Item]) -> list[Item] | None:
+    """Give the first rank what all have computed of their shares, in order; all others get None.
+
+    Args:
+        items: as of every ``size()``-th item from number ``rank()`` on.
+    """
+    if size() == 1:
+        return items
+    lists: list[Any] | None = [None] * size() if is_first() else None
+    dist.gather_object(items, lists)
+    return None if lists is None else _interleaved(lists)
+
+
+def _interleaved(lists: Sequence[list[Item]]) -> list[Item]:
+    nothing: Any = object()
+    rows = chain.from_iterable(zip_longest(*lists, fillvalue=nothing))
+    return [item for item in rows if item is not nothing]
 
 
 def gathered(tensor: Tensor, padding: int = 0) -> Tensor:
