@@ -22,6 +22,7 @@ from heedful.checkpoints import runs
 DRIVER = Path(__file__).parent / "many_driver.py"
 OPTIONS = ["--steps", "10", "--dropout", "0", "--seed", "3", "--precision", "fp32"]
 NAMES = ["classify-dev", "tag", "choose", "embed", "pretrain", "translate-dev"]
+SHARDED = ["classify-ema", "classify-recomputed", "pretrain", "translate-dev", "translate-gru"]
 TOLERANCE = 1e-9
 """AdamW divides by the gradient's size, which enlarges what the order of sums changes."""
 
@@ -98,11 +99,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kill(folder, "killed")
     for run in ("one", "two"):
         shutil.copytree(folder / "killed", folder / run)
-    one = [training(name, f"1/{name}") for name in NAMES]
+    one = [training(name, f"1/{name}") for name in {*NAMES, *SHARDED}]
     code, lines = start(folder, 1, [*one, long_training("one", "--resume")])
     assert code == 0, lines
     (folder / "1.log").write_text(lines)
     two = [training(name, f"2/{name}") for name in NAMES]
+    two += [training(name, f"sharded/{name}", "--shard") for name in SHARDED]
     longer = [long_training("two", "--resume"), long_training("whole")]
     code, lines = start(folder, 2, [*two, *longer, training("tag", "1/tag")])
     assert code == 2, lines
@@ -127,6 +129,11 @@ def test_two_processes_learn_what_one_does(work: Path, name: str) -> None:
     weights = load_file(work / "1" / name / "model.safetensors")
     assert all(tensor.dtype is torch.float64 for tensor in weights.values())
     assert differs(work / "1" / name, work / "2" / name) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_divided_model_learns_what_a_whole_one_does(work: Path, name: str) -> None:
+    assert differs(work / "1" / name, work / "sharded" / name) < TOLERANCE
 
 
 def test_losses_and_scores_are_those_of_one_process(work: Path) -> None:

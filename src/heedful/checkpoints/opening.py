@@ -14,7 +14,15 @@ from heedful.errors import UserError
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
-    {"max_minutes", "checkpoint_every", "keep_checkpoints", "tensorboard", "workers", "corpus"}
+    {
+        "max_minutes",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "tensorboard",
+        "workers",
+        "corpus",
+        "shard",
+    }
 )
 """Settings that may change when a run goes on: they do not affect what it learns."""
 

@@ -88,6 +88,45 @@ def save(
     return target
 
 
+def save_divided(
+    run: Path,
+    state: TrainingState,
+    *,
+    model: Mapping[str, Tensor],
+    average: Mapping[str, Tensor] | None,
+    optimizer: Mapping[str, Tensor],
+    random: Mapping[str, Tensor],
+) -> None:
+    """Do what `save` does, in all processes at once: each writes its share of the tensors.
+
+    What is a file of `save` is a folder of files, named without the suffix.
+    """
+    from heedful.checkpoints import shards
+
+    with shards.new_folder(folder_of(run, state.step)) as (folder, is_first):
+        for name, tensors in ((WEIGHTS, model), (AVERAGE, average), (OPTIMIZER, optimizer)):
+            if tensors:
+                shards.write((folder / name).with_suffix(""), tensors)
+        if is_first:
+            files.write_tensors(folder / RANDOM, random)
+            files.write_json(folder / STATE, asdict(state))
+            files.write_manifest(folder)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file, or those that processes wrote into a folder in its place."""
+    divided = path.with_suffix("")
+    if not divided.is_dir():
+        return files.read_tensors(path)
+    from heedful.checkpoints import shards
+
+    return shards.read(divided)
+
+
+def _has_average(folder: Path) -> bool:
+    return any(folder.glob(f"{Path(AVERAGE).stem}*"))
+
+
 def load(folder: Path) -> Checkpoint:
     """Read one checkpoint after checking it against its manifest.
 
@@ -98,13 +137,12 @@ def load(folder: Path) -> Checkpoint:
     # Version 0.1.0 knew no other way.
     raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True})
     raw["best"] = tuple((score, step) for score, step in raw["best"])
-    average = folder / AVERAGE
     return Checkpoint(
         folder=folder,
         state=TrainingState(**raw),
-        model=files.read_tensors(folder / WEIGHTS),
-        average=files.read_tensors(average) if average.is_file() else None,
-        optimizer=files.read_tensors(folder / OPTIMIZER),
+        model=_read(folder / WEIGHTS),
+        average=_read(folder / AVERAGE) if _has_average(folder) else None,
+        optimizer=_read(folder / OPTIMIZER),
         random=files.read_tensors(folder / RANDOM),
     )
 
@@ -116,8 +154,7 @@ def load_weights(folder: Path) -> dict[str, Tensor]:
         UserError: a file is missing, truncated or damaged.
     """
     files.check_manifest(folder)
-    average = folder / AVERAGE
-    return files.read_tensors(average if average.is_file() else folder / WEIGHTS)
+    return _read(folder / (AVERAGE if _has_average(folder) else WEIGHTS))
 
 
 def steps(run: Path) -> list[int]:

@@ -47,6 +47,7 @@ class TrainOptions(TypedDict, total=False):
     precision: PrecisionName
     device: str
     gradient_checkpointing: bool
+    shard: bool
     seed: int
     evaluate_every: int | None
     metric: str | None

@@ -54,6 +54,8 @@ class TrainSettings:
     """auto, cpu, cuda or cuda:N."""
     gradient_checkpointing: bool = False
     """Recompute each block in the backward pass: slower, but far less memory."""
+    shard: bool = False
+    """Divide the weights, gradients and optimizer state among the processes of torchrun."""
     seed: int = 0
     """Seed of new weights, the order of the data and dropout."""
     evaluate_every: int | None = None

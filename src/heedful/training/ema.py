@@ -17,9 +17,9 @@ class MovingAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self._weights: list[Tensor] = list(model.parameters())
+        self._weights = [_share(weight.detach()) for weight in model.parameters()]
         self._decay = decay
-        self._average = [weight.detach().clone() for weight in self._weights]
+        self._average = [weight.clone() for weight in self._weights]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -35,7 +35,7 @@ class MovingAverage:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Have the model compute with the average; afterwards with its own parameters again."""
-        kept = [weight.detach().clone() for weight in self._weights]
+        kept = [weight.clone() for weight in self._weights]
         with torch.no_grad():
             torch._foreach_copy_(self._weights, self._average)
         try:
@@ -43,3 +43,8 @@ class MovingAverage:
         finally:
             with torch.no_grad():
                 torch._foreach_copy_(self._weights, kept)
+
+
+def _share(weight: Tensor) -> Tensor:
+    """Return what this process has of a weight, where processes divide it."""
+    return weight.to_local() if hasattr(weight, "to_local") else weight

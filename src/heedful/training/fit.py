@@ -53,6 +53,8 @@ class Run:
     save: Callable[[Path], None]
     """Write the model and its tokenizer into a folder."""
     say: Say
+    whole: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Give what is scored and saved all weights, where the processes divide them."""
     scaler: torch.amp.GradScaler | None = None
     """Scale of the losses, for fp16 alone."""
     average: MovingAverage | None = None
@@ -217,7 +219,7 @@ def _evaluate(
 ) -> tuple[dict[str, Any], steps.TrainingState]:
     """Score the model as it is after a step, and compare it with the best ones so far."""
     assert run.score is not None
-    with run.average.in_place() if run.average else nullcontext():
+    with run.average.in_place() if run.average else nullcontext(), run.whole():
         scores = run.score()
     log(step, {"dev": {name: value for name, value in scores.items() if _is_number(value)}})
     return scores, _track(state, scores[run.metric], step, run.settings.average)
@@ -248,7 +250,8 @@ def _is_worth_keeping(run: Run, state: steps.TrainingState) -> bool:
 def _save(run: Run, state: steps.TrainingState) -> None:
     """Write a checkpoint of the state as it is, and delete those that it makes needless."""
     random = random_state.random_tensors()
-    if not ranks.is_first():
+    divided = run.work.divided
+    if not ranks.is_first() and not divided:
         ranks.barrier()
         return
     model = run.work.model
@@ -261,7 +264,8 @@ def _save(run: Run, state: steps.TrainingState) -> None:
     if run.average:
         with run.average.in_place():
             averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    steps.save(
+    write = steps.save_divided if divided else steps.save
+    write(
         run.folder,
         state,
         model=model.state_dict(),
@@ -269,8 +273,9 @@ def _save(run: Run, state: steps.TrainingState) -> None:
         optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
         random=random,
     )
-    needed = _final_steps(run, state)
-    steps.prune(run.folder, keep=run.settings.keep_checkpoints, needed=needed)
+    if ranks.is_first():
+        needed = _final_steps(run, state)
+        steps.prune(run.folder, keep=run.settings.keep_checkpoints, needed=needed)
     ranks.barrier()
 
 
@@ -298,12 +303,14 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
         run.work.model.load_state_dict(averaged_weights(folders))
     if len(final) > 1:
         run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
-        scores = run.score() if run.score else scores
-    if ranks.is_first():
-        with runs.finished(run.folder) as folder:
-            run.save(folder)
-            runs.write_record(folder, run.record)
-        steps.prune(run.folder, keep=1)
+        with run.whole():
+            scores = run.score() if run.score else scores
+    with run.whole():
+        if ranks.is_first():
+            with runs.finished(run.folder) as folder:
+                run.save(folder)
+                runs.write_record(folder, run.record)
+            steps.prune(run.folder, keep=1)
     ranks.barrier()
     return scores
 

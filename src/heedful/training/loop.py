@@ -36,6 +36,8 @@ class Work:
     """What that sum is divided by, or each of them, before anything is computed."""
     factor: Callable[[int], float]
     """Schedule: optimizer steps done to a share of the learning rate."""
+    divided: bool = False
+    """Whether the processes divide the model, which then adds up its gradients by itself."""
 
 
 @dataclass(slots=True)
@@ -96,7 +98,9 @@ def train(
         group.setdefault("initial_lr", group["lr"]) for group in work.optimizer.param_groups
     ]
     tables = TableGradients(work.model)
-    narrow = NarrowWeights(work.model, precision.dtype) if precision.mixed else None
+    narrow = None
+    if precision.mixed and not work.divided:  # else what puts the weights together narrows them
+        narrow = NarrowWeights(work.model, precision.dtype)
     plan = work.plan(position.epoch)
     while position.step < total_steps:
         if position.index == len(plan):
@@ -110,7 +114,8 @@ def train(
         batches = [work.fetch(rows, position.epoch) for rows in micro_batches]
         with tables.sparse() if ranks.size() == 1 else nullcontext():
             loss = _accumulate(work, batches, narrow, scaler)
-        ranks.add_gradients(work.model)
+        if not work.divided:
+            ranks.add_gradients(work.model)
         norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan
         # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
         if not math.isfinite(loss) or (scaler is None and not math.isfinite(norm)):
@@ -155,7 +160,7 @@ def _accumulate(
         losses = work.loss(narrow.forward if narrow else work.model, batch)
         share = (losses / count).sum() / batch.copies
         total += share.item()
-        if not math.isfinite(total):
+        if not math.isfinite(total) and not work.divided:  # no process computes without the others
             break
         torch.autograd.backward(scaler.scale(share) if scaler else share)
         if narrow:
@@ -178,7 +183,7 @@ def _update(
     if scaler:
         scaler.unscale_(work.optimizer)
     gradients = gradient_values(work.model)
-    norm = nn.utils.get_total_norm(gradients).item()
+    norm = _total_norm(gradients)
     if scaler is None and not math.isfinite(norm):
         return norm
     if clip and norm > clip:
@@ -190,3 +195,9 @@ def _update(
         else:
             work.optimizer.step()
     return norm
+
+
+def _total_norm(gradients: Sequence[Tensor]) -> float:
+    """Return the L2 norm of all gradients, of their parts in other processes, too."""
+    norm = nn.utils.get_total_norm(gradients)
+    return (norm.full_tensor() if hasattr(norm, "full_tensor") else norm).item()

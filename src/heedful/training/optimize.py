@@ -84,7 +84,7 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer_tensors(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what :func:`optimizer_tensors` returned.
+    """Put back what :func:`optimizer_tensors` returned, shared out as the parameters are.
 
     Raises:
         UserError: the tensors are not those of this model's parameters.
@@ -97,10 +97,20 @@ def load_optimizer_tensors(
     if wanted != set(tensors):
         odd = sorted(wanted ^ set(tensors))[0]
         raise UserError(f"optimizer state does not fit the model: {odd!r} is on one side only")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     whole = optimizer.state_dict()
     whole["state"] = {
-        index: {key: tensors[f"{name}/{key}"] for key in STATE_NAMES}
-        for index, name in enumerate(names)
+        index: {key: _like(tensors[f"{name}/{key}"], parameter) for key in STATE_NAMES}
+        for index, (name, parameter) in enumerate(zip(names, parameters, strict=True))
         if name in learnt
     }
     optimizer.load_state_dict(whole)
+
+
+def _like(state: Tensor, parameter: Tensor) -> Tensor:
+    """Divide a state as its parameter is, if that is divided among processes."""
+    if state.ndim == 0 or not hasattr(parameter, "full_tensor"):
+        return state
+    from heedful.training import sharding
+
+    return sharding.share(state, parameter)

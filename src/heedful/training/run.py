@@ -5,7 +5,7 @@ handed in: it needs what comes after training.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,10 @@ from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, unknown_name
+from heedful.models.model import Model
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
+from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import choose_precision, prepare_device
@@ -99,9 +101,10 @@ def train(
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
         ranks.send_weights(start.model)
+        model, start = _divided(recipe.training, start)
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
-        run = _run(lessons or task, task, recipe, start, examples, record, scored, say)
+        run = _run(model, lessons or task, task, recipe, start, examples, record, scored, say)
         say(task.card())
         say(
             f"{examples.num_items:,} examples, {run.total_steps:,} "
@@ -181,7 +184,25 @@ def _score(
     return score(start, record, dev())
 
 
+def _divided(training: TrainSettings, start: Start) -> tuple[Model, Start]:
+    """Return the model to train, and the start with the one that is evaluated and saved.
+
+    They are the same, unless the one is divided among the processes.
+    """
+    model = start.model
+    if model.can_recompute:
+        model.gradient_checkpointing = training.gradient_checkpointing
+    if not training.shard or ranks.size() == 1:
+        return model, start
+    from heedful.training import sharding
+
+    device = next(model.parameters()).device
+    empty = sharding.divide(model, device, choose_precision(training.precision, device))
+    return model, replace(start, model=empty)
+
+
 def _run(
+    model: Model,
     learnt: AnyTask | Distillation,
     task: AnyTask,
     recipe: Recipe,
@@ -192,13 +213,11 @@ def _run(
     say: Say,
 ) -> Run:
     """Put together what is trained."""
-    training, model = recipe.training, start.model
+    training = recipe.training
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = -(-examples.num_items // training.batch_size)
     total_steps = training.steps or training.epochs * steps_per_epoch
-    if model.can_recompute:
-        model.gradient_checkpointing = training.gradient_checkpointing
     work = Work(
         model=model,
         optimizer=adamw(
@@ -214,6 +233,7 @@ def _run(
         fetch=partial(_fetch, examples, device),
         loss=learnt.loss,
         count=learnt.count,
+        divided=model is not start.model,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
     )
     return Run(
@@ -230,8 +250,18 @@ def _run(
         save=partial(_save, task, start, record),
         say=say,
         scaler=torch.amp.GradScaler() if precision.dtype is torch.float16 else None,
+        whole=partial(_whole, model, start.model),
         average=None if training.ema is None else MovingAverage(model, training.ema),
     )
+
+
+def _whole(model: Model, saved: Model) -> AbstractContextManager[None]:
+    """Give the model that is evaluated and saved the weights of the one that is trained."""
+    if model is saved:
+        return nullcontext()
+    from heedful.training import sharding
+
+    return sharding.whole(model, saved)
 
 
 def _fetch(examples: Examples, device: torch.device, items: Positions, epoch: int) -> Batch:

@@ -1,0 +1,58 @@
+"""Tensors that processes divide, as one folder of safetensors to which each writes its shares.
+
+torch's checkpoints (``torch.distributed.checkpoint``) know who has what. Its storage for Hugging
+Face keeps that in the headers of the files; its own would keep it in a pickle.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+
+from heedful import files
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the temporary folder of ``files.new_folder`` to all processes at once.
+
+    Yields:
+        The folder, and whether this process is the one that writes what is not divided.
+    """
+    first = dist.get_rank() == 0
+    with files.new_folder(path, overwrite=True) if first else nullcontext(path) as folder:
+        shared = [folder]
+        dist.broadcast_object_list(shared)
+        yield shared[0], first
+    dist.barrier()
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors into a new folder, each process what it has of them."""
+    save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+
+
+def read(folder: Path) -> dict[str, Tensor]:
+    """Read the tensors of a folder whole, however many processes wrote it."""
+    reader = HuggingFaceStorageReader(str(folder))
+    described = reader.read_metadata().state_dict_metadata
+    tensors = {
+        name: torch.empty(each.size, dtype=each.properties.dtype)
+        for name, each in described.items()
+        if isinstance(each, TensorStorageMetadata)
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # which says that one process reads: so it is
+        load(tensors, storage_reader=reader, no_dist=True)
+    return tensors
