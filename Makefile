@@ -18,8 +18,9 @@ setup: $(READY) ## create .venv with the pinned packages and heedful itself
 demo: setup ## fine-tune a real BERT on support tickets and answer a few new ones
 	$(BIN)/heedful demo
 
-# Two at a time, each with whole files, since the tests of a file share what is slow to make.
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Two at a time, each with whole files, since the tests of a file share what is slow to make; in the
+# order of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test: setup ## run the whole test suite
 	$(PYTEST)
@@ -31,6 +32,7 @@ OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 
 SAME_ON_ANY_CPU := batches benchmarks pages reading rules serving tokens \
 	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
 	interop/test_onnx.py interop/test_page.py interop/test_pictures.py \
+	interop/test_sentence_transformers.py \
 	system/test_first_answer.py system/test_flat_memory.py \
 	training/test_many_processes.py training/test_ranks.py training/test_resume.py \
 	test_conftest.py test_doctor.py test_errors.py test_family_page.py test_wheel.py \

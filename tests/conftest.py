@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-# Before torch and the reference libraries are imported, and for child processes as well.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # other tests run beside these
+# Before torch and the reference libraries are imported, and for child processes as well. One thread,
+# since to wake another takes longer than all of a tiny model; what has to hold for several sets them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
@@ -63,6 +63,12 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that have slow tests, so that none of them is left over for the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session")

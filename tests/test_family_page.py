@@ -29,6 +29,8 @@ from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.training.examples import Examples
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[1] / "docs" / "family.md").read_text(encoding="utf-8")
 CPU = torch.device("cpu")
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11], [5, 12, 13, 14, 0, 0, 0]])

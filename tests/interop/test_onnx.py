@@ -26,7 +26,10 @@ from heedful.models import Head, RobertaConfig, RobertaForSequenceClassification
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings, PredictSettings
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of torch's exporter, about itself
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # of torch's exporter, about itself
+]
 
 ENCODERS = {
     "answer": "start_logits (2, 20)\nend_logits (2, 20)\n",

@@ -1,10 +1,8 @@
 """The reference library, imported once."""
 
-from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
-import torch
 
 
 @pytest.fixture(scope="session")
@@ -15,12 +13,3 @@ def reference() -> ModuleType:
     )
     transformers.logging.set_verbosity_error()
     return transformers
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: to wake another takes longer than all of a tiny model."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

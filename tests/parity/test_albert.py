@@ -39,7 +39,6 @@ def _batch(blocks: int, layers: int, *, masked: bool) -> tuple[dict[str, Any], d
     return batch | {"head_mask": mask}, batch | {"head_mask": rows}
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("groups", "heads", "recompute"), CASES.values(), ids=list(CASES))
 def test_values_and_gradients(
     reference: ModuleType, groups: dict[str, int], heads: str, recompute: bool

@@ -43,7 +43,6 @@ def _theirs(
     return theirs
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("changes", "lengths"), CASES.values(), ids=list(CASES))
 def test_values_and_gradients(

@@ -350,7 +350,6 @@ def _gradients(
     return dict(zip(inputs, found, strict=True))
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("options", "training"), CASES.values(), ids=list(CASES))
 def test_options_in_pairs_equal_the_reference(
     reference: ModuleType, options: Options, training: bool

@@ -211,7 +211,6 @@ def _check_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert_equal(found[name], right, name)
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("changed", CASES.values(), ids=list(CASES))
 def test_every_option_and_pair_equals_the_reference(
     reference: ModuleType, changed: dict[str, Any]

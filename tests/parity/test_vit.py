@@ -32,8 +32,6 @@ SIZES: dict[str, Any] = {
 CLASSES = ("ViTModel", "ViTForImageClassification", "ViTForMaskedImageModeling")
 PATCHES = 9
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Case:

@@ -172,7 +172,6 @@ def _assert_all_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert_equal(one, right, name)
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("options", "training"), CASES.values(), ids=list(CASES))
 def test_options_in_pairs_equal_the_reference(
     reference: ModuleType, options: dict[str, Any], training: bool

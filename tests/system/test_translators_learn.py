@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from heedful.decoding.search import Search
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 
+pytestmark = pytest.mark.slow
+
 EOS, PAD, PIECES, LONGEST = 0, 1, 20, 8
 
 

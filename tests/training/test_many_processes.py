@@ -19,6 +19,8 @@ from tests.golden.cases import CURVES
 
 from heedful.checkpoints import runs
 
+pytestmark = pytest.mark.slow
+
 DRIVER = Path(__file__).parent / "many_driver.py"
 OPTIONS = ["--steps", "10", "--dropout", "0", "--seed", "3", "--precision", "fp32"]
 NAMES = ["classify-dev", "tag", "choose", "embed", "pretrain", "translate-dev"]

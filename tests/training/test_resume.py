@@ -24,6 +24,8 @@ from heedful.settings import (
 from heedful.task import Recipe
 from heedful.training.fit import Stopped
 
+pytestmark = pytest.mark.slow
+
 DRIVER = Path(__file__).with_name("kill_driver.py")
 
 
