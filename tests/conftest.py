@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-# Before torch and the reference libraries are imported, and for child processes as well. One thread,
-# since to wake another takes longer than all of a tiny model; what has to hold for several sets them.
+# Before torch and the reference libraries are imported, and for child processes as well. One
+# thread: to wake another takes longer than all of a tiny model. What is about threads sets them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
