@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from heedful.errors import UserError, unknown_name
+from heedful.host import waits
 
 IGNORED = -100
 """The label that does not count, as in torch."""
@@ -74,7 +75,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         classes = logits.shape[1]
-        rows = len(logits) if logits.is_cuda else _CACHED // classes
+        rows = len(logits) if waits(logits.device) else _CACHED // classes
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         total = _wide(logits.new_zeros(()))
         for start in range(0, len(logits), max(rows, 1)):
@@ -189,7 +190,7 @@ def soft_cross_entropy(
     told = (_wide(logits) / temperature).log_softmax(-1)
     excess = (wanted - told).masked_fill(wanted.isneginf(), 0.0)
     total = (wanted.exp() * excess).sum() * temperature**2
-    return total, torch.tensor(len(logits), device=logits.device)
+    return total, torch.full((), len(logits), device=logits.device)
 
 
 def soft_binary_cross_entropy(
@@ -222,7 +223,7 @@ def cosine_distance(vectors: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
         The sum over the vectors, and how many there are.
     """
     cosines = F.cosine_similarity(_wide(vectors), _wide(teacher), dim=-1)
-    return (1 - cosines).sum(), torch.tensor(len(vectors), device=vectors.device)
+    return (1 - cosines).sum(), torch.full((), len(vectors), device=vectors.device)
 
 
 def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
@@ -246,4 +247,4 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _number_of(targets: Tensor) -> Tensor:
-    return torch.tensor(targets.numel(), device=targets.device)
+    return torch.full((), targets.numel(), device=targets.device)

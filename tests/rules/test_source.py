@@ -16,6 +16,7 @@ GROUND = {
     "errors": set[str](),
     "files": {"errors"},
     "extras": {"errors"},
+    "host": set[str](),
     "spreadsheets": set[str](),
     "sources": {"errors", "files", "extras"},
     "scripts": set(),

@@ -1,7 +1,10 @@
 """The loop: accumulation equals the large batch, clipping, precision, checkpointing of blocks."""
 
 import copy
+import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +18,9 @@ from heedful.batches import Batch, Example, plan_epoch
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
 from heedful.tasks.classify import Classify
+from heedful.training import loop, optimize
 from heedful.training.device import Precision, choose_precision
-from heedful.training.loop import Done, Position, Work, train
+from heedful.training.loop import Done, Position, Work, read, train
 from heedful.training.optimize import adamw, load_optimizer_tensors, optimizer_tensors
 
 TASK = Classify(labels=("a", "b", "c"), multi_label=False)
@@ -47,6 +51,27 @@ def batch_of(chosen: list[Example]) -> Batch:
     return collate(chosen, pad_id=0, targets={"labels": class_labels(chosen)})
 
 
+def work_of(
+    network: BertForSequenceClassification,
+    data: list[Example],
+    task: Classify = TASK,
+    batch_size: int = 16,
+    batch_tokens: int = 10**6,
+) -> Work:
+    lengths = [len(example.ids) for example in data]
+    return Work(
+        model=network,
+        optimizer=adamw(network, learning_rate=1e-3),
+        plan=lambda epoch: plan_epoch(
+            lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
+        ),
+        fetch=lambda rows, epoch: batch_of([data[row] for row in rows]),
+        loss=task.loss,
+        count=task.count,
+        factor=lambda step: 1.0,
+    )
+
+
 def run(
     network: BertForSequenceClassification,
     data: list[Example],
@@ -58,20 +83,9 @@ def run(
     clip: float = 1.0,
     precision: Precision = FP32,
 ) -> list[Done]:
-    lengths = [len(example.ids) for example in data]
-    task = replace(TASK, weights=weights)
-    work = Work(
-        model=network,
-        optimizer=adamw(network, learning_rate=1e-3),
-        plan=lambda epoch: plan_epoch(
-            lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
-        ),
-        fetch=lambda rows, epoch: batch_of([data[row] for row in rows]),
-        loss=task.loss,
-        count=task.count,
-        factor=lambda step: 1.0,
-    )
-    return list(train(work, Position(), total_steps=steps, precision=precision, clip=clip))
+    work = work_of(network, data, replace(TASK, weights=weights), batch_size, batch_tokens)
+    taken = train(work, Position(), total_steps=steps, precision=precision, clip=clip)
+    return [done for step in taken for done in read([step])]
 
 
 @pytest.mark.parametrize("weights", [None, (0.2, 1.0, 3.0)])
@@ -141,6 +155,56 @@ def test_bf16_learns_what_fp32_learns() -> None:
     assert losses[-1].loss < 0.7 * losses[0].loss
     assert mixed[-1].loss == pytest.approx(losses[-1].loss, rel=0.1)
     assert next(narrow.parameters()).dtype is torch.float32
+
+
+def test_a_device_computes_what_the_cpu_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host must not look, all is computed that a CPU can leave out."""
+    data = examples(40)
+    looked, blind = model(), model()
+    seen = run(looked, data, batch_tokens=60, clip=0.3)
+    without_looking(monkeypatch)
+    unseen = run(blind, data, batch_tokens=60, clip=0.3)
+    for one, other in zip(seen, unseen, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-12)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-6)
+    assert min(done.gradient_norm for done in seen) < 0.3 < seen[0].gradient_norm
+    for (name, one), other in zip(looked.named_parameters(), blind.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6, msg=name)
+
+
+def without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the loop go the way of a device, on the CPU."""
+    for module in (loop, optimize):
+        monkeypatch.setattr(module, "waits", lambda device: True)
+
+
+@pytest.mark.parametrize("fp16", [False, True])
+def test_a_device_stops_by_itself(fp16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that is not finite is read some steps later: the weights are those before it."""
+    without_looking(monkeypatch)
+    network = model()
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0) if fp16 else None
+    work = work_of(network, examples(40))
+    good: list[dict[str, torch.Tensor]] = []
+
+    def loss(forward: Callable[..., Any], batch: Batch) -> torch.Tensor:
+        # Infinite, with a gradient that is finite.
+        return work.loss(forward, batch) + (math.inf if len(good) == 3 else 0.0)
+
+    taken = []
+    for step in train(
+        replace(work, loss=loss), Position(), total_steps=6, precision=FP32, scaler=scaler
+    ):
+        taken.append(step)
+        good.append(copy.deepcopy(network.state_dict()))
+    assert_same_bits(good[5], good[2], "stored")
+    assert any(bool((good[2][name] != good[1][name]).any()) for name in good[2])
+    reading = read(taken)
+    assert [next(reading).step for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(
+        UserError, match=r"stopped at step 4 \(epoch 2, step 1 of 3\): the loss is inf"
+    ):
+        next(reading)
 
 
 def test_weights_are_untouched_by_a_gradient_that_is_not_finite() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.batches.examples import Example
 from heedful.batches.masking import IGNORED
+from heedful.host import send
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,10 +40,10 @@ class Batch:
         return len(next(iter(self.inputs.values())))
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
+        """Return the batch on a device, to which it is copied while the host goes on."""
         return Batch(
-            inputs={name: tensor.to(device) for name, tensor in self.inputs.items()},
-            targets={name: tensor.to(device) for name, tensor in self.targets.items()},
+            inputs={name: send(tensor, device) for name, tensor in self.inputs.items()},
+            targets={name: send(tensor, device) for name, tensor in self.targets.items()},
             num_tokens=self.num_tokens,
             num_positions=self.num_positions,
             copies=self.copies,

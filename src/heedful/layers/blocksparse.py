@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.host import send, waits
 from heedful.layers.attention import Mixed, attend
 from heedful.layers.blockwise import attend_by_blocks
 
@@ -57,15 +58,17 @@ def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
 
     Args:
         mask: bool, True where a query may attend. Shape (B, 1, 1, S), or (B, 1, S, S): then the
-            texts of a row may be kept apart, or else a row is one text.
+            texts of a row may be kept apart, or else a row is one text. It may be in the host's
+            memory where the tokens are on a device.
         tokens: ids or vectors. Shape (B, S, ...).
     """
     batch, size = tokens.shape[:2]
-    starts = torch.zeros(batch, 1, dtype=torch.int64, device=tokens.device)
+    device = torch.device("cpu") if mask is None else mask.device
+    starts = torch.zeros(batch, 1, dtype=torch.int64, device=device)
     lengths = starts + size
     plain = not torch.compiler.is_compiling()
     if mask is not None and mask.shape[2] == 1:
-        numbers = torch.arange(1, size + 1, device=tokens.device)
+        numbers = torch.arange(1, size + 1, device=device)
         lengths = (mask[:, 0, 0] * numbers).amax(1, keepdim=True)  # up to the last token
     elif mask is not None and plain:
         rows = mask[:, 0].byte()
@@ -75,13 +78,13 @@ def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
             starts = first
             lengths = (size - rows.flip(2).argmax(2) - first).gather(1, first)
     if torch.compiler.is_compiling():
-        return Texts(starts, lengths, (), plain)
+        return Texts(starts.to(tokens.device), lengths.to(tokens.device), (), plain)
     each = [
         Text(row, start, max(length, 1))
         for row, pairs in enumerate(torch.stack([starts, lengths], 2).tolist())
         for start, length in dict.fromkeys(map(tuple, pairs))
     ]
-    return Texts(starts, lengths, tuple(each), plain)
+    return Texts(send(starts, tokens.device), send(lengths, tokens.device), tuple(each), plain)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -276,15 +279,15 @@ def _cut_mask(
     mask: Tensor | None, group: Sequence[Text], size: int, device: torch.device
 ) -> Tensor | None:
     """Return True for tokens, False for padding, (G, 1, 1, size); None if there is no padding."""
-    lengths = torch.tensor([text.length for text in group], device=device)
-    real = torch.arange(size, device=device) < lengths[:, None]
+    lengths = torch.tensor([text.length for text in group])
+    real = send(torch.arange(size) < lengths[:, None], device)
     if mask is not None:
         rows = [
             mask[row, 0, start if mask.shape[2] > 1 else 0, start : start + length]
             for row, start, length in group
         ]
-        real &= torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
-    return None if real.all() else real[:, None, None]
+        real = real & torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
+    return None if not waits(device) and real.all() else real[:, None, None]
 
 
 def _put_back(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from heedful.host import send
 from heedful.layers.attention import attend, gradients_of, mix, weigh
 
 _TOGETHER = 512
@@ -96,7 +97,7 @@ def _table(drawn: Tensor | None, heads: int, blocks: int, device: torch.device) 
     inner = torch.arange(1, blocks - 1)
     first, last = torch.zeros_like(inner), torch.full_like(inner, blocks - 1)
     fixed = torch.stack([first, inner - 1, inner, inner + 1, last], 1).expand(heads, -1, -1)
-    return (fixed if drawn is None else torch.cat([fixed, drawn], 2)).to(device)
+    return send(fixed if drawn is None else torch.cat([fixed, drawn], 2), device)
 
 
 class _Inner(torch.autograd.Function):

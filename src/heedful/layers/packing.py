@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from heedful.host import on_host, send
+
 LEAST_PADDING = 1 / 16
 """Share of padding in a batch from which on its tokens are packed: below it, moving them costs as
 much as the padding."""
@@ -76,19 +78,22 @@ class Packing:
         return packed[0].index_select(0, starts)[:, None]
 
 
-def packing(tokens: Tensor) -> Packing | None:
+def packing(tokens: Tensor, device: torch.device | None = None) -> Packing | None:
     """Tell where tokens stand; None where there is too little padding for that to be worth while.
 
     Args:
         tokens: bool, True for a token. Shape (B, S).
+        device: where the answer is needed; None for that of the tokens.
     """
-    flat = tokens.flatten()
+    device = tokens.device if device is None else device
+    flat = on_host(tokens).flatten()
     rows = flat.nonzero().squeeze(1)  # (N,)
     if not 0 < len(rows) <= (1 - LEAST_PADDING) * len(flat):
         return None
     numbers = torch.zeros_like(flat, dtype=torch.int64)
     numbers[rows] = torch.arange(len(rows), device=rows.device)
     filled = torch.cat([rows, rows[:1].expand(-len(rows) % ROUND)])
+    filled, numbers = send(filled, device), send(numbers, device)
     return Packing(rows=filled, count=len(rows), numbers=numbers, batch=len(tokens))
 
 

@@ -298,7 +298,7 @@ class Encoder(Body):
         alone = encoder_hidden_states is None and past_key_values is None and not use_cache
         plain = alone and not (output_attentions or output_hidden_states)
         if self.training and only_first and plain:
-            context = replace(context, packing=inputs.packing_of(attention_mask, tokens.shape[:2]))
+            context = replace(context, packing=inputs.packing_of(attention_mask, tokens))
         hidden = self.embeddings(
             tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
         )

@@ -18,6 +18,7 @@ from torch import Tensor
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
+from heedful.host import reshaped
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
 from heedful.models.labels import class_loss, labelled_positions
@@ -324,7 +325,7 @@ def score_pieces(
 
 
 def _flat(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)
+    return None if tensor is None else reshaped(tensor, -1, *tensor.shape[2:])  # (B * C, ...)
 
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:

@@ -4,13 +4,14 @@ Shapes: B batch, S length of the input, T length with what is cached, E length o
 output, H heads, L blocks, D model width, W width of the embeddings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from heedful import losses
 from heedful.errors import UserError
+from heedful.host import on_host, waits
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.blocksparse import texts_of
@@ -125,14 +126,21 @@ def context(
     encoded_length = None if encoded is None else _check_encoded(encoded, batch, config)
     if past is not None:
         encoded_length = _check_cache(past, batch, encoded_length, config)
-    mask = masks.for_self_attention(
-        attention_mask,
-        batch=batch,
-        queries=length,
-        keys=length if past is None else length + past.length,
-        causal=config.is_decoder,
-        device=tokens.device,
-    )
+
+    def mask_on(device: torch.device, attention_mask: Tensor | None) -> Tensor | None:
+        return masks.for_self_attention(
+            attention_mask,
+            batch=batch,
+            queries=length,
+            keys=length if past is None else length + past.length,
+            causal=config.is_decoder,
+            device=device,
+        )
+
+    mask = known = mask_on(tokens.device, attention_mask)
+    if by_text and attention_mask is not None and waits(tokens.device):
+        attention_mask = on_host(attention_mask)
+        known = mask_on(attention_mask.device, attention_mask)
     cross_mask = None
     if encoded_mask is not None:
         if encoded_length is None:
@@ -149,7 +157,7 @@ def context(
         encoded=encoded,
         cross_mask=cross_mask,
         need_cache=need_cache,
-        texts=texts_of(mask, tokens) if by_text else None,
+        texts=texts_of(known, tokens) if by_text else None,
     )
 
 
@@ -192,14 +200,17 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
     return encoded
 
 
-def packing_of(tokens: Tensor | None, shape: Sequence[int]) -> Packing | None:
+def packing_of(mask: Tensor | None, tokens: Tensor) -> Packing | None:
     """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
 
     Args:
-        tokens: 1 or True for a token, 0 or False for padding. Shape (B, S).
-        shape: (B, S); what has another is for others to refuse.
+        mask: 1 or True for a token, 0 or False for padding. Shape (B, S); one of another shape is
+            for others to refuse.
+        tokens: ids or vectors. Shape (B, S, ...).
     """
-    return None if tokens is None or tokens.shape != shape else packing(tokens.bool())
+    if mask is None or mask.shape != tokens.shape[:2]:
+        return None
+    return packing(on_host(mask).bool(), tokens.device)
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:

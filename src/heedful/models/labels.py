@@ -9,6 +9,7 @@ from torch import Tensor
 
 from heedful import losses
 from heedful.errors import UserError
+from heedful.host import on_host, where_true
 
 
 def class_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,4 +104,4 @@ def labelled_positions(
     if positions is not None:
         raise UserError("give labels or positions, not both: labels are scored where they stand")
     check_classes(labels, shape, vocab_size)
-    return (labels.flatten() != losses.IGNORED).nonzero().squeeze(1)
+    return where_true(on_host(labels) != losses.IGNORED, labels.device)

@@ -20,6 +20,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
+from heedful.host import reshaped
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.models.loading import head_of
@@ -262,7 +263,7 @@ class Choose(Task[Choices, Tensor, Choice]):
 def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
     """Return a score for each example, those of an item side by side. Shape (B / C, C)."""
     inputs = {
-        name: tensor.view(-1, choices, tensor.shape[-1])  # (B / C, C, T)
+        name: reshaped(tensor, -1, choices, tensor.shape[-1])  # (B / C, C, T)
         for name, tensor in batch.inputs.items()
     }
     logits: Tensor = forward(**inputs).logits

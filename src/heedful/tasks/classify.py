@@ -14,6 +14,7 @@ from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.host import send
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.reading import Record
@@ -202,7 +203,9 @@ class Classify(Task[Item, Tensor, Prediction]):
         """Return the sum of the batch's cross entropies."""
         logits = forward(**batch.inputs).logits
         entropy = losses.binary_cross_entropy if self.multi_label else losses.cross_entropy
-        return entropy(logits, batch.targets["labels"], class_weights=self._weights())[0]
+        weights = self._weights()
+        weights = None if weights is None else send(weights, logits.device)
+        return entropy(logits, batch.targets["labels"], class_weights=weights)[0]
 
     def count(self, batch: Batch) -> float:
         """Return the number of labels, or the sum of their weights."""

@@ -21,6 +21,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
+from heedful.host import on_host, send
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.judging import Judge
@@ -190,12 +191,15 @@ class Embed(Task[Record, Tensor, Embedding]):
         first, second = vectors[::2], vectors[1::2]  # each (P, D)
         if self.scored:
             return losses.mse((first * second).sum(-1), batch.targets["cosines"][::2])[0]
-        ids = batch.inputs["input_ids"]
+        ids = on_host(batch.inputs["input_ids"])
         if batch.copies == 1 and ranks.size() > 1:
             # The pairs of all processes are each other's wrong answers.
             first, second = ranks.gathered(first), ranks.gathered(second)
-            ids = ranks.gathered(_tokens_first(ids, _mask(batch)), _NO_TOKEN)
+            mask = _mask(batch)
+            mask = None if mask is None else on_host(mask)
+            ids = ranks.gathered(_tokens_first(ids, mask), _NO_TOKEN)
         shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
+        shared = send(shared, first.device)
         loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
         # Each process computed the loss of all pairs.
         return loss if batch.copies > 1 else loss / ranks.size()

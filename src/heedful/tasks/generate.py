@@ -25,6 +25,7 @@ from heedful.batches.collate import collate, token_labels
 from heedful.batches.windows import apart, fit_text
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
+from heedful.host import on_host
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.metrics.writing import bleu_tokenizer
@@ -257,7 +258,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     def count(self, batch: Batch) -> float:
         """Return how many tokens are to be written."""
-        return float((batch.targets["labels"] != losses.IGNORED).sum())
+        return float((on_host(batch.targets["labels"]) != losses.IGNORED).sum())
 
     @property
     def taught_by(self) -> Literal["scores", "texts"]:

@@ -33,6 +33,7 @@ from heedful.batches.words import (
     word_probabilities,
 )
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.host import on_host, where_true
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.models.loading import read_config
@@ -266,12 +267,13 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
         """Return the scores of the tags, of pieces that have a tag to learn."""
-        tagged = batch.targets["labels"] != losses.IGNORED  # (B, T)
+        labels = batch.targets["labels"]  # (B, T)
+        tagged = where_true(on_host(labels) != losses.IGNORED, labels.device)
         return (
             Lesson(
                 kind="classes",
-                count=float(tagged.sum()),
-                read=lambda output: output.logits[tagged],
+                count=float(len(tagged)),
+                read=lambda output: output.logits.flatten(0, 1).index_select(0, tagged),
             ),
         )
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis, Search
+from heedful.host import on_host, where_true
 from heedful.losses import IGNORED
 from heedful.settings import PredictSettings
 
@@ -93,7 +94,7 @@ def draw_numbers(rows: Sequence[list[int]]) -> list[int]:
 
 def label_positions(labels: Tensor) -> Tensor:
     """Return where there are labels, in the batch laid out as one row. Shape (N,) for (B, S)."""
-    return (labels.flatten() != IGNORED).nonzero().squeeze(1)
+    return where_true(on_host(labels) != IGNORED, labels.device)
 
 
 def known_scores(logits: Tensor, positions: Tensor, labels: Tensor) -> list[tuple[float, int]]:

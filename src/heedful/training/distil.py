@@ -21,6 +21,7 @@ from heedful.batches import Batch
 from heedful.checkpoints.runs import RunRecord, read_finished
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError, listed
+from heedful.host import on_host, where_true
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.weights import WEIGHTS
@@ -105,11 +106,11 @@ def _hidden_distance(student: _Watched, told: Any) -> Tensor:
     rows, right = student.output.hidden_states[-1], told.hidden_states[-1]  # (N, T, D)
     mask = student.inputs.get("attention_mask")
     if mask is not None:
-        real = mask.bool()
+        real = on_host(mask).bool()
         if real.numel() != rows.shape[0] * rows.shape[1]:
             real = real.any(1)  # a row a query: padding is what none attends to
-        real = real.reshape(rows.shape[:2])
-        rows, right = rows[real], right[real]
+        tokens = where_true(real, rows.device)
+        rows, right = (states.flatten(0, 1).index_select(0, tokens) for states in (rows, right))
     return losses.cosine_distance(rows.flatten(0, -2), right.flatten(0, -2))[0]
 
 

@@ -15,6 +15,7 @@ from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.extras import missing
+from heedful.host import waits
 from heedful.settings import TrainSettings
 from heedful.task import Say
 from heedful.training import optimize, random_state, ranks
@@ -22,12 +23,15 @@ from heedful.training.allocator import return_free_memory
 from heedful.training.device import Precision
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
-from heedful.training.loop import Done, Position, Work, train
+from heedful.training.loop import Done, Position, Taken, Work, read, train
 from heedful.training.progress import training_bar
 
 _STEPS_OF_FREE_MEMORY = 64
 """Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
 too seldom to cost a hundredth of the time."""
+
+_UNREAD_STEPS = 32
+"""Steps after which their numbers are read from a device that makes the host wait."""
 
 _Log = Callable[[int, dict[str, Any]], None]
 """Keeps what is to be said of a step."""
@@ -85,11 +89,11 @@ def fit(run: Run) -> Outcome:
         UserError: the loss is not finite; the last good checkpoint is kept and named.
         Stopped: the user asked to stop; a checkpoint is saved.
     """
-    settings = run.settings
+    settings, scores = run.settings, dict[str, Any]()
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.evaluate_every or run.steps_per_epoch
-    scores: dict[str, Any] = {}
+    most, unread = _UNREAD_STEPS if waits(run.work.device) else 1, list[Taken]()
     state = _begin(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
@@ -98,18 +102,21 @@ def fit(run: Run) -> Outcome:
         _metrics_log(run.folder, settings.tensorboard) as log,
     ):
         # A run killed after early stopping, before its end was written, has nothing left to train.
-        for step in [] if _out_of_patience(run, state) else _steps(run, position):
-            tokens += step.tokens
-            show(step)
-            log(step.step, _step_row(step))
-            last = step.step == run.total_steps
+        for taken in [] if _out_of_patience(run, state) else _steps(run, position):
+            unread.append(taken)
+            tokens += taken.tokens
+            last = position.step == run.total_steps
             asked, late = ranks.any_of(
                 [request.signal_name is not None, time.monotonic() > deadline]
             )
             if not last and late:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
-            if run.score and (last or step.step % evaluate_every == 0):
-                scores, state = _evaluate(run, state, step.step, log)
+            evaluated = bool(run.score) and (last or position.step % evaluate_every == 0)
+            # What is evaluated or kept has learnt from steps that are known to be good.
+            if last or asked or evaluated or _is_regular(run, position.step) or len(unread) == most:
+                _tell(run, unread, show, log)
+            if evaluated:
+                scores, state = _evaluate(run, state, position.step, log)
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
@@ -119,7 +126,7 @@ def fit(run: Run) -> Outcome:
             if wanted:
                 raise Stopped(
                     f"{request.signal_name or 'another process'}: stopped after step "
-                    f"{step.step} of {run.total_steps}; the same command with --resume goes on "
+                    f"{position.step} of {run.total_steps}; the same command with --resume goes on "
                     "from there"
                 )
             if last:
@@ -187,14 +194,10 @@ def _begin(run: Run) -> steps.TrainingState:
     return checkpoint.state
 
 
-def _steps(run: Run, position: Position) -> Iterator[Done]:
-    """Train from a position on, averaging the weights and bounding the memory.
-
-    Raises:
-        UserError: a loss or a gradient is not finite; it says which checkpoint is left.
-    """
-    try:
-        for step in train(
+def _steps(run: Run, position: Position) -> Iterator[Taken]:
+    """Train from a position on, averaging the weights and bounding the memory."""
+    with _naming_checkpoint(run):
+        for taken in train(
             run.work,
             position,
             total_steps=run.total_steps,
@@ -203,10 +206,30 @@ def _steps(run: Run, position: Position) -> Iterator[Done]:
             clip=run.settings.clip,
         ):
             if run.average:
-                run.average.update(step.step)
-            if step.step % _STEPS_OF_FREE_MEMORY == 0:
+                run.average.update(position.step)
+            if position.step % _STEPS_OF_FREE_MEMORY == 0:
                 return_free_memory()
-            yield step
+            yield taken
+
+
+def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log) -> None:
+    """Wait for what some steps did, show and log it, and forget them.
+
+    Raises:
+        UserError: a loss or a gradient is not finite; it says which checkpoint is left.
+    """
+    with _naming_checkpoint(run):
+        for step in read(unread):
+            show(step)
+            log(step.step, _step_row(step))
+    unread.clear()
+
+
+@contextmanager
+def _naming_checkpoint(run: Run) -> Iterator[None]:
+    """Say in errors which checkpoint is left."""
+    try:
+        yield
     except UserError as error:
         kept = "no checkpoint had been written"
         if done := steps.steps(run.folder):
@@ -244,7 +267,11 @@ def _out_of_patience(run: Run, state: steps.TrainingState) -> bool:
 def _is_worth_keeping(run: Run, state: steps.TrainingState) -> bool:
     """Tell whether a step is one of the best, or one at which any run writes a checkpoint."""
     among_best = any(step == state.step for _, step in state.best)
-    return among_best or state.step % run.settings.checkpoint_every == 0
+    return among_best or _is_regular(run, state.step)
+
+
+def _is_regular(run: Run, step: int) -> bool:
+    return step % run.settings.checkpoint_every == 0
 
 
 def _save(run: Run, state: steps.TrainingState) -> None:
@@ -288,9 +315,7 @@ def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:
     if state.best:
         return [step for _, step in state.best]
     regular = [
-        step
-        for step in steps.steps(run.folder)
-        if step == state.step or step % run.settings.checkpoint_every == 0
+        step for step in steps.steps(run.folder) if step == state.step or _is_regular(run, step)
     ]
     return regular[::-1][: run.settings.average]
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor, nn
 
 from heedful.batches import Batch, Positions, Step
 from heedful.errors import UserError
+from heedful.host import send, waits
 from heedful.training import ranks
 from heedful.training.device import Precision
 from heedful.training.gradients import NarrowWeights, TableGradients, gradient_values
+from heedful.training.optimize import step_unless
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,13 +31,15 @@ class Work:
     plan: Callable[[int], Sequence[Step]]
     """Epoch to its plan; the same epoch gives the same plan."""
     fetch: Callable[[Positions, int], Batch]
-    """Rows and the epoch to this process's part of their batch, on the model's device."""
+    """Rows and the epoch to this process's part of their batch, in the host's memory."""
     loss: Callable[[Callable[..., Any], Batch], Tensor]
     """Sum of the batch's losses; of several losses, whose means are added, one sum each."""
     count: Callable[[Batch], float | Tensor]
-    """What that sum is divided by, or each of them, before anything is computed."""
+    """What that sum is divided by, or each of them, of a batch in the host's memory."""
     factor: Callable[[int], float]
     """Schedule: optimizer steps done to a share of the learning rate."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Where the model is."""
     divided: bool = False
     """Whether the processes divide the model, which then adds up its gradients by itself."""
 
@@ -47,6 +51,25 @@ class Position:
     step: int = 0
     epoch: int = 0
     index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Taken:
+    """An optimizer step that was asked for; a device may not have computed it yet."""
+
+    position: Position
+    """Of the step, not of the next."""
+    steps_of_epoch: int
+    numbers: Tensor
+    """Its loss and the norm of its gradient, on the device. Shape (2,), float64."""
+    may_overflow: bool
+    """Whether a norm that is not finite is no reason to stop."""
+    learning_rate: float
+    items: int
+    tokens: int
+    padded_tokens: int
+    started: float
+    """The clock when it began."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,12 +98,15 @@ def train(
     precision: Precision,
     scaler: torch.amp.GradScaler | None = None,
     clip: float = 1.0,
-) -> Iterator[Done]:
-    """Train from a position to the last step, giving each step as it is done.
+) -> Iterator[Taken]:
+    """Train from a position to the last step, giving each step as it is asked for.
 
     A step's loss is divided once by the count of all its micro-batches, so accumulation gives the
     gradient of the whole batch, for a short last batch too. The weights are changed only by a
-    gradient that is finite.
+    gradient that is finite. After a loss or a gradient that is not they stay as they are: `read`
+    the steps to be told.
+
+    No number comes back from the device, so that it computes while the host prepares what is next.
 
     Args:
         work: the model, its data and its loss.
@@ -89,9 +115,6 @@ def train(
         precision: format of matrix products.
         scaler: loss scaling, for fp16 alone.
         clip: largest gradient norm; 0 does not clip.
-
-    Raises:
-        UserError: a loss or a gradient is not finite; the weights are still those before the step.
     """
     # As torch's schedulers do, so that a second call does not scale a scaled rate.
     base_rates = [
@@ -101,6 +124,9 @@ def train(
     narrow = None
     if precision.mixed and not work.divided:  # else what puts the weights together narrows them
         narrow = NarrowWeights(work.model, precision.dtype)
+    # Sparse gradients have as many rows as there are different tokens, which only the device knows.
+    sparse = ranks.size() == 1 and not waits(work.device)
+    stopped = torch.zeros((), dtype=torch.bool, device=work.device)
     plan = work.plan(position.epoch)
     while position.step < total_steps:
         if position.index == len(plan):
@@ -112,33 +138,57 @@ def train(
             group["lr"] = rate * factor
         micro_batches = plan[position.index]
         batches = [work.fetch(rows, position.epoch) for rows in micro_batches]
-        with tables.sparse() if ranks.size() == 1 else nullcontext():
+        with tables.sparse() if sparse else nullcontext():
             loss = _accumulate(work, batches, narrow, scaler)
         if not work.divided:
             ranks.add_gradients(work.model)
-        norm = _update(work, tables, scaler, clip) if math.isfinite(loss) else math.nan
-        # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
-        if not math.isfinite(loss) or (scaler is None and not math.isfinite(norm)):
-            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
-            raise UserError(
-                f"training stopped at step {position.step + 1} (epoch {position.epoch + 1}, "
-                f"step {position.index + 1} of {len(plan)}): the {what}; "
-                "try a lower --learning-rate or --precision fp32"
-            )
+        stopped = stopped | ~loss.isfinite()
+        norm, stopped = _update(work, tables, scaler, clip, stopped)
         tokens, padded_tokens = _tokens(batches)
-        done = Done(
-            step=position.step + 1,
-            epoch=position.epoch,
-            loss=loss,
+        taken = Taken(
+            position=replace(position),
+            steps_of_epoch=len(plan),
+            numbers=torch.stack([loss, norm.double()]),
+            may_overflow=scaler is not None,
             learning_rate=base_rates[0] * factor,
-            gradient_norm=norm,
             items=sum(len(rows) for rows in micro_batches),
             tokens=tokens,
             padded_tokens=padded_tokens,
-            seconds=time.perf_counter() - started,
+            started=started,
         )
         position.step, position.index = position.step + 1, position.index + 1
-        yield done
+        yield taken
+
+
+def read(taken: Sequence[Taken]) -> Iterator[Done]:
+    """Wait for some steps, all at once, and say what they did.
+
+    Raises:
+        UserError: a loss or a gradient is not finite; the weights are still those before that step.
+    """
+    rows = torch.stack([step.numbers for step in taken]).tolist()
+    seconds = (time.perf_counter() - taken[0].started) / len(taken)
+    for step, (loss, norm) in zip(taken, rows, strict=True):
+        # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
+        if not math.isfinite(loss) or not (step.may_overflow or math.isfinite(norm)):
+            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
+            at = step.position
+            raise UserError(
+                f"training stopped at step {at.step + 1} (epoch {at.epoch + 1}, "
+                f"step {at.index + 1} of {step.steps_of_epoch}): the {what}; "
+                "try a lower --learning-rate or --precision fp32"
+            )
+        yield Done(
+            step=step.position.step + 1,
+            epoch=step.position.epoch,
+            loss=loss,
+            learning_rate=step.learning_rate,
+            gradient_norm=norm,
+            items=step.items,
+            tokens=step.tokens,
+            padded_tokens=step.padded_tokens,
+            seconds=seconds,
+        )
 
 
 def _accumulate(
@@ -146,7 +196,7 @@ def _accumulate(
     batches: Sequence[Batch],
     narrow: NarrowWeights | None,
     scaler: torch.amp.GradScaler | None,
-) -> float:
+) -> Tensor:
     """Add up the gradient of the mean loss over all micro-batches; return that mean."""
     work.model.train()
     work.optimizer.zero_grad(set_to_none=True)
@@ -155,17 +205,16 @@ def _accumulate(
     # A step may hold nothing to learn, such as the inside of one very long word: its sum is 0.
     counts = sum(work.count(batch) / batch.copies for batch in batches)
     count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
-    total = 0.0
+    count = send(count, work.device)
+    total = torch.zeros((), dtype=torch.float64, device=work.device)
     for batch in batches:
-        losses = work.loss(narrow.forward if narrow else work.model, batch)
+        losses = work.loss(narrow.forward if narrow else work.model, batch.to(work.device))
         share = (losses / count).sum() / batch.copies
-        total += share.item()
-        if not math.isfinite(total) and not work.divided:  # no process computes without the others
-            break
+        total += share.detach()
         torch.autograd.backward(scaler.scale(share) if scaler else share)
         if narrow:
             narrow.collect()
-    return ranks.total(torch.tensor(total, dtype=torch.float64)).item()
+    return ranks.total(total)
 
 
 def _tokens(batches: Sequence[Batch]) -> tuple[int, int]:
@@ -177,27 +226,53 @@ def _tokens(batches: Sequence[Batch]) -> tuple[int, int]:
 
 
 def _update(
-    work: Work, tables: TableGradients, scaler: torch.amp.GradScaler | None, clip: float
-) -> float:
-    """Clip the gradient and take the step; return the norm before clipping."""
-    if scaler:
-        scaler.unscale_(work.optimizer)
+    work: Work,
+    tables: TableGradients,
+    scaler: torch.amp.GradScaler | None,
+    clip: float,
+    stopped: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Clip the gradient and take the step, unless the run stopped.
+
+    Returns:
+        The norm before clipping, and whether the run stopped by now.
+    """
     gradients = gradient_values(work.model)
+    if scaler:
+        # Its own way to skip a step is a gradient that is not finite.
+        _local(gradients)[0].mul_(torch.where(stopped, math.nan, 1.0))
+        scaler.unscale_(work.optimizer)
     norm = _total_norm(gradients)
-    if scaler is None and not math.isfinite(norm):
-        return norm
-    if clip and norm > clip:
-        torch._foreach_mul_(gradients, clip / (norm + 1e-6))
+    if scaler is None:
+        stopped = stopped | ~norm.isfinite()
+    if clip:
+        _clip(gradients, norm, clip)
     with tables.dense():
         if scaler:
             scaler.step(work.optimizer)
             scaler.update()
         else:
-            work.optimizer.step()
-    return norm
+            step_unless(stopped, work.optimizer)
+    return norm, stopped
 
 
-def _total_norm(gradients: Sequence[Tensor]) -> float:
+def _clip(gradients: list[Tensor], norm: Tensor, most: float) -> None:
+    """Scale gradients down to a norm."""
+    norm = norm.double()
+    if not waits(norm.device) and not norm > most:
+        return  # without a pass over all of them
+    parts = _local(gradients)
+    factor = torch.where(norm > most, most / (norm + 1e-6), 1.0)
+    torch._foreach_mul_(parts, factor.to(parts[0].dtype))
+
+
+def _local(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Return what this process has of gradients that several may hold together."""
+    return [part.to_local() if hasattr(part, "to_local") else part for part in gradients]
+
+
+def _total_norm(gradients: Sequence[Tensor]) -> Tensor:
     """Return the L2 norm of all gradients, of their parts in other processes, too."""
     norm = nn.utils.get_total_norm(gradients)
-    return (norm.full_tensor() if hasattr(norm, "full_tensor") else norm).item()
+    whole: Tensor = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+    return whole

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.host import waits
 from heedful.models.model import Model
 
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
@@ -62,6 +63,23 @@ def adamw(
         weight_decay=weight_decay,
     )
     return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, eps=epsilon, fused=True)
+
+
+def step_unless(stopped: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    """Take a step unless a flag says that the run stopped.
+
+    Args:
+        stopped: on the device of the parameters, where the fused kernel reads it. Shape (), bool.
+        optimizer: made by `adamw`.
+    """
+    if not waits(stopped.device):
+        if not stopped:
+            optimizer.step()
+        return
+    # By these two attributes torch's loss scaling, too, has the fused kernel leave all as it is.
+    optimizer.grad_scale, optimizer.found_inf = None, stopped.float()  # type: ignore[attr-defined]
+    optimizer.step()
+    del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
 
 
 def _ordered_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:

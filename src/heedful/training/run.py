@@ -230,11 +230,12 @@ def _run(
             epsilon=task.epsilon,
         ),
         plan=examples.plan,
-        fetch=partial(_fetch, examples, device),
+        fetch=partial(_fetch, examples),
         loss=learnt.loss,
         count=learnt.count,
         divided=model is not start.model,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+        device=device,
     )
     return Run(
         folder=recipe.run.out,
@@ -249,7 +250,7 @@ def _run(
         metric=training.metric or task.metrics()[0],
         save=partial(_save, task, start, record),
         say=say,
-        scaler=torch.amp.GradScaler() if precision.dtype is torch.float16 else None,
+        scaler=torch.amp.GradScaler(device.type) if precision.dtype is torch.float16 else None,
         whole=partial(_whole, model, start.model),
         average=None if training.ema is None else MovingAverage(model, training.ema),
     )
@@ -264,10 +265,10 @@ def _whole(model: Model, saved: Model) -> AbstractContextManager[None]:
     return sharding.whole(model, saved)
 
 
-def _fetch(examples: Examples, device: torch.device, items: Positions, epoch: int) -> Batch:
+def _fetch(examples: Examples, items: Positions, epoch: int) -> Batch:
     """Make a batch of what this process computes of some items."""
     items, copies = ranks.part(items)
-    return replace(examples.fetch(items, epoch).to(device), copies=copies)
+    return replace(examples.fetch(items, epoch), copies=copies)
 
 
 def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:

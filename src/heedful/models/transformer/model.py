@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find_texts
+from heedful.host import on_host, waits
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
@@ -176,8 +177,8 @@ class Transformer(Model):
         # Who learns from labels asks for nothing that padding would be part of.
         only_learns = self.training and not (return_attentions or return_hidden_states)
         if labels is not None and only_learns:
-            read = packing_of(attention_mask, input_ids.shape)
-            written = packing_of(before_last_label(labels), decoder_input_ids.shape)
+            read = packing_of(attention_mask, input_ids)
+            written = packing_of(before_last_label(on_host(labels)), decoder_input_ids)
         encoded = self._encode(
             input_ids,
             attention_mask,
@@ -431,11 +432,12 @@ class Transformer(Model):
         weight = weight.to(hidden.dtype)
         if self.lm_head is None and torch.is_grad_enabled():
             # As a score it would be trained, and what starts a text would be zeros no more.
-            padding = torch.tensor([self.config.pad_token_id], device=weight.device)
+            padding = torch.full((1,), self.config.pad_token_id, device=weight.device)
             weight = weight.index_copy(0, padding, weight.detach()[padding])
         bias = self.final_logits_bias[0].to(hidden.dtype)
         # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
-        needed = torch.compiler.is_compiling() or bool(bias.any())
+        looks = not (torch.compiler.is_compiling() or waits(bias.device))
+        needed = not looks or bool(bias.any())
         return F.linear(hidden, weight, bias if needed else None)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:

@@ -184,7 +184,7 @@ class XLNetModel(Body):
         alone = memory is None and targets is None and not (use_mems or output_attentions)
         packing = None
         if self.training and only_last and alone and not output_hidden_states:
-            packing = inputs.packing_of(real, shape)
+            packing = inputs.packing_of(attention_mask if input_mask is None else real, tokens)
         context = streams.context_of(
             config,
             shape,

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.host import on_host, send
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.positions import Relations
@@ -134,13 +135,14 @@ def mapping_of(positions: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tenso
     if positions.ndim != 1:
         raise UserError(f"positions has shape {tuple(positions.shape)}; it must be (number,)")
     check_ids("positions", positions, batch * length)
+    device, positions = positions.device, on_host(positions)
     rows = positions // length  # (N,)
     counts = torch.bincount(rows, minlength=batch)  # (B,)
     slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
     most = max(int(counts.max()), 1)
     mapping = torch.zeros(batch, most, length, dtype=torch.bool, device=rows.device)
     mapping[rows, slots, positions % length] = True
-    return mapping, rows * most + slots
+    return send(mapping, device), send(rows * most + slots, device)
 
 
 def padding(

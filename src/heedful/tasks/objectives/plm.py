@@ -22,6 +22,7 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.permuting import hidden_by, turns
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentence_pairs import Frame, single_texts
+from heedful.host import on_host, send
 from heedful.judging import AnyJudge
 from heedful.task import Forward
 from heedful.tasks.answers.sequences import Scored, SequenceScores
@@ -133,20 +134,23 @@ def _read(forward: Forward, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
     if middle < LEAST_SEGMENT:
         yield forward(**inputs).logits, batch
         return
-    rows, places = positions // length, positions % length
+    known = on_host(positions)
+    rows, places = known // length, known % length
     mems = None
     for start, stop in ((0, middle), (middle, length)):
         of_segment = {
             name: value[:, start:stop] for name, value in inputs.items() if name in _BY_TOKEN
         }
         (inside,) = ((places >= start) & (places < stop)).nonzero(as_tuple=True)
+        predicted = rows[inside] * (stop - start) + places[inside] - start
         output = forward(
             **of_segment,
             perm_mask=inputs["perm_mask"][:, start:stop, start:stop],
-            positions=rows[inside] * (stop - start) + places[inside] - start,
+            positions=send(predicted, positions.device),
             mems=mems,
             use_mems=stop < length,
         )
         mems = output.mems
+        inside = send(inside, positions.device)
         part = hidden.with_inputs(batch, {"positions": positions[inside]})
         yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][inside]})

@@ -24,6 +24,7 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.errors import UserError
+from heedful.host import where_true
 from heedful.judging import AnyJudge
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model
@@ -208,7 +209,9 @@ class ReplacedTokens:
         output: PairOutput = forward(**batch.inputs)
         generator = losses.cross_entropy(output.prediction_logits, batch.targets["tokens"])[0]
         real, labels = batch.targets["real"], were_replaced(output, batch)
-        discriminator = losses.binary_cross_entropy(output.logits[real], labels[real])[0]
+        tokens = where_true(real, real.device)
+        scores, truth = (rows.flatten().index_select(0, tokens) for rows in (output.logits, labels))
+        discriminator = losses.binary_cross_entropy(scores, truth)[0]
         return torch.stack([generator, self.weight * discriminator])
 
     def count(self, batch: Batch) -> Tensor:
