@@ -120,17 +120,16 @@ def fit(run: Run) -> Outcome:
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
-            wanted = asked and not last
-            if last or wanted or _is_worth_keeping(run, state):
+            if last or asked or _is_worth_keeping(run, state):
                 _save(run, state)
-            if wanted:
+            if last:
+                break
+            if asked:
                 raise Stopped(
                     f"{request.signal_name or 'another process'}: stopped after step "
                     f"{position.step} of {run.total_steps}; the same command with --resume goes on "
                     "from there"
                 )
-            if last:
-                break
     scores = _finish(run, state, scores)
     return Outcome(
         step=state.step,
