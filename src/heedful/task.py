@@ -18,6 +18,7 @@ from torch import Tensor
 
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
+from heedful.batches.stream import Chunks
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
@@ -142,6 +143,21 @@ StoreOf = Callable[[int], Store]
 """The number of an epoch to its examples; asked for in order, and again for the same epoch."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shards:
+    """Training data that is read by stream."""
+
+    count: int
+    """How many shards there are."""
+    side_by_side: int
+    """How many are read at once."""
+    buffer: int
+    """Examples that are mixed with each other."""
+    chunks: Chunks
+    card: str
+    """What is read, for the user."""
+
+
 class Task(Protocol[RecordT, OutputT, AnswerT]):
     """One thing that can be learnt, with what a run of it decided from its data."""
 
@@ -241,6 +257,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         ...
 
+    @classmethod
+    def streams(cls, recipe: Recipe) -> bool:
+        """Tell whether the training data is read while it is learnt from, by `shards`."""
+        return False
+
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
@@ -250,6 +271,10 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
             The task and its start, with what only the encoded data could tell; and the examples.
         """
         ...
+
+    def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
+        """Say how the training data is read by stream; otherwise as `stores`."""
+        raise UserError(f"a {self.name} run does not read its data by stream")
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path

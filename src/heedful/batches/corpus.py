@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,16 @@ class Tokenized:
     """(S,) The end of each sentence in ``ids``; the last is T."""
 
 
+class Documents(Protocol):
+    """Tokenized documents, as many as one likes to cut sequences from."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Tokenized: ...
+
+    def __iter__(self) -> Iterator[Tokenized]: ...
+
+
 def tokenize_documents(
     documents: Iterable[Document],
     tokenizer: Tokenizer,
@@ -70,10 +81,10 @@ def tokenize_documents(
             `heedful.batches.segments.IN_WORD`.
         workers: how many processes; 1 uses this one alone. They do not change the result.
     """
-    chunks = _chunks(documents)
+    chunks = text_chunks(documents)
     if workers == 1:
         for chunk in chunks:
-            yield _tokenize(chunk, tokenizer, rule, segmented)
+            yield tokenize_texts(chunk, tokenizer, rule, segmented)
         return
     # New processes, not forks: a fork of a process with threads may hang.
     with ProcessPoolExecutor(
@@ -91,17 +102,27 @@ def tokenize_documents(
             yield pending.popleft().result()
 
 
-def _chunks(documents: Iterable[Document]) -> Iterator[list[str]]:
+def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[list[str]]:
+    """Cut documents into chunks of texts, each with enough characters and documents.
+
+    All chunks have as many documents, if there are as many at all: the last has them by being
+    larger.
+    """
+    held: list[str] = []
     chunk: list[str] = []
-    size = 0
+    characters = 0
     for document in documents:
         chunk.append(document.text)
-        size += len(document.text)
-        if size >= _CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+        characters += len(document.text)
+        if len(chunk) < least:
+            continue
+        if held:
+            yield held
+            held = []
+        if characters >= _CHUNK_CHARACTERS:
+            held, chunk, characters = chunk, [], 0
+    if held or chunk:
+        yield held + chunk
 
 
 _worker: tuple[Tokenizer, SentenceRule, bool] | None = None
@@ -115,12 +136,13 @@ def _start_worker(tokenizer: Tokenizer, rule: SentenceRule, segmented: bool) -> 
 
 def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
     assert _worker is not None
-    return _tokenize(texts, *_worker)
+    return tokenize_texts(texts, *_worker)
 
 
-def _tokenize(
+def tokenize_texts(
     texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule, segmented: bool
 ) -> list[Tokenized]:
+    """Tokenize the documents of a chunk; see `tokenize_documents`."""
     special = np.array(tokenizer.all_special_ids)
     documents = []
     for text in texts:

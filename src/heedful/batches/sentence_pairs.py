@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.batches.corpus import Corpus, Tokenized
+from heedful.batches.corpus import Documents, Tokenized
 from heedful.batches.examples import Example
 from heedful.errors import UserError
 from heedful.tokens import PairLayout
@@ -40,7 +40,7 @@ class Frame:
     """The most tokens of a sequence, special tokens included; at least 8."""
 
 
-def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def sentence_pairs(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's pairs from a corpus: ``[CLS] first [SEP] second [SEP]``.
 
     As in the original, sentences of a document are collected until they fill a sequence (in 10 % of
@@ -78,7 +78,7 @@ def sentence_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
             yield _example(first, second, label, frame.layout)
 
 
-def ordered_pairs(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def ordered_pairs(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's pairs of neighbouring parts, in half of which the two are swapped.
 
     Sentences of a document are collected and divided in two as for `sentence_pairs`. One that is
@@ -133,7 +133,7 @@ def _target(room: int, draw: Random) -> int:
 
 
 def _pairs(
-    corpus: Corpus, number: int, room: int, draw: Random
+    corpus: Documents, number: int, room: int, draw: Random
 ) -> Iterator[tuple[Ids, Ids, float]]:
     """Yield a document's pairs, both parts together at most ``room`` tokens, and their labels."""
     document = corpus[number]
@@ -192,7 +192,7 @@ def _below(bound: int, draw: Random) -> int:
     return int(draw.random() * bound)
 
 
-def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def full_sequences(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's full sequences from a corpus: one or several ``[CLS] tokens [SEP]``.
 
     Documents follow one another; when a sequence is full, the rest of a document continues in the
@@ -225,7 +225,7 @@ def full_sequences(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> It
         yield Example(ids=np.concatenate(parts))
 
 
-def single_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def single_texts(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's sequences from a corpus, each of one document: its text in order.
 
     The first sequence of a document has a random length, so that each epoch cuts at other
@@ -246,7 +246,7 @@ def single_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iter
             start, room = start + room, most
 
 
-def running_texts(corpus: Corpus, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def running_texts(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
     """Cut an epoch's sequences for next words from a corpus: what begins a text, then its tokens.
 
     Documents follow one another as in `full_sequences`. A document is ended only where it ends, so

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -41,6 +42,8 @@ class TrainingState:
     """Scale of fp16 losses; None in other precisions."""
     loss_scale_streak: int = 0
     """Steps since that scale last changed."""
+    stream: dict[str, Any] | None = None
+    """Of data that is read by stream: where that stands; see `heedful.batches.stream.Stage`."""
 
     @property
     def best_step(self) -> int | None:
@@ -135,7 +138,7 @@ def load(folder: Path) -> Checkpoint:
     """
     files.check_manifest(folder)
     # Version 0.1.0 knew no other way.
-    raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True})
+    raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True, "stream": None})
     raw["best"] = tuple((score, step) for score, step in raw["best"])
     return Checkpoint(
         folder=folder,

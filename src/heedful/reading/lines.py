@@ -9,12 +9,13 @@ import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TypeVar
 
 from heedful.errors import UserError, did_you_mean
+from heedful.reading.elsewhere import check_elsewhere, is_elsewhere, open_elsewhere, url_of
 
 MAX_LINE_BYTES = 16 * 2**20
 """The longest line that is read: far above any text a model takes, far below any memory."""
@@ -35,7 +36,7 @@ _NOT_UTF8_HINTS = {
 
 def source_name(path: Path) -> str:
     """Return how a file is named in messages."""
-    return "standard input" if path == STDIN else str(path)
+    return "standard input" if path == STDIN else url_of(path)
 
 
 def ending_of(path: Path) -> str:
@@ -82,6 +83,9 @@ def check_file(path: Path) -> None:
             is a folder, or it may not be read.
     """
     if path == STDIN:
+        return
+    if is_elsewhere(path):
+        check_elsewhere(path)
         return
     try:
         if path.is_dir():
@@ -185,12 +189,17 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
             raise UserError("standard input: closed")
         yield sys.stdin.buffer
     elif path.suffix.lower() != ".gz":
-        with path.open("rb") as stream:
+        with open_stored(path) as stream:
             yield stream
     else:
-        with path.open("rb") as packed:
+        with open_stored(path) as packed:
             if packed.peek(2)[:2] not in (b"", b"\x1f\x8b"):
-                raise UserError(f"{path}: not gzip data, though its name ends in .gz")
+                raise UserError(f"{source_name(path)}: not gzip data, though its name ends in .gz")
             # The outer buffer finds lines in C; GzipFile's own `readline` goes through Python.
             with gzip.open(packed) as inflated, io.BufferedReader(inflated, _BUFFER_BYTES) as lines:
                 yield lines
+
+
+def open_stored(path: Path) -> AbstractContextManager[io.BufferedReader]:
+    """Open a file as it is stored, wherever it is."""
+    return open_elsewhere(path) if is_elsewhere(path) else path.open("rb")

@@ -98,6 +98,9 @@ class TrainOptions(TypedDict, total=False):
     documents: Literal["blank-line", "gap", "file", "line"]
     sentences: Literal["punctuation", "line"]
     corpus: str | PathLike[str] | None
+    stream: bool
+    shuffle_buffer: int
+    open_shards: int
     workers: int | None
     # Pre-training and translation
     arch: str

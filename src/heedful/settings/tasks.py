@@ -226,7 +226,15 @@ class PretrainSettings:
     sentences: Literal["punctuation", "line"] = "punctuation"
     """What ends a sentence: punctuation, or the end of a line."""
     corpus: Path | None = None
-    """Folder that keeps the tokenized text for other runs; default: in --out, until it is done."""
+    """Folder that keeps the tokenized text for other runs; default: in --out, until it is done; by
+    --stream: nowhere."""
+    stream: bool = False
+    """Read the text shard by shard while learning from it, --steps long: for one beyond the disk or
+    the memory. --train takes patterns ('shards/*.txt') and names such as s3://bucket/*.txt.gz."""
+    shuffle_buffer: int = 16384
+    """Sequences of a stream that are mixed with each other."""
+    open_shards: int = 8
+    """Shards of a stream that are read side by side, by as many processes at most."""
     workers: int | None = None
     """Processes that tokenize; default: one per core, and one for a small corpus."""
 
@@ -237,8 +245,13 @@ class PretrainSettings:
             UserError: naming the option, the value and what is allowed.
         """
         in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
-        for name in ("positions", "max_predictions", "workers"):
+        for name in ("positions", "max_predictions", "workers", "shuffle_buffer", "open_shards"):
             in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
+        if self.stream and self.masking == "entity" and self.phrases is None:
+            raise UserError(
+                "--stream reads no text beforehand, so --masking entity needs a list: give "
+                "--phrases too"
+            )
         if self.phrases is not None and self.masking != "entity":
             raise UserError("--phrases is for --masking entity; give that too, or leave it out")
         if (self.preset is None) != (self.vocabulary is None):

@@ -17,6 +17,7 @@ from heedful.reading import fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8
 from heedful.reading.phrases import marked_phrases, read_phrases, unmark
+from heedful.settings import DataSettings
 from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
 
@@ -25,6 +26,24 @@ _SMALL = 2**23
 
 _LOOKED_AT = 2**20
 """Tokens that are looked at to see whether the vocabulary fits the text."""
+
+
+MANY_UNKNOWN = 0.02
+"""Share of unknown tokens from which on the user is told."""
+
+
+def check_settings(data: DataSettings) -> None:
+    """Refuse settings that mean nothing to pre-training.
+
+    Raises:
+        UserError: naming the option.
+    """
+    if data.prune is not None:
+        raise UserError("--prune takes heads out of a run of the same task; prune when fine-tuning")
+    if data.fresh_pooler:
+        raise UserError("--fresh-pooler is for fine-tuning what was pre-trained; leave it out")
+    if data.long_text is not None:
+        raise UserError("--long-text: sequences are cut from a text without loss; leave it out")
 
 
 def check_documents(
@@ -139,6 +158,13 @@ def _name(
         *([encoding] if encoding != UTF8 else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def corpus_card(corpus: Corpus, tokenizer: Tokenizer) -> str:
+    """Say how large a corpus is, and whether the vocabulary fits it."""
+    unknown = unknown_share(corpus, tokenizer)
+    rare = f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
+    return f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}"
 
 
 def unknown_share(corpus: Corpus, tokenizer: Tokenizer) -> float:

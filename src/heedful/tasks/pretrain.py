@@ -18,10 +18,9 @@ from torch import Tensor
 
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
-from heedful.batches.corpus import Corpus
+from heedful.batches.corpus import Corpus, Documents
 from heedful.batches.masking import MaskRule, mask_rule
 from heedful.batches.segments import IN_WORD
-from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError
 from heedful.judging import AnyJudge
@@ -31,6 +30,7 @@ from heedful.models.fresh import fresh_config
 from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.documents import DocumentLayout
+from heedful.reading.shards import find_shards
 from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings, in_range
 from heedful.task import (
     Ability,
@@ -41,17 +41,26 @@ from heedful.task import (
     Recipe,
     Say,
     Scores,
+    Shards,
     Start,
     StoreOf,
     Task,
     check_max_length,
 )
-from heedful.tasks.corpus import check_documents, open_corpus, phrases_of, unknown_share
+from heedful.tasks.corpus import (
+    check_documents,
+    check_settings,
+    corpus_card,
+    open_corpus,
+    phrases_of,
+)
 from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.rtd import ReplacedTokens, TwoModels
+from heedful.tasks.objectives.source import tokens_of
+from heedful.tasks.shards import ShardedText, check_stream, frame_of
 from heedful.tasks.texts import read_table, text_records
-from heedful.tokens import PairLayout, Tokenizer, load_encoder_tokenizer
+from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
 MAX_LENGTH = 128
@@ -59,9 +68,6 @@ MAX_LENGTH = 128
 
 CORPUS = "corpus"
 """Folder of a run that keeps the tokenized text until the run is finished."""
-
-MANY_UNKNOWN = 0.02
-"""Share of unknown tokens from which on the user is told."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,14 +157,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """
         data, options = recipe.data, recipe.options
         assert isinstance(options, PretrainSettings)
-        if data.prune is not None:
-            raise UserError(
-                "--prune takes heads out of a run of the same task; prune when fine-tuning"
-            )
-        if data.fresh_pooler:
-            raise UserError("--fresh-pooler is for fine-tuning what was pre-trained; leave it out")
-        if data.long_text is not None:
-            raise UserError("--long-text: sequences are cut from a text without loss; leave it out")
+        check_settings(data)
+        if options.stream:
+            check_stream(options, recipe.training)
         positions = options.positions
         if options.preset is not None:
             if data.model != "minilm":
@@ -196,14 +197,11 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         Raises:
             UserError: see `check_documents`.
         """
-        for paths in (recipe.data.train, recipe.data.dev or []):
-            if paths:
-                check_documents(
-                    paths,
-                    self.documents,
-                    pairs=self.learnt.mixes_documents,
-                    encoding=recipe.columns.encoding,
-                )
+        train = recipe.data.train
+        train = find_shards(train)[:1] if self.streams(recipe) else train
+        encoding, pairs = recipe.columns.encoding, self.learnt.mixes_documents
+        for paths in filter(None, (train, recipe.data.dev)):
+            check_documents(paths, self.documents, pairs=pairs, encoding=encoding)
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -222,18 +220,14 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return partial(self.sequences, corpus, start, seed=0, epoch=0)
 
     def sequences(
-        self, corpus: Corpus, start: Start, *, seed: int, epoch: int
+        self, corpus: Documents, start: Start, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut the sequences of an epoch from a corpus.
 
         Raises:
             UserError: there is only one document to make pairs of.
         """
-        layout = start.tokenizer.layout
-        if layout == layout.bare():  # no tokens stand around texts, so those that part them do
-            begin, end = (start.tokenizer.cls_token_id,), (start.tokenizer.sep_token_id,)
-            layout = PairLayout(begin=begin, end=end)
-        frame = Frame(layout=layout, max_length=start.max_length)
+        frame = frame_of(start.tokenizer, start.max_length)
         return self.learnt.sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def _corpus(
@@ -277,7 +271,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             config = fresh_config(
                 recipe.options.arch,
                 self.preset,
-                tokens=_tokens(tokenizer),
+                tokens=tokens_of(tokenizer),
                 positions=self.positions or MAX_LENGTH,
                 position_type=self.position_type,
                 dropout=data.dropout,
@@ -291,6 +285,11 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             tokenizer=tokenizer, model=model, max_length=check_max_length(length, positions)
         )
 
+    @classmethod
+    def streams(cls, recipe: Recipe) -> bool:
+        """Say what the user says."""
+        return bool(recipe.options.stream)
+
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
@@ -300,11 +299,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         corpus = self._corpus(
             recipe.data.train, tokenizer, kept, recipe.columns.encoding, options.workers
         )
-        unknown = unknown_share(corpus, tokenizer)
-        rare = (
-            f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
-        )
-        say(f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}")
+        say(corpus_card(corpus, tokenizer))
         rule = self._rule(tokenizer)
         if rule is not None and (phrases := rule.phrases) is not None:
             unknown_too = len(self.phrases) - phrases.size
@@ -318,10 +313,30 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             write_store(path, counted(examples, "sequences cut"))
             return Store(path)
 
-        if line := self.learnt.doubt(store_of(0)):
+        if line := self.learnt.doubt(store_of(0).labels):
             say(line)
+        return self._started(start), start, store_of
+
+    def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
+        """Read shards of text, and cut sequences of each chunk anew for each epoch."""
+        text = ShardedText(
+            shards=find_shards(recipe.data.train),
+            layout=self.documents,
+            sentences=self.sentences,
+            tokenizer=start.tokenizer,
+            objective=self.learnt,
+            max_length=start.max_length,
+            seed=recipe.training.seed,
+            segmented=self.masking in ("word", "n-gram"),
+            encoding=recipe.columns.encoding,
+        )
+        shards = text.opened(recipe.options)
+        return self._started(start), start, shards
+
+    def _started(self, start: Start) -> Self:
+        """Return what is known once there are a vocabulary and a model."""
         first = start.model.first_position
-        return replace(self, mask=tokenizer.mask_token, first_position=first), start, store_of
+        return replace(self, mask=start.tokenizer.mask_token, first_position=first)
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
@@ -431,14 +446,3 @@ def _rule(
     tokenizer: Tokenizer, share: float, masking: str, phrases: tuple[str, ...], most: int | None
 ) -> MaskRule:
     return mask_rule(tokenizer, share=share, masking=masking, phrases=phrases, most=most)
-
-
-def _tokens(tokenizer: Tokenizer) -> dict[str, int]:
-    """Return what a configuration says of a tokenizer."""
-    return {
-        "vocab_size": len(tokenizer),
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.cls_token_id,
-        "eos_token_id": tokenizer.sep_token_id,
-        "sep_token_id": tokenizer.sep_token_id,
-    }

@@ -37,6 +37,8 @@ class Examples:
         self._open(0)
         self.num_items = len(self._starts) - 1
         """Items of the first epoch; where each epoch is cut anew, the others have about as many."""
+        self.steps_per_epoch = -(-self.num_items // training.batch_size)
+        self.card = f"{self.num_items:,} examples"
 
     def plan(self, epoch: int) -> list[Step]:
         """Plan the steps of an epoch."""

@@ -25,6 +25,7 @@ from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
 from heedful.training.loop import Done, Position, Taken, Work, read, train
 from heedful.training.progress import training_bar
+from heedful.training.stream import Stream
 
 _STEPS_OF_FREE_MEMORY = 64
 """Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
@@ -63,6 +64,8 @@ class Run:
     """Scale of the losses, for fp16 alone."""
     average: MovingAverage | None = None
     """Moving average of the weights, where one is wanted."""
+    stream: Stream | None = None
+    """What the data comes from, where it is read by stream."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +122,7 @@ def fit(run: Run) -> Outcome:
                 scores, state = _evaluate(run, state, position.step, log)
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
-            state = replace(state, step=position.step, epoch=position.epoch, index=position.index)
+            state = _state_at(run, state, position)
             if last or asked or _is_worth_keeping(run, state):
                 _save(run, state)
             if last:
@@ -189,6 +192,9 @@ def _begin(run: Run) -> steps.TrainingState:
                 "_growth_tracker": checkpoint.state.loss_scale_streak,
             }
         )
+    if run.stream:
+        assert checkpoint.state.stream is not None  # the settings are the same
+        run.stream.go_on(checkpoint.state.epoch, checkpoint.state.stream)
     run.say(f"going on from {checkpoint.folder}")
     return checkpoint.state
 
@@ -220,7 +226,7 @@ def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log
     with _naming_checkpoint(run):
         for step in read(unread):
             show(step)
-            log(step.step, _step_row(step))
+            log(step.step, _step_row(run, step))
     unread.clear()
 
 
@@ -256,6 +262,17 @@ def _track(state: steps.TrainingState, value: float, step: int, count: int) -> s
     ranked = sorted([*state.best, (value, step)], key=lambda one: -one[0])
     without = 0 if gained else state.evaluations_without_gain + 1
     return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without)
+
+
+def _state_at(run: Run, state: steps.TrainingState, position: Position) -> steps.TrainingState:
+    """Return the state with the place where the run stands."""
+    return replace(
+        state,
+        step=position.step,
+        epoch=position.epoch,
+        index=position.index,
+        stream=run.stream.bookmark(position.epoch) if run.stream else None,
+    )
 
 
 def _out_of_patience(run: Run, state: steps.TrainingState) -> bool:
@@ -343,9 +360,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _step_row(step: Done) -> dict[str, object]:
+def _step_row(run: Run, step: Done) -> dict[str, object]:
     return {
-        "epoch": step.epoch,
+        "epoch": run.stream.epoch_of(step.epoch) if run.stream else step.epoch,
         "loss": step.loss,
         "learning_rate": step.learning_rate,
         "gradient_norm": step.gradient_norm if math.isfinite(step.gradient_norm) else None,

@@ -140,6 +140,15 @@ def check_same(facts: Mapping[str, object]) -> None:
                 )
 
 
+def everyone(item: Item) -> list[Item]:
+    """Return what each process has, by their order."""
+    if size() == 1:
+        return [item]
+    items: list[Any] = [None] * size()
+    dist.all_gather_object(items, item)
+    return items
+
+
 @contextmanager
 def naming_the_process() -> Iterator[None]:
     """Say in errors of all ranks but the first whose they are; what all know the first tells."""

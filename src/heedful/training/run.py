@@ -21,6 +21,7 @@ from heedful.errors import UserError, unknown_name
 from heedful.models.model import Model
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
+from heedful.reading.shards import find_shards, shard_prints
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training import ranks
@@ -40,6 +41,7 @@ from heedful.training.loop import Work
 from heedful.training.optimize import adamw
 from heedful.training.prune import prune
 from heedful.training.schedule import schedule
+from heedful.training.stream import Stream
 
 Retell = Callable[[AnyTask, Recipe, Say], Recipe]
 """Has the teacher of a recipe write texts, and returns a recipe that learns from them."""
@@ -73,7 +75,7 @@ def train(
     if not check_run(recipe.run, record):
         say(f"{out} is finished; nothing to do")
         return None
-    if damage := count_damaged(data.train, recipe.columns.encoding):
+    if damage := _damage(kind, recipe):
         say(damage)
     task = kind.decide(recipe)
     check_evaluations(recipe, task.metrics())
@@ -93,11 +95,9 @@ def train(
             if task.taught_by == "texts" and recipe.teaching.teacher is not None:
                 with ranks.first_before_others():
                     recipe = retell(task, recipe, say)
-            with ranks.first_before_others():
-                task, start, store_of = task.stores(recipe, start, folder, say)
-            alike = not start.model.learns_unpadded
-            examples = Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
+            task, start, examples = _examples(task, recipe, start, folder, say)
             if data.prune is not None:
+                assert isinstance(examples, Examples)  # of a task that has answers
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
         ranks.send_weights(start.model)
@@ -107,7 +107,7 @@ def train(
         run = _run(model, lessons or task, task, recipe, start, examples, record, scored, say)
         say(task.card())
         say(
-            f"{examples.num_items:,} examples, {run.total_steps:,} "
+            f"{examples.card}, {run.total_steps:,} "
             f"step{'s'[: run.total_steps != 1]} of {recipe.training.batch_size}, "
             f"{str(run.precision.dtype).removeprefix('torch.')} on {device} "
             f"({run.precision.reason})"
@@ -115,6 +115,19 @@ def train(
         outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _examples(
+    task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say
+) -> tuple[AnyTask, Start, Examples | Stream]:
+    """Prepare the training data, or what reads it by stream."""
+    alike = not start.model.learns_unpadded
+    if task.streams(recipe):
+        task, start, shards = task.shards(recipe, start, say)
+        return task, start, Stream(task, start.tokenizer, shards, recipe.training, alike=alike)
+    with ranks.first_before_others():
+        task, start, store_of = task.stores(recipe, start, folder, say)
+    return task, start, Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
 
 
 def _lessons(task: AnyTask, recipe: Recipe, start: Start) -> Distillation | None:
@@ -168,13 +181,21 @@ def _record(
         goal={} if task is None else plain_values(asdict(task)),
         max_length=max_length,
         settings=plain_values(settings),
-        data=[asdict(file) for file in _prints(recipe)],
+        data=[asdict(file) for file in _prints(kind, recipe)],
         versions=versions(),
         teacher=teacher_print(recipe.teaching),
     )
 
 
-def _prints(recipe: Recipe) -> list[Fingerprint]:
+def _damage(kind: type[AnyTask], recipe: Recipe) -> str | None:
+    if kind.streams(recipe):  # it is not read beforehand
+        return None
+    return count_damaged(recipe.data.train, recipe.columns.encoding)
+
+
+def _prints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
+    if kind.streams(recipe):
+        return shard_prints(find_shards(recipe.data.train))
     return fingerprint(recipe.data.train, folders=recipe.columns.format == "images")
 
 
@@ -207,7 +228,7 @@ def _run(
     task: AnyTask,
     recipe: Recipe,
     start: Start,
-    examples: Examples,
+    examples: Examples | Stream,
     record: RunRecord,
     score: Callable[[], dict[str, Any]] | None,
     say: Say,
@@ -216,7 +237,7 @@ def _run(
     training = recipe.training
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
-    steps_per_epoch = -(-examples.num_items // training.batch_size)
+    steps_per_epoch = examples.steps_per_epoch
     total_steps = training.steps or training.epochs * steps_per_epoch
     work = Work(
         model=model,
@@ -245,6 +266,7 @@ def _run(
         total_steps=total_steps,
         steps_per_epoch=steps_per_epoch,
         alike=examples.alike,
+        stream=examples if isinstance(examples, Stream) else None,
         precision=precision,
         score=score,
         metric=training.metric or task.metrics()[0],
@@ -265,7 +287,7 @@ def _whole(model: Model, saved: Model) -> AbstractContextManager[None]:
     return sharding.whole(model, saved)
 
 
-def _fetch(examples: Examples, items: Positions, epoch: int) -> Batch:
+def _fetch(examples: Examples | Stream, items: Positions, epoch: int) -> Batch:
     """Make a batch of what this process computes of some items."""
     items, copies = ranks.part(items)
     return replace(examples.fetch(items, epoch), copies=copies)

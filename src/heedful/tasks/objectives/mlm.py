@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Store
-from heedful.batches.corpus import Corpus
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences
@@ -38,12 +40,12 @@ class MaskedWords:
     mixes_documents: ClassVar[bool] = False
 
     def sequences(
-        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+        self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences, one text after another."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def doubt(self, store: Store) -> str | None:
+    def doubt(self, labels: NDArray[np.float64]) -> str | None:
         """Find nothing odd."""
         return None
 

@@ -9,10 +9,12 @@ Shapes: B sequences of a batch, K numbers of a sequence.
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.batches import Batch, Draw, Example, Fitted, Store
-from heedful.batches.corpus import Corpus
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
@@ -52,12 +54,12 @@ class Objective(Protocol):
     # Learning.
 
     def sequences(
-        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+        self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut the sequences of an epoch from a corpus; all draws depend on seed and epoch."""
 
-    def doubt(self, store: Store) -> str | None:
-        """Say in a line what is odd about the first epoch's sequences, if anything."""
+    def doubt(self, labels: NDArray[np.float64]) -> str | None:
+        """Say in a line what is odd about the labels of the first sequences, if anything."""
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw

@@ -9,12 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Store
+from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels
-from heedful.batches.corpus import Corpus
+from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
@@ -57,7 +58,7 @@ class MaskedPairs:
         return "masked_accuracy", self.metric
 
     def sequences(
-        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+        self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut pairs.
 
@@ -66,9 +67,9 @@ class MaskedPairs:
         """
         return self.cut(corpus, frame, seed=seed, epoch=epoch)
 
-    def doubt(self, store: Store) -> str | None:
+    def doubt(self, labels: NDArray[np.float64]) -> str | None:
         """Say so if too many of the pairs do not belong together."""
-        share = float(np.mean(store.labels != 0))
+        share = float(np.mean(labels != 0))
         if self.many_false is None or share <= MANY_FALSE:
             return None
         return f"{share:.0%} of the pairs {self.many_false}"

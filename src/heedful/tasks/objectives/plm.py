@@ -13,11 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted, Store
-from heedful.batches.corpus import Corpus
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.permuting import hidden_by, turns
 from heedful.batches.segments import IN_WORD
@@ -51,12 +52,12 @@ class PermutedWords:
     mixes_documents: ClassVar[bool] = False
 
     def sequences(
-        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+        self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut running text of one document each."""
         return single_texts(corpus, frame, seed=seed, epoch=epoch)
 
-    def doubt(self, store: Store) -> str | None:
+    def doubt(self, labels: NDArray[np.float64]) -> str | None:
         """Find nothing odd."""
         return None
 

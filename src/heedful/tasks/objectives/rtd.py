@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
 from heedful.aim import Aim, Computed
-from heedful.batches import Batch, Draw, Example, Fitted, Store
-from heedful.batches.corpus import Corpus
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences
@@ -166,12 +167,12 @@ class ReplacedTokens:
     mask_share: ClassVar[float] = 0.15
 
     def sequences(
-        self, corpus: Corpus, frame: Frame, *, seed: int, epoch: int
+        self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences, one text after another."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def doubt(self, store: Store) -> str | None:
+    def doubt(self, labels: NDArray[np.float64]) -> str | None:
         """Find nothing odd."""
         return None
 

@@ -11,6 +11,7 @@ from heedful.models.model import Model
 from heedful.settings import DataSettings
 from heedful.sources import resolve
 from heedful.task import Start
+from heedful.tokens import Tokenizer
 
 
 class Source(Protocol):
@@ -104,3 +105,14 @@ class OneModel:
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write nothing."""
+
+
+def tokens_of(tokenizer: Tokenizer) -> dict[str, int]:
+    """Return what a configuration says of a tokenizer."""
+    return {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+        "sep_token_id": tokenizer.sep_token_id,
+    }
