@@ -1,5 +1,6 @@
 """Every task that starts from an encoder takes one of another family, too."""
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,29 @@ def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
     assert [answer.label for answer in run([*colours])] == [*colours]
 
 
+def losses_of(task: str, out: Path, **options: Any) -> list[float]:
+    """Take two steps without dropout, and return their losses."""
+    heedful.train(task, out=out, steps=2, dropout=0.0, **(QUICK | options))
+    rows = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+def test_mixed_precision_learns_the_same(start: Start, tmp_path: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("the sky is blue and the grass is green. so is the apple.\n\n" * 30)
+    options = {
+        "train": text,
+        "documents": "gap",
+        "objective": {"gpt2": "clm", "xlnet": "plm"}.get(start.family, "mlm"),
+        "max_length": 32,
+        "model": start.folder,
+    }
+    wide = losses_of("pretrain", tmp_path / "fp32", **options)
+    narrow = losses_of("pretrain", tmp_path / "bf16", **options, precision="bf16")
+    assert len(wide) == 2
+    assert narrow == pytest.approx(wide, rel=0.02)
+
+
 DATA = Path(__file__).parents[1] / "golden" / "0.1.0" / "data"
 QUESTION = ("who is in Paris?", "Ann is in Paris")
 LONG = "Ann — née 北京 Ωmega 🙂 is in Paris; " * 12
@@ -96,7 +120,7 @@ def test_every_task_takes_it(
         overwrite=True,
         model=start.folder,
         steps=2,
-        **QUICK,
+        **(QUICK | {"precision": "bf16"}),
         **options,
         max_length=40,
     )

@@ -1,5 +1,6 @@
 """Learnt pairs of bytes: the folder is RoBERTa's, for heedful and for the reference."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,22 @@ def test_the_folder_is_read_by_heedful_and_the_reference(tmp_path: Path) -> None
     assert "Ġthe" in read.get_vocab()
 
 
-@pytest.mark.parametrize(("kind", "arch"), [("bpe", "roberta"), ("unigram", "xlm-roberta")])
-def test_a_model_is_pre_trained_with_it(tmp_path: Path, kind: Any, arch: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "arch"), [("bpe", "roberta"), ("unigram", "xlm-roberta"), ("unigram", "xlnet")]
+)
+def test_a_model_is_pre_trained_with_it(tmp_path: Path, kind: Any, arch: Any) -> None:
     text = tmp_path / "a.txt"
     text.write_text("\n\n".join([TEXT] * 3))
-    made = learn([text], VocabularySettings(kind=kind, size=300), tmp_path / "words")
+    settings = VocabularySettings(kind=kind, size=300)
+    if kind == "unigram":
+        settings = replace(settings, arch=arch)
+    made = learn([text], settings, tmp_path / "words")
     heedful.train(
         "pretrain",
         train=text,
         documents="gap",
         arch=arch,
-        objective="mlm",
+        objective="plm" if arch == "xlnet" else "mlm",
         preset="tiny",
         vocabulary=str(tmp_path / "words"),
         max_length=32,
@@ -100,46 +106,50 @@ def test_options_of_another_kind_are_refused(option: str) -> None:
 # Unigram.
 
 
-def test_the_reference_reads_likeliest_pieces(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+def test_likeliest_pieces() -> None:
+    pytest.importorskip("tokenizers")
     compiled = learn_unigram(TEXT.split("\n"), size=60)
     tokens = [token for token, _ in compiled["model"]["vocab"]]
     assert tokens[:4] == SPECIAL
     assert tokens[-1] == "<mask>"
     assert "▁mat" in tokens
     assert len(tokens) <= 60
-    text = tmp_path / "a.txt"
-    text.write_text(TEXT)
-    learn([text], VocabularySettings(kind="unigram", size=60), tmp_path / "words")
-    read = heedful.load_tokenizer(tmp_path / "words")
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "words")
-    assert type(theirs) is transformers.XLMRobertaTokenizerFast
-    assert type(read).__name__ == "XLMRobertaTokenizer"
-    assert read.get_vocab() == theirs.get_vocab()
-    lines = [*TEXT.split("\n"), "a <mask> Café  北京 isn't ", "ｆｕｌｌ ﬁ"]
-    row, other = (one(lines, return_offsets_mapping=True) for one in (read, theirs))
-    assert (row.input_ids, row.offset_mapping) == (other["input_ids"], other["offset_mapping"])
-    assert read(["a"], ["b"]).input_ids == theirs(["a"], ["b"])["input_ids"]
 
 
-def test_the_reference_reads_those_of_bigbird(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arch", "name", "first"),
+    [
+        ("xlm-roberta", "XLMRobertaTokenizer", ["<s>", "<pad>", "</s>", "<unk>"]),
+        ("albert", "AlbertTokenizer", ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]),
+        ("big_bird", "BigBirdTokenizer", ["<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]"]),
+        ("deberta-v2", "DebertaV2Tokenizer", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]),
+        ("xlnet", "XLNetTokenizer", ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>"]),
+    ],
+)
+def test_the_reference_reads_those_of_a_family(
+    tmp_path: Path, arch: Any, name: str, first: list[str]
+) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     text = tmp_path / "a.txt"
     text.write_text(TEXT)
-    settings = VocabularySettings(kind="unigram", arch="big_bird", size=60)
+    settings = VocabularySettings(kind="unigram", arch=arch, size=60)
     made = learn([text], settings, tmp_path / "words")
     read = heedful.load_tokenizer(tmp_path / "words")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "words")
-    assert type(theirs) is transformers.BigBirdTokenizerFast
-    assert type(read) is type(made) is heedful.BigBirdTokenizer
+    assert type(theirs) is getattr(transformers, f"{name}Fast")
+    assert type(read) is type(made) is getattr(heedful, name)
     assert read.get_vocab() == theirs.get_vocab()
-    assert (read.cls_token, read.bos_token, read.pad_token_id) == ("[CLS]", "<s>", 0)
-    lines = [*TEXT.split("\n"), "a [MASK] Café  北京 isn't </s>", "ｆｕｌｌ ﬁ ［SEP］"]
-    row, other = (one(lines, return_offsets_mapping=True) for one in (read, theirs))
-    assert (row.input_ids, row.offset_mapping) == (other["input_ids"], other["offset_mapping"])
-    pair, right = (one(["a"], ["b"], return_token_type_ids=True) for one in (read, theirs))
-    assert (pair.input_ids, pair.token_type_ids) == (right["input_ids"], right["token_type_ids"])
-    assert "token_type_ids" not in read(["a"], ["b"])
+    assert read.convert_ids_to_tokens(range(len(first))) == first
+    lines = [
+        *TEXT.split("\n"),
+        f"a {read.mask_token} Café  北京 isn't {read.sep_token}",
+        "ｆｕｌｌ ﬁ",
+    ]
+    asked = {"return_offsets_mapping": True, "return_token_type_ids": True}
+    for texts in ((lines,), (["a"], ["b c"])):
+        row, other = (one(*texts, **asked) for one in (read, theirs))
+        for key in ("input_ids", "offset_mapping", "token_type_ids"):
+            assert getattr(row, key) == other[key]
 
 
 def test_a_family_without_such_pieces_is_refused() -> None:

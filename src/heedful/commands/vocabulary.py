@@ -37,7 +37,8 @@ def family_options(settings: VocabularySettings) -> str:
     if settings.kind == "wordpiece":
         return ""
     arch = "roberta" if settings.kind == "bpe" else settings.arch
-    return f"--arch {arch} --objective mlm "
+    objective = "plm" if arch == "xlnet" else "mlm"
+    return f"--arch {arch} --objective {objective} "
 
 
 def learn(

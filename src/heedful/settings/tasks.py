@@ -350,8 +350,8 @@ class VocabularySettings:
     """What kind of vocabulary to learn."""
 
     kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece as BERT has it, pairs of bytes as RoBERTa, or likeliest pieces as XLM-RoBERTa."""
-    arch: Literal["xlm-roberta", "big_bird"] = "xlm-roberta"
+    """WordPiece as BERT has it, pairs of bytes as RoBERTa, or the likeliest pieces."""
+    arch: Literal["xlm-roberta", "albert", "big_bird", "deberta-v2", "xlnet"] = "xlm-roberta"
     """Family whose special tokens the likeliest pieces get."""
     size: int = 30_000
     """Size of the vocabulary."""

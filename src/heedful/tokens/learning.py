@@ -47,30 +47,55 @@ class Framing(NamedTuple):
     """The class that reads it."""
     first: tuple[str, ...]
     """The first tokens, in the order of their ids."""
-    begin: str
-    end: str
+    unknown: str
     mask: str
-    """The last token."""
+    """The last token, unless it is among the first."""
+    single: str
+    """What the compiled reference calls the rows of texts."""
     pair: str
-    """What the compiled reference calls the rows of pairs."""
+    """And those of pairs."""
 
 
 FRAMINGS = {
     "xlm-roberta": Framing(
         tokenizer="XLMRobertaTokenizer",
         first=_ROBERTA_FIRST,
-        begin=ROBERTA.cls_token,
-        end=ROBERTA.sep_token,
+        unknown=ROBERTA.unk_token,
         mask=ROBERTA.mask_token,
+        single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
+    ),
+    "albert": Framing(
+        tokenizer="AlbertTokenizer",
+        first=("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+        unknown="<unk>",
+        mask="[MASK]",
+        single="[CLS] $A [SEP]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
     ),
     "big_bird": Framing(
         tokenizer="BigBirdTokenizer",
         first=("<pad>", "</s>", "<s>", "<unk>", "[CLS]", "[SEP]"),
-        begin="[CLS]",
-        end="[SEP]",
+        unknown="<unk>",
         mask="[MASK]",
+        single="[CLS] $A [SEP]",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+    ),
+    "deberta-v2": Framing(
+        tokenizer="DebertaV2Tokenizer",
+        first=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+        unknown="[UNK]",
+        mask="[MASK]",
+        single="[CLS] $A [SEP]",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+    ),
+    "xlnet": Framing(
+        tokenizer="XLNetTokenizer",
+        first=("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"),
+        unknown="<unk>",
+        mask="<mask>",
+        single="$A:0 <sep>:0 <cls>:2",
+        pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
     ),
 }
 """By family."""
@@ -182,15 +207,16 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     except ImportError:
         raise missing("vocabulary") from None
     framing = FRAMINGS[arch]
-    begin, end, special = framing.begin, framing.end, framing.first
+    special = framing.first
+    ends_in_mask = framing.mask not in special
     characters: set[str] = set()
     learner = Tokenizer(models.Unigram())
     learner.normalizer = _normalizer()
     learner.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=size - 1,
+        vocab_size=size - ends_in_mask,
         special_tokens=list(special),
-        unk_token=ROBERTA.unk_token,
+        unk_token=framing.unknown,
         show_progress=False,
     )
 
@@ -202,7 +228,7 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     try:
         learner.train_from_iterator(seen(), trainer)
     except Exception as error:
-        least = len(characters) + len(special) + 2
+        least = len(characters) + len(special) + 1 + ends_in_mask
         if isinstance(error, UserError) or size >= least:
             raise
         raise UserError(
@@ -210,15 +236,17 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
             "many"
         ) from error
     learner.post_processor = TemplateProcessing(
-        single=f"{begin} $A {end}",
+        single=framing.single,
         pair=framing.pair,
-        special_tokens=[(begin, special.index(begin)), (end, special.index(end))],
+        special_tokens=[(token, number) for number, token in enumerate(special)],
     )
     compiled: dict[str, Any] = json.loads(learner.to_str())
-    tokens = compiled["model"]["vocab"]
-    mask = {**compiled["added_tokens"][0], "id": len(tokens), "content": framing.mask}
-    compiled["added_tokens"].append({**mask, "lstrip": True})
-    tokens.append([framing.mask, 0.0])
+    tokens, added = compiled["model"]["vocab"], compiled["added_tokens"]
+    if ends_in_mask:
+        added.append({**added[0], "id": len(tokens), "content": framing.mask})
+        tokens.append([framing.mask, 0.0])
+    for token in added:
+        token["lstrip"] = token["content"] == framing.mask
     return compiled
 
 

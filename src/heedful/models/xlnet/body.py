@@ -48,10 +48,11 @@ class StreamEmbeddings(nn.Module):
             predicted: P. All of these start from one vector.
             packing: where the tokens stand, if the padding is to be left out; P is 0 then.
         """
+        mask = self.mask_embedding()
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
+        vectors = vectors.to(mask.dtype)
         if predicted:
-            mask = self.mask_embedding().expand(len(tokens), predicted, -1)
-            vectors = torch.cat([vectors, mask.to(vectors.dtype)], 1)
+            vectors = torch.cat([vectors, mask.expand(len(tokens), predicted, -1)], 1)
         if packing is not None:
             vectors = packing.pack(vectors)
         dropped: Tensor = self.dropout(vectors)
