@@ -42,7 +42,7 @@ def retell(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
         computing = PredictSettings(
             precision=training.precision,
             device=training.device,
-            batch_tokens=training.batch_tokens,
+            batch_tokens=training.answer_tokens,
         )
         teacher = Predictor.load(settings.teacher, computing)
         if teacher.task.taught_by != "texts":

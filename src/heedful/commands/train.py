@@ -36,7 +36,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     computing = PredictSettings(
         precision=training.precision,
         device=training.device,
-        batch_tokens=training.batch_tokens,
+        batch_tokens=training.answer_tokens,
         beam=kind.dev_beam,
     )
 

@@ -37,7 +37,7 @@ class TrainOptions(TypedDict, total=False):
     steps: int | None
     max_minutes: float | None
     batch_size: int
-    batch_tokens: int
+    batch_tokens: int | Literal["auto"]
     learning_rate: float
     head_learning_rate: float | None
     schedule: Schedule

@@ -15,9 +15,9 @@ AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
 """Number formats to answer in."""
 
 
-def in_range(name: str, value: float | None, low: float, high: float, *, what: str) -> None:
+def in_range(name: str, value: float | str | None, low: float, high: float, *, what: str) -> None:
     """Refuse a number outside ``[low, high]``, naming its option; None stands for no number."""
-    if value is not None and not low <= value <= high:  # also false for NaN
+    if isinstance(value, str) or (value is not None and not low <= value <= high):  # or NaN
         option = "--" + name.replace("_", "-")
         raise UserError(f"{option} {value}: must be {what}")
 

@@ -11,6 +11,9 @@ from heedful.settings.ranges import PrecisionName, in_range
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
 
+BATCH_TOKENS = 8192
+"""Tokens that are computed at once, unless told otherwise."""
+
 Schedule = Literal[
     "constant",
     "constant-with-warmup",
@@ -34,8 +37,9 @@ class TrainSettings:
     """Stop after this many minutes and keep what was learnt."""
     batch_size: int = 32
     """Items per optimizer step, over all devices."""
-    batch_tokens: int = 8192
-    """Tokens per micro-batch; a larger batch is accumulated, with the same result."""
+    batch_tokens: int | Literal["auto"] = BATCH_TOKENS
+    """Tokens per micro-batch; a larger batch is accumulated, with the same result. auto: as many as
+    fit."""
     learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
     head_learning_rate: float | None = None
@@ -83,8 +87,11 @@ class TrainSettings:
         """
         count, some = "a whole number of at least 1", "a number above 0"
         tiny = math.ulp(0.0)
-        for name in ("epochs", "steps", "batch_size", "batch_tokens"):
+        for name in ("epochs", "steps", "batch_size"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
+        if self.batch_tokens != "auto":
+            whole = f"auto, or {count}"
+            in_range("batch_tokens", self.batch_tokens, 1, math.inf, what=whole)
         for name in ("checkpoint_every", "evaluate_every", "patience"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)
@@ -100,6 +107,11 @@ class TrainSettings:
         in_range("average", self.average, 1, 10**6, what=count)
         in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
+
+    @property
+    def answer_tokens(self) -> int:
+        """Tokens per batch of what is evaluated or written: that keeps nothing for later."""
+        return BATCH_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -91,6 +91,8 @@ def check_stream(options: PretrainSettings, training: TrainSettings) -> None:
             "--stream: give --steps, for nobody knows how many an epoch has before its end, and "
             "the learning rate falls to 0 at the last"
         )
+    if training.batch_tokens == "auto":
+        raise UserError("--stream: give --batch-tokens a number; auto measures the longest example")
     if options.shuffle_buffer < training.batch_size:
         raise UserError(
             f"--shuffle-buffer {options.shuffle_buffer}: must hold --batch-size "

@@ -33,6 +33,8 @@ class Examples:
     ) -> None:
         self._task, self._tokenizer = task, tokenizer
         self.alike = alike
+        self.batch_tokens = 0 if training.batch_tokens == "auto" else training.batch_tokens
+        """How many tokens are computed at once; 0 is one item."""
         self._store_of, self._training = store_of, training
         self._open(0)
         self.num_items = len(self._starts) - 1
@@ -44,7 +46,7 @@ class Examples:
         """Plan the steps of an epoch."""
         self._open(epoch)
         training = self._training
-        batch_tokens = training.batch_tokens
+        batch_tokens = self.batch_tokens
         if self._task.whole_batch:
             batch_tokens = int(self._sizes.max()) * training.batch_size
         return plan_epoch(
@@ -64,6 +66,11 @@ class Examples:
         draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows, learns=True)
         examples = [self._store[int(row)] for row in rows]
         return self._task.batch(examples, self._tokenizer, draw)
+
+    def longest(self) -> Positions:
+        """Return the item with the most tokens. Shape (1,)."""
+        tokens = self._sizes.reshape(len(self._sizes), -1).sum(1)
+        return np.array([tokens.argmax()])
 
     def _open(self, epoch: int) -> None:
         self._epoch, self._store = epoch, self._store_of(epoch)

@@ -209,6 +209,7 @@ def _steps(run: Run, position: Position) -> Iterator[Taken]:
             precision=run.precision,
             scaler=run.scaler,
             clip=run.settings.clip,
+            say=run.say,
         ):
             if run.average:
                 run.average.update(position.step)

@@ -125,7 +125,9 @@ class NarrowWeights:
         self._gradients = [torch.empty_like(parameter) for parameter in self._wide]
 
     def renew(self) -> None:
-        """Copy the weights as they are now."""
+        """Copy the weights as they are now, and forget gradients that were not collected."""
+        for narrow in self._narrow:
+            narrow.grad = None
         with torch.no_grad():
             torch._foreach_copy_(self._narrow, self._wide)
 

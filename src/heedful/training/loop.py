@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from heedful.batches import Batch, Positions, Step
 from heedful.errors import UserError
 from heedful.host import send, waits
-from heedful.training import ranks
+from heedful.task import Say
+from heedful.training import random_state, ranks
 from heedful.training.device import Precision
 from heedful.training.gradients import NarrowWeights, TableGradients, gradient_values
+from heedful.training.memory import Portions
 from heedful.training.optimize import step_unless
 
 
@@ -40,6 +42,8 @@ class Work:
     """Schedule: optimizer steps done to a share of the learning rate."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Where the model is."""
+    splits: bool = True
+    """Whether the items of a micro-batch may be computed apart."""
     divided: bool = False
     """Whether the processes divide the model, which then adds up its gradients by itself."""
 
@@ -98,6 +102,7 @@ def train(
     precision: Precision,
     scaler: torch.amp.GradScaler | None = None,
     clip: float = 1.0,
+    say: Say = lambda line: None,
 ) -> Iterator[Taken]:
     """Train from a position to the last step, giving each step as it is asked for.
 
@@ -115,6 +120,10 @@ def train(
         precision: format of matrix products.
         scaler: loss scaling, for fp16 alone.
         clip: largest gradient norm; 0 does not clip.
+        say: takes each line meant for the user.
+
+    Raises:
+        UserError: a step does not fit into memory, in however small portions.
     """
     # As torch's schedulers do, so that a second call does not scale a scaled rate.
     base_rates = [
@@ -127,6 +136,7 @@ def train(
     # Sparse gradients have as many rows as there are different tokens, which only the device knows.
     sparse = ranks.size() == 1 and not waits(work.device)
     stopped = torch.zeros((), dtype=torch.bool, device=work.device)
+    portions = Portions(work.fetch, splits=work.splits, say=say)
     plan = work.plan(position.epoch)
     while position.step < total_steps:
         if position.index == len(plan):
@@ -137,9 +147,8 @@ def train(
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
         micro_batches = plan[position.index]
-        batches = [work.fetch(rows, position.epoch) for rows in micro_batches]
         with tables.sparse() if sparse else nullcontext():
-            loss = _accumulate(work, batches, narrow, scaler)
+            batches, loss = _fitting(work, portions, position, micro_batches, narrow, scaler)
         if not work.divided:
             ranks.add_gradients(work.model)
         stopped = stopped | ~loss.isfinite()
@@ -189,6 +198,34 @@ def read(taken: Sequence[Taken]) -> Iterator[Done]:
             padded_tokens=step.padded_tokens,
             seconds=seconds,
         )
+
+
+def _fitting(
+    work: Work,
+    portions: Portions,
+    position: Position,
+    micro_batches: Step,
+    narrow: NarrowWeights | None,
+    scaler: torch.amp.GradScaler | None,
+) -> tuple[list[Batch], Tensor]:
+    """Add up the gradient of a step, in smaller portions if memory runs out.
+
+    Returns:
+        The batches, and the mean loss.
+    """
+    random = random_state.of_device(work.device)
+    while True:
+        batches = portions.batches(micro_batches, position.epoch)
+        try:
+            return batches, _accumulate(work, batches, narrow, scaler)
+        except torch.OutOfMemoryError:
+            pass  # whose traceback holds what was computed so far
+        del batches
+        portions.halve(position.step + 1)
+        work.optimizer.zero_grad(set_to_none=True)
+        if work.device.type == "cuda":
+            torch.cuda.empty_cache()
+        random_state.restore(random, work.device)
 
 
 def _accumulate(

@@ -42,5 +42,20 @@ def load_random_tensors(states: Mapping[str, Tensor], *, seed: int, step: int) -
             torch.cuda.set_rng_state(state, name)
 
 
+def of_device(device: torch.device) -> dict[str, Tensor]:
+    """Return the state of the generators that this process draws from on a device."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
+    """Put back what :func:`of_device` returned."""
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
 def _name(rank: int) -> str:
     return f"cpu/{rank}" if rank else "cpu"

@@ -25,7 +25,7 @@ from heedful.reading.shards import find_shards, shard_prints
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training import ranks
-from heedful.training.device import choose_precision, prepare_device
+from heedful.training.device import Precision, choose_precision, prepare_device
 from heedful.training.distil import (
     Distillation,
     check_teacher,
@@ -37,7 +37,9 @@ from heedful.training.distil import (
 from heedful.training.ema import MovingAverage
 from heedful.training.examples import Examples
 from heedful.training.fit import Outcome, Run, fit
+from heedful.training.gradients import NarrowWeights
 from heedful.training.loop import Work
+from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.prune import prune
 from heedful.training.schedule import schedule
@@ -257,7 +259,10 @@ def _run(
         divided=model is not start.model,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
         device=device,
+        splits=not task.whole_batch,
     )
+    if training.batch_tokens == "auto" and isinstance(examples, Examples):
+        _choose_batch_tokens(work, examples, precision, say)
     return Run(
         folder=recipe.run.out,
         work=work,
@@ -285,6 +290,21 @@ def _whole(model: Model, saved: Model) -> AbstractContextManager[None]:
     from heedful.training import sharding
 
     return sharding.whole(model, saved)
+
+
+def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, say: Say) -> None:
+    """Measure with the longest item how many tokens fit into memory at once."""
+    batch = _fetch(examples, examples.longest(), 0)
+    forward: Callable[..., Any] = work.model
+    if precision.mixed and not work.divided:
+        forward = NarrowWeights(work.model, precision.dtype).forward
+    examples.batch_tokens = tokens_that_fit(
+        work.model,
+        lambda: work.loss(forward, batch.to(work.device)),
+        batch.num_positions,
+        work.device,
+    )
+    say(f"--batch-tokens auto: {examples.batch_tokens:,} tokens at once")
 
 
 def _fetch(examples: Examples | Stream, items: Positions, epoch: int) -> Batch:

@@ -59,6 +59,8 @@ class Stream:
         self._epochs = [(0, 0)]
         """The first filling of each epoch so far."""
         assert training.steps is not None
+        assert training.batch_tokens != "auto"
+        self._batch_tokens = training.batch_tokens
         self.steps_per_epoch = training.steps  # nobody knows: as for a single epoch
         self.card = shards.card
 
@@ -76,7 +78,7 @@ class Stream:
         return plan_epoch(
             examples.lengths,
             batch_size=training.batch_size,
-            batch_tokens=training.batch_tokens,
+            batch_tokens=self._batch_tokens,
             seed=drawn_from(training.seed, stage.epoch),
             epoch=stage.filling,
             alike=self.alike,
