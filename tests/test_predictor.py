@@ -10,7 +10,7 @@ import pytest
 import heedful
 from heedful import predictor
 from heedful.checkpoints.runs import RunRecord
-from heedful.commands.predict import records_of
+from heedful.commands.inputs import records_of
 from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
 from heedful.predictor import Predictor, check_options

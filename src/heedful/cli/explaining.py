@@ -89,13 +89,13 @@ def explain(
         _measure(predictor, measured[0], data, columns, limit, out, json)
         return
     from heedful.commands import explain as command
-    from heedful.commands import predict
+    from heedful.commands import inputs as reading
     from heedful.explanations.explaining import explain_record
     from heedful.explanations.tables import explanation_table
 
-    inputs = predict.texts_of(predictor.task, texts, context, context_file)
+    inputs = reading.texts_of(predictor.task, texts, context, context_file)
     paths = [input] if input else []
-    records = [*predict.records_of(predictor.task, inputs, paths, columns)]
+    records = [*reading.records_of(predictor.task, inputs, paths, columns)]
     if out is not None and len(records) != 1:
         raise UserError(f"--out {out}: holds one explanation; there are {len(records)} texts")
     if out is None and (explaining.attention is None or not _wants_json(json)):

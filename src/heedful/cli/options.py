@@ -8,12 +8,15 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from heedful import settings
-from heedful.settings import ColumnSettings, PredictSettings, ScoreSettings
+from heedful.settings import ColumnSettings, OutputSettings, PredictSettings, ScoreSettings
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
 Scoring = Annotated[ScoreSettings, Parameter(name="*", group="Scores")]
-COLUMNS, PREDICTING, SCORING = ColumnSettings(), PredictSettings(), ScoreSettings()  # defaults
+Output = Annotated[OutputSettings, Parameter(name="*", group="Files", negative="")]
+# Defaults.
+COLUMNS, PREDICTING, SCORING = ColumnSettings(), PredictSettings(), ScoreSettings()
+OUTPUT = OutputSettings()
 
 
 @cache

@@ -3,7 +3,6 @@
 import gc
 import json
 import math
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +11,11 @@ from cyclopts import Parameter
 
 from heedful.cli.options import (
     COLUMNS,
+    OUTPUT,
     PREDICTING,
     SCORING,
     Columns,
+    Output,
     Predicting,
     Scoring,
     print_table,
@@ -121,6 +122,7 @@ def predict(
     prefix: str | None = None,
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
+    output: Output = OUTPUT,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
     plain: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -156,33 +158,23 @@ def predict(
             predictor = _predictor(run, predicting)
 
         from heedful.commands import predict as command
-        from heedful.commands.nearest import Neighbours
-        from heedful.commands.shards import SHARD, shards
 
-        paths = input or []
-        with ranks.failing_together():
-            inputs = command.texts_of(
-                predictor.task, texts, context, context_file, columns.encoding
-            )
-            records = command.records_of(predictor.task, inputs, paths, columns)
-            if prefix is not None:
-                records = command.with_prefix(predictor.task, records, prefix)
-        neighbours = None
-        if against is not None:
-            neighbours = Neighbours.read(predictor, against, columns)
-        if neighbours is None:
-            line = partial(command.line_of, everything=all_scores, plain=plain)
+        asked = command.Asked(
+            texts=texts,
+            input=input or (),
+            context=context,
+            context_file=context_file,
+            against=against,
+            prefix=prefix,
+            columns=columns,
+            all_scores=all_scores,
+            plain=plain,
+        )
+        if output.out is None:
+            show = partial(print, flush=True)  # what is read next may be long in coming
+            command.predict(run, predictor, asked, show=show, say=say)
         else:
-            line = partial(neighbours.line_of, plain=plain)
-        ahead = bool(paths) and all(path.is_file() for path in paths)
-        cut = 0
-        for rows in shards(predictor, records, line, size=SHARD * ranks.size(), ahead=ahead):
-            for row in rows or ():
-                cut += row.cut
-                print(row.line)
-            sys.stdout.flush()  # before more is read, which may take as long as it likes
-    if cut:
-        say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
+            command.predict_files(run, predictor, asked, output, say=say)
 
 
 def score(
@@ -221,7 +213,7 @@ def score(
     all_scores
         Print the log-probability of every token.
     """
-    from heedful.commands import predict, score
+    from heedful.commands import inputs, score
 
     if n_best is None and weight != 1.0:
         raise UserError("--weight is for the lists of --n-best")
@@ -236,7 +228,7 @@ def score(
         for line in score.rerank(predictor, n_best, weight=weight):
             print(line)
         return
-    records = predict.records_of(predictor.task, texts, [input] if input else [], columns)
+    records = inputs.records_of(predictor.task, texts, [input] if input else [], columns)
     for scored in score.score_texts(predictor, score.texts_of(records)):
         print(score.line_of(scored, everything=all_scores), flush=not texts)
 

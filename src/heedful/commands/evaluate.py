@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, islice, tee
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from typing import Any
 
 from heedful import files
 from heedful.checkpoints.runs import RECORD
+from heedful.commands.identity import check_same
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
@@ -40,6 +41,7 @@ def evaluate(
         UserError: see `Evaluation`; or what nothing scores is asked for.
     """
     say = ranks.said_once(say)
+    check_same(run, predictor, asdict(columns), data)
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
         beside = None
@@ -122,9 +124,10 @@ def labelled_records(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )
     with TemporaryDirectory() as folder:
-        read = predictor.task.labelled_records(data, columns, start, Path(folder))
-        records = read()
-        sample = list(islice(records, SAMPLE))
+        with ranks.failing_together():
+            read = predictor.task.labelled_records(data, columns, start, Path(folder))
+            records = read()
+            sample = list(islice(records, SAMPLE))
         if line := predictor.task.doubt(sample):
             say(line)
         yield counted(chain(sample, records), "items evaluated")

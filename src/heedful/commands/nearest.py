@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.commands.predict import records_of
+from heedful.commands.inputs import records_of
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record

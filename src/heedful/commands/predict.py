@@ -1,94 +1,197 @@
-"""``heedful predict``: texts in, one line an answer out."""
+"""``heedful predict``: records in, a line for each answer out, to standard output or to files."""
 
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from heedful.commands.identity import check_same, identity
+from heedful.commands.inputs import streams_of, texts_of, with_prefix
+from heedful.commands.nearest import Neighbours
+from heedful.commands.outputs import names_of, open_parts
+from heedful.commands.parts import Parts
+from heedful.commands.shards import SHARD, digest, shards
 from heedful.errors import UserError
-from heedful.reading import Text
-from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
-from heedful.settings import TASKS, ColumnSettings
-from heedful.task import Answer, AnyTask
+from heedful.predictor import Predictor
+from heedful.reading import fingerprint
+from heedful.settings import ColumnSettings, OutputSettings
+from heedful.task import Answer, Say
 from heedful.training import ranks
+from heedful.training.progress import counting
 
 
-def texts_of(
-    task: AnyTask,
-    texts: Sequence[str],
-    context: str | None,
-    context_file: Path | None,
-    encoding: str = UTF8,
-) -> Sequence[Text]:
-    """Return the texts on the command line, each with the context if there is one.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What is asked of a run, and how its answers are written."""
+
+    texts: Sequence[str] = ()
+    input: Sequence[Path] = ()
+    context: str | None = None
+    context_file: Path | None = None
+    against: Path | None = None
+    prefix: str | None = None
+    columns: ColumnSettings
+    all_scores: bool = False
+    plain: bool = False
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are read."""
+        others = (self.against, self.context_file)
+        return [*self.input, *(path for path in others if path is not None)]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What decides the answers, beside texts and files."""
+        names = ("prefix", "all_scores", "plain")
+        return asdict(self.columns) | {name: getattr(self, name) for name in names}
+
+
+def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Say) -> None:
+    """Answer on standard output, shard by shard.
+
+    Args:
+        run: the run.
+        predictor: of it.
+        asked: what is asked.
+        show: takes the lines of a shard.
+        say: takes each line meant for the user.
 
     Raises:
-        UserError: there are two contexts, one cannot be read or has no text to go with; or
-            the task reads none.
+        UserError: what is asked does not go together, or a record cannot be answered.
     """
-    if context is None and context_file is None:
-        return texts
-    if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
-        option = "--context" if context_file is None else "--context-file"
-        raise UserError(f"{option} has no effect on a {task.name} run")
-    if context is not None and context_file is not None:
-        raise UserError("give --context or --context-file, not both")
-    if not texts:
-        raise UserError("--context goes with texts given as arguments; --input has its own")
-    if context_file is not None:
-        check_file(context_file)
-        context = "".join(read_lines(context_file, encoding=encoding))
-    assert context is not None
-    return [(text, context) for text in texts]
+    with ranks.failing_together():
+        streams = _streams(predictor, asked)
+    check_same(run, predictor, asked.options, asked.files)
+    ahead = bool(asked.input) and all(path.is_file() for path in asked.input)
+    records, size = chain.from_iterable(streams), SHARD * ranks.size()
+    cut = 0
+    for shard in shards(predictor, records, _line(predictor, asked), size=size, ahead=ahead):
+        if shard.rows is not None:
+            cut += sum(row.cut for row in shard.rows)
+            show("\n".join(row.line for row in shard.rows))
+    _tell_cut(cut, say)
 
 
-def records_of(
-    task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
-) -> Iterable[Any]:
-    """Return records of the texts on the command line, in files, or on standard input.
+def predict_files(
+    run: Path, predictor: Predictor, asked: Asked, output: OutputSettings, *, say: Say
+) -> None:
+    """Answer in files: in shards, which are joined when all are there.
+
+    Args:
+        run: the run.
+        predictor: of it.
+        asked: what is asked.
+        output: where the answers go.
+        say: takes each line meant for the user.
 
     Raises:
-        UserError: there are texts in two places, or none.
+        UserError: see `predict` and `open_parts`.
+        KeyboardInterrupt: the user stopped it; it says how to go on.
     """
-    if texts and paths:
-        raise UserError("give texts as arguments or with --input, not both")
-    if texts:
-        if columns != ColumnSettings(encoding=columns.encoding):
+    assert output.out is not None
+    say = ranks.said_once(say)
+    with ranks.failing_together():
+        names = names_of(output.out, asked.input, plain=asked.plain)
+        streams = _streams(predictor, asked)
+    check_same(run, predictor, asked.options, asked.files)
+    parts: Parts | None = None
+    with ranks.failing_together():
+        if ranks.is_first():
+            facts = _facts(run, predictor, asked) | {"files": names}
+            parts = open_parts(output, facts, SHARD * ranks.size(), plain=asked.plain)
+    begun = ranks.from_first(None if parts is None else (parts.items, parts.size))
+    if begun is None:
+        say(f"{output.out} is finished; nothing to do")
+        return
+    done, size = begun
+    if done:
+        say(f"going on after {done:,} answers")
+    counts = [0] * len(streams)
+    records = _counted(streams, counts)
+    with _kept(parts):
+        with ranks.failing_together():
+            _pass_over(records, done, parts)
+        _answer(predictor, asked, records, size, parts)
+    with ranks.failing_together():
+        if parts is not None:
+            parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
+    if parts is not None:
+        say(f"{parts.items:,} answers written to {output.out}")
+        _tell_cut(parts.cut, say)
+
+
+def _answer(
+    predictor: Predictor, asked: Asked, records: Iterable[Any], size: int, parts: Parts | None
+) -> None:
+    """Answer for records, and have the first process write each shard."""
+    line = _line(predictor, asked)
+    answered = shards(predictor, records, line, size=size, ahead=True, digests=True)
+    with counting("items answered", parts.items if parts is not None else 0) as count:
+        for shard in answered:
+            with ranks.failing_together():
+                if parts is not None and shard.rows is not None:
+                    parts.add(shard.rows, shard.digest)
+                    count(len(shard.rows))
+
+
+def _pass_over(records: Iterator[Any], done: int, parts: Parts | None) -> None:
+    """Read what is answered already.
+
+    Raises:
+        UserError: it was something else.
+    """
+    if parts is None:
+        deque(islice(records, done), maxlen=0)
+        return
+    passed = 0
+    for shard in parts.shards:
+        if digest(islice(records, shard.items)) != shard.records:
             raise UserError(
-                "the options of columns are for --input, not for texts given as arguments"
+                f"{parts.folder} was started on other data: of the items {passed + 1:,} to "
+                f"{passed + shard.items:,} some have changed"
             )
-        return task.from_texts(texts)
-    if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
-        raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
-    if (not paths or STDIN in paths) and ranks.size() > 1:
-        raise UserError("several processes cannot read standard input: give --input FILE")
-    # One by one, so that each is read as its name says, and what is missing is told at once.
-    streams = [_read(task, path, columns) for path in paths or [STDIN]]
-    return chain.from_iterable(streams)
+        passed += shard.items
 
 
-def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
-    plain = path == STDIN or path.name.removesuffix(".gz").endswith(".txt")
-    if TASKS[task.name].columns and plain and columns.format is None:
-        columns = replace(columns, format="text")
-    return task.read([path], columns, labelled=False)
+def _facts(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
+    """Return what answers depend on, beside the records themselves."""
+    files = [] if asked.against is None else [asked.against]
+    if "see" in predictor.task.abilities:  # records of pictures say where they are
+        files += asked.input
+    prints = [item.sha256 for item in fingerprint(files, folders=True)]
+    return {**identity(run, predictor, asked.options), "prints": prints}
 
 
-def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:
-    """Yield records of texts to translate with what each translation must begin with.
+def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
+    """Return the records of each file that is read, or of what is given in place of files."""
+    task, columns = predictor.task, asked.columns
+    texts = texts_of(task, asked.texts, asked.context, asked.context_file, columns.encoding)
+    streams = streams_of(task, texts, asked.input, columns)
+    if asked.prefix is None:
+        return streams
+    return [with_prefix(task, stream, asked.prefix) for stream in streams]
 
-    Raises:
-        UserError: the task is another one, or a record says itself what it begins with.
-    """
-    if "prefix" not in task.abilities:
-        raise UserError(f"--prefix has no effect on a {task.name} run")
-    for record in records:
-        if record.text_pair is not None:
-            raise UserError("give --prefix, or a prefix of its own for each text, not both")
-        yield replace(record, text_pair=prefix)
+
+def _counted(streams: Sequence[Iterable[Any]], counts: list[int]) -> Iterator[Any]:
+    """Yield the records of all streams, and count those of each."""
+    for number, stream in enumerate(streams):
+        for record in stream:
+            counts[number] += 1
+            yield record
+
+
+def _line(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
+    """Return what writes an answer."""
+    if asked.against is None:
+        return partial(line_of, everything=asked.all_scores, plain=asked.plain)
+    neighbours = Neighbours.read(predictor, asked.against, asked.columns)
+    return partial(neighbours.line_of, plain=asked.plain)
 
 
 def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
@@ -96,3 +199,25 @@ def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
     if plain:
         return answer.plain()
     return json.dumps(answer.to_dict(everything=everything), ensure_ascii=False)
+
+
+@contextmanager
+def _kept(parts: Parts | None) -> Iterator[None]:
+    """Say how to go on where something stops it, unless nothing is finished."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt) as stop:
+        if parts is None:
+            raise
+        if not parts.shards:
+            parts.discard()
+            raise
+        raise type(stop)(
+            f"{str(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command with "
+            "--resume goes on"
+        ) from None
+
+
+def _tell_cut(cut: int, say: Say) -> None:
+    if cut:
+        say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")

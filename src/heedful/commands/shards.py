@@ -1,7 +1,9 @@
 """Answers to a stream of records, shard by shard; several processes share the work on each."""
 
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from heedful.batches import Example, Fitted
@@ -22,6 +24,15 @@ class Row(NamedTuple):
     """Whether the model was given only a part of it."""
 
 
+class Answered(NamedTuple):
+    """A shard that is answered."""
+
+    rows: list[Row] | None
+    """In the order of its records; None on all processes but the first."""
+    digest: str
+    """Of its records, if that was asked for."""
+
+
 def shards(
     predictor: Predictor,
     records: Iterable[Any],
@@ -29,7 +40,8 @@ def shards(
     *,
     size: int,
     ahead: bool,
-) -> Iterator[list[Row] | None]:
+    digests: bool = False,
+) -> Iterator[Answered]:
     """Answer for records, a shard at a time.
 
     Each process reads all records and answers its share of each shard. What a shard holds follows
@@ -42,45 +54,50 @@ def shards(
         size: items of a shard.
         ahead: whether the next records are read and encoded in a thread while answers are
             computed. Not where one may be long in coming, as on standard input.
-
-    Yields:
-        The rows of each shard in the order of its records; None on all processes but the first.
+        digests: whether to give a `digest` of the records of each shard.
 
     Raises:
         UserError: on all processes, what one of them met.
     """
     settings = predictor.settings
 
-    def work() -> Iterator[tuple[list[Any], list[Fitted[Example]]] | None]:
-        """Yield what is to be computed of this process's shares, and None where a shard ends."""
+    def work() -> Iterator[tuple[list[Any], list[Fitted[Example]]] | str]:
+        """Yield what is to be computed of this process's shares, and a digest after each shard."""
         source = iter(records)
-        while (share := _share(source, size)) is not None:
+        while (first := next(source, None)) is not None:
+            shard, total = chain([first], islice(source, size - 1)), hashlib.sha256()
+            read = _hashed(shard, total) if digests else shard
+            share = islice(read, ranks.rank(), None, ranks.size())
             yield from predictor.encoded(share, settings)
-            yield None
+            yield total.hexdigest()
 
     coming = one_ahead(work()) if ahead else work()
-    ended = False
-    while not ended:
+    while True:
         rows: list[Row] = []
+        end: str | None = None
         with ranks.failing_together():
-            ended = True
             for chunk in coming:
-                if chunk is None:
-                    ended = False
+                if isinstance(chunk, str):
+                    end = chunk
                     break
                 answers = predictor.decode(*chunk, settings)
                 rows += (_row(answer, line) for answer in answers)
-        if not ended:
-            yield ranks.to_first(rows)
+        if end is None:
+            return
+        yield Answered(ranks.to_first(rows), end)
 
 
-def _share(source: Iterator[Any], size: int) -> list[Any] | None:
-    """Take the next shard, and return this process's share of it; None if there is no more."""
-    number, share = -1, []
-    for number, record in enumerate(islice(source, size)):
-        if number % ranks.size() == ranks.rank():
-            share.append(record)
-    return None if number < 0 else share
+def digest(records: Iterable[Any]) -> str:
+    """Return a hash of records: of the texts, the file and the line of each."""
+    total = hashlib.sha256()
+    deque(_hashed(records, total), maxlen=0)
+    return total.hexdigest()
+
+
+def _hashed(records: Iterable[Any], total: "hashlib._Hash") -> Iterator[Any]:
+    for record in records:
+        total.update(repr(record).encode(errors="surrogatepass"))
+        yield record
 
 
 def _row(answer: Answer, line: Callable[[Any], str]) -> Row:

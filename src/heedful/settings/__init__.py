@@ -1,6 +1,6 @@
 """Settings of the commands: one sentence each, which is also the help of the command line."""
 
-from heedful.settings.answers import PredictSettings
+from heedful.settings.answers import OutputSettings, PredictSettings
 from heedful.settings.data import ColumnSettings, DataSettings, FileSettings, ParallelSettings
 from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
@@ -55,6 +55,7 @@ __all__ = [
     "GenerateSettings",
     "LongText",
     "MethodName",
+    "OutputSettings",
     "ParallelSettings",
     "PrecisionName",
     "PredictOptions",

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.errors import UserError
@@ -105,3 +106,31 @@ class PredictSettings:
         in_range("top_p", self.top_p, math.ulp(0.0), 1, what="above 0 and at most 1")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
         in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutputSettings:
+    """Where answers go."""
+
+    out: Path | None = None
+    """File to write, of JSON lines (.jsonl); a name without an ending is a folder, with a file for
+    each of --input. Default: standard output."""
+    shard_size: int | None = None
+    """Answers that --out keeps together when the command is stopped; default: 4,096 for each
+    process."""
+    resume: bool = False
+    """Go on with a prediction to --out that was stopped."""
+    overwrite: bool = False
+    """Replace what stands in --out."""
+
+    def __post_init__(self) -> None:
+        """Refuse a number out of range, and options that are for files alone.
+
+        Raises:
+            UserError: naming the option.
+        """
+        what = "a whole number of at least 1"
+        in_range("shard_size", self.shard_size, 1, math.inf, what=what)
+        for name in ("shard_size", "resume", "overwrite"):
+            if self.out is None and getattr(self, name):
+                raise UserError(f"--{name.replace('_', '-')} is for the files of --out")

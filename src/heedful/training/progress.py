@@ -81,9 +81,22 @@ def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Pass items on and show how many have gone by; how many will come is not known.
+    """Pass items on and show how many have gone by; see `counting`."""
+    with counting(what) as count:
+        for item in items:
+            yield item
+            count(1)
+
+
+@contextmanager
+def counting(what: str, before: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show how many items are done; how many will come is not known. Give a function to call.
 
     Of several processes the first shows it.
+
+    Args:
+        what: stands before the number.
+        before: how many were done by a process before this one; the rate does without them.
     """
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
@@ -96,8 +109,11 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
     screen = console()
     shown = screen.is_terminal and ranks.is_first()
     with Progress(*columns, console=screen, disable=not shown) as bar:
-        task = bar.add_task(what, total=None, rate=0.0)
-        for item in items:
-            yield item
-            bar.advance(task)
-            bar.update(task, rate=bar.tasks[0].completed / max(bar.tasks[0].elapsed or 0, 1e-9))
+        task = bar.add_task(what, total=None, completed=before, rate=0.0)
+
+        def count(items: int) -> None:
+            bar.advance(task, items)
+            done = bar.tasks[0].completed - before
+            bar.update(task, rate=done / max(bar.tasks[0].elapsed or 0, 1e-9))
+
+        yield count

@@ -134,7 +134,7 @@ def check_same(facts: Mapping[str, object]) -> None:
     for number, other in enumerate(everyone):
         for name, fact in everyone[0].items():
             if other.get(name) != fact:
-                raise UserError(
+                raise _SharedError(
                     f"processes 0 and {number} do not start alike: {name} is {fact!r} in one, "
                     f"{other.get(name)!r} in the other"
                 )
@@ -256,6 +256,15 @@ def to_first(items: list[Item]) -> list[Item] | None:
     lists: list[Any] | None = [None] * size() if is_first() else None
     dist.gather_object(items, lists)
     return None if lists is None else _interleaved(lists)
+
+
+def from_first(item: Item) -> Item:
+    """Return what the first rank has."""
+    if size() == 1:
+        return item
+    items = [item]
+    dist.broadcast_object_list(items)
+    return items[0]
 
 
 def _interleaved(lists: Sequence[list[Item]]) -> list[Item]:

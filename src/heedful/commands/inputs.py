@@ -1,0 +1,101 @@
+"""Texts on the command line, in files or on standard input to records without truth."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import UserError
+from heedful.reading import Text
+from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
+from heedful.settings import TASKS, ColumnSettings
+from heedful.task import AnyTask
+from heedful.training import ranks
+
+
+def texts_of(
+    task: AnyTask,
+    texts: Sequence[str],
+    context: str | None,
+    context_file: Path | None,
+    encoding: str = UTF8,
+) -> Sequence[Text]:
+    """Return the texts on the command line, each with the context if there is one.
+
+    Raises:
+        UserError: there are two contexts, one cannot be read or has no text to go with; or
+            the task reads none.
+    """
+    if context is None and context_file is None:
+        return texts
+    if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
+        option = "--context" if context_file is None else "--context-file"
+        raise UserError(f"{option} has no effect on a {task.name} run")
+    if context is not None and context_file is not None:
+        raise UserError("give --context or --context-file, not both")
+    if not texts:
+        raise UserError("--context goes with texts given as arguments; --input has its own")
+    if context_file is not None:
+        check_file(context_file)
+        context = "".join(read_lines(context_file, encoding=encoding))
+    assert context is not None
+    return [(text, context) for text in texts]
+
+
+def records_of(
+    task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
+) -> Iterable[Any]:
+    """Return records of the texts on the command line, in files, or on standard input.
+
+    Raises:
+        UserError: see `streams_of`.
+    """
+    return chain.from_iterable(streams_of(task, texts, paths, columns))
+
+
+def streams_of(
+    task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
+) -> Sequence[Iterable[Any]]:
+    """Return records of the texts on the command line, of each file, or of standard input.
+
+    Raises:
+        UserError: there are texts in two places, or none; or several processes would read
+            standard input.
+    """
+    if texts and paths:
+        raise UserError("give texts as arguments or with --input, not both")
+    if texts:
+        if columns != ColumnSettings(encoding=columns.encoding):
+            raise UserError(
+                "the options of columns are for --input, not for texts given as arguments"
+            )
+        return [task.from_texts(texts)]
+    if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
+        raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
+    if (not paths or STDIN in paths) and ranks.size() > 1:
+        raise UserError("several processes cannot read standard input: give --input FILE")
+    # One by one, so that each is read as its name says, and what is missing is told at once.
+    return [_read(task, path, columns) for path in paths or [STDIN]]
+
+
+def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
+    plain = path == STDIN or path.name.removesuffix(".gz").endswith(".txt")
+    if TASKS[task.name].columns and plain and columns.format is None:
+        columns = replace(columns, format="text")
+    return task.read([path], columns, labelled=False)
+
+
+def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:
+    """Yield records of texts to translate with what each translation must begin with.
+
+    Raises:
+        UserError: the task is another one, or a record says itself what it begins with.
+    """
+    if "prefix" not in task.abilities:
+        raise UserError(f"--prefix has no effect on a {task.name} run")
+    for record in records:
+        if record.text_pair is not None:
+            raise UserError("give --prefix, or a prefix of its own for each text, not both")
+        yield replace(record, text_pair=prefix)

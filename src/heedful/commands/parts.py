@@ -1,0 +1,227 @@
+"""Answers in shards that outlast a stop, and are joined when all are there.
+
+While ``answers.jsonl`` is computed, the folder ``answers.jsonl.parts`` stands beside it. It holds
+what the answers depend on (``prediction.json``), a file for each finished shard, and what is known
+of each of them (``finished.jsonl``), written after it. Of several processes the first alone reads
+and writes it.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from heedful import files
+from heedful.commands.identity import check_identity
+from heedful.commands.shards import Row
+from heedful.errors import UserError
+
+ASKED, FINISHED, JOINED = "prediction.json", "finished.jsonl", "joined"
+_SIZE = "shard_size"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """What is known of a finished shard."""
+
+    items: int
+    cut: int
+    """Of how many the model was given only a part."""
+    records: str
+    """Digest of what was answered."""
+    sha256: str
+    """Of the file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """The shards of a prediction."""
+
+    out: Path
+    """What they are joined to: a file, or a folder of files."""
+    size: int
+    """Items of a shard; the last one may have fewer."""
+    plain: bool
+    """Whether answers are text, of which one may take several lines. A line of a shard is JSON."""
+    shards: list[Shard]
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        return folder_of(self.out)
+
+    @property
+    def items(self) -> int:
+        """How many answers are finished."""
+        return sum(shard.items for shard in self.shards)
+
+    @property
+    def cut(self) -> int:
+        """Of how many of them the model was given only a part."""
+        return sum(shard.cut for shard in self.shards)
+
+    def add(self, rows: Sequence[Row], records: str) -> None:
+        """Write a shard, completely or not at all.
+
+        Args:
+            rows: its answers.
+            records: digest of what was answered.
+        """
+        path = _shard(self.folder, len(self.shards))
+        with files.new_file(path, overwrite=True) as partial, _open(partial) as stream:
+            for row in rows:
+                stream.write((json.dumps(row.line) if self.plain else row.line) + "\n")
+        cut = sum(row.cut for row in rows)
+        hashed = files.sha256(path)
+        self.shards.append(Shard(items=len(rows), cut=cut, records=records, sha256=hashed))
+        with (self.folder / FINISHED).open("a", encoding="utf-8") as journal:
+            journal.write(_entry(self.shards[-1]))
+            _sync(journal)
+
+    def discard(self) -> None:
+        """Delete all of it."""
+        shutil.rmtree(self.folder)
+
+    def join(self, counts: Mapping[str, int]) -> None:
+        """Have the file, or the folder, of all answers appear at once, and delete the shards.
+
+        Args:
+            counts: the names of a folder's files, in order, and how many answers each has; empty
+                for a single file.
+
+        Raises:
+            UserError: something has come to stand there meanwhile.
+        """
+        joined, lines = self.folder / JOINED, self._lines()
+        if counts:
+            joined.mkdir()
+        for name, count in counts.items():
+            with _open(joined / name) as stream:
+                stream.writelines(islice(lines, count))
+                _sync(stream)
+        if not counts:
+            with _open(joined) as stream:
+                stream.writelines(lines)
+                _sync(stream)
+        refuse_if_there(self.out)
+        joined.rename(self.out)
+        files.sync_tree(self.out.parent, deep=False)
+        self.discard()
+
+    def _lines(self) -> Iterator[str]:
+        for number in range(len(self.shards)):
+            path = _shard(self.folder, number)
+            with path.open(encoding="utf-8", newline="\n") as stream:
+                yield from (json.loads(line) + "\n" for line in stream) if self.plain else stream
+
+
+def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:
+    """Make the folder of a prediction.
+
+    Args:
+        parts: what it will be; there are no shards.
+        facts: what the answers depend on; see ``heedful.commands.identity``.
+
+    Raises:
+        UserError: there is no folder to make it in.
+    """
+    if not parts.out.parent.is_dir():
+        raise UserError(f"--out {parts.out}: there is no folder {str(parts.out.parent)!r}")
+    with files.new_folder(parts.folder) as partial:
+        files.write_json(partial / ASKED, {_SIZE: parts.size, **facts})
+    return parts
+
+
+def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
+    """Return what is finished of a prediction, and delete what is not.
+
+    Args:
+        parts: what it is.
+        facts: what the answers depend on now.
+        size: items of a shard, if that is asked for.
+
+    Raises:
+        UserError: the answers depended on something else, or what is known of them is damaged.
+    """
+    before = files.read_json(parts.folder / ASKED)
+    if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
+        raise UserError(f"{parts.folder / ASKED}: a key is missing; give --overwrite")
+    if size not in (None, before[_SIZE]):
+        raise UserError(
+            f"{parts.folder} was started with --shard-size {before[_SIZE]}, now it is {size}"
+        )
+    check_identity(str(parts.folder), before, facts)
+    parts = replace(parts, size=before[_SIZE], shards=_finished(parts.folder))
+    kept = {ASKED, *(_shard(parts.folder, number).name for number in range(len(parts.shards)))}
+    for path in parts.folder.iterdir():
+        if path.name not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (parts.folder / FINISHED).write_text("".join(map(_entry, parts.shards)), encoding="utf-8")
+    return parts
+
+
+def is_begun(out: Path) -> bool:
+    """Tell whether there are shards of what goes to a file or folder.
+
+    Raises:
+        UserError: what stands where they would be is something else.
+    """
+    folder = folder_of(out)
+    begun = (folder / ASKED).is_file()
+    if folder.exists() and not begun:
+        raise UserError(f"{folder} is in the way: the answers are collected there; move it")
+    return begun
+
+
+def folder_of(out: Path) -> Path:
+    """Return where the shards are of what goes to a file or folder."""
+    return out.with_name(out.name + ".parts")
+
+
+def refuse_if_there(out: Path) -> None:
+    """Refuse to write over what stands there.
+
+    Raises:
+        UserError: naming it.
+    """
+    if out.exists():
+        raise UserError(f"--out {out} exists; choose another name or give --overwrite")
+
+
+def _finished(folder: Path) -> list[Shard]:
+    """Return what is known of the shards, up to the first that is not whole."""
+    shards: list[Shard] = []
+    if not (folder / FINISHED).is_file():
+        return shards
+    for number, line in enumerate((folder / FINISHED).read_text(encoding="utf-8").splitlines()):
+        try:
+            shard = Shard(**json.loads(line))
+        except (ValueError, TypeError):  # the line was being written
+            break
+        path = _shard(folder, number)
+        if not path.is_file() or files.sha256(path) != shard.sha256:
+            break
+        shards.append(shard)
+    return shards
+
+
+def _shard(folder: Path, number: int) -> Path:
+    return folder / f"{number:06d}.jsonl"
+
+
+def _entry(shard: Shard) -> str:
+    return json.dumps(asdict(shard)) + "\n"
+
+
+def _open(path: Path) -> TextIO:
+    # As on standard output: half a surrogate pair is written as JSON escapes it.
+    return path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def _sync(stream: TextIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())

@@ -1,0 +1,291 @@
+"""``torchrun ... heedful predict`` and ``evaluate``: several processes answer what one does."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.golden.asking import command
+from tests.golden.cases import GERMAN, MANY, OTHER, PAIR
+from tests.golden.copies import LATEST
+
+from heedful.cli import run
+
+DRIVER = Path(__file__).parent / "sharing_driver.py"
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+TOLERANCE = 1.01e-6
+"""One in the last place that is written."""
+SIZES = (2, 3)
+
+PREDICTIONS: dict[str, tuple[str, ...]] = {
+    "classify": ("classify", "--input", "data/classify.csv", "data/many.csv", "--all-scores"),
+    "pair": ("pair", "--input", "data/pairs.csv", *PAIR),
+    "regress": ("regress", "--input", "data/regress.csv"),
+    "tag": ("tag", "--input", "data/tag.jsonl"),
+    "answer": ("answer", "--input", "data/answer.jsonl", "--all-scores"),
+    "choose": ("choose", "--input", "data/choose.jsonl", "--all-scores"),
+    "embed": ("embed", "--input", "data/embed.csv"),
+    "nearest": ("embed", "--input", "data/embed.csv", "--against", "data/pretrain.txt"),
+    "pretrain": ("pretrain", "--input", "masks.txt", "--all-scores"),
+    "writer": ("writer", "--input", "few.txt", "--max-new-tokens", "8"),
+    "drawn": ("replies", "--input", "few.txt", "--sample", "--max-new-tokens", "8"),
+    "translate": ("translate", "--input", "german.txt", "--all-scores", "--beam", "3"),
+    "gru": ("gru", "--input", "german.txt", "--alignments"),
+    "one": ("classify", "--input", "one.txt"),
+    "long": ("classify", "--input", "long.txt", "--max-length", "8"),
+}
+EVALUATIONS: dict[str, tuple[str, ...]] = {
+    "classify": ("classify", "--data", "data/classify.csv"),
+    "many": ("many", "--data", "data/many.csv", *MANY),
+    "regress": ("regress", "--data", "data/regress.csv"),
+    "spans": ("spans", "--data", "data/tag.jsonl"),
+    "answer": ("answer", "--data", "data/answer.jsonl"),
+    "choose": ("choose", "--data", "data/choose.jsonl"),
+    "embed": ("embed", "--data", "data/embed.csv", *OTHER),
+    "masked": ("masked", "--data", "data/pretrain.txt"),
+    "replies": ("replies", "--data", "data/generate.csv"),
+    "translate": ("translate", "--data", *GERMAN, "--beam", "2"),
+}
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    "missing": (
+        ("predict", "classify", "--input", "one.txt", "on.txt", "--out", "wrong/a.jsonl"),
+        "on.txt: no such file (did you mean 'one.txt'?)",
+    ),
+    "empty": (
+        ("predict", "classify", "--input", "one.txt", "empty.txt", "--out", "wrong/b.jsonl"),
+        "empty.txt: holds no records",
+    ),
+    "fields": (
+        ("predict", "classify", "--input", "bad.csv", "--out", "wrong/{size}", "--shard-size", "4"),
+        "bad.csv, line 14: 2 fields, expected 1 as in line 1; 12 answers are kept: the same",
+    ),
+    # Only the process that answers the second text encodes it.
+    "length": (
+        (
+            *("predict", "classify", "--input", "long.txt", "--max-length", "20"),
+            *("--long-text", "refuse", "--out", "wrong/d.jsonl"),
+        ),
+        "process 1: long.txt, line 2: the text has 117 tokens, but only 18 fit; see --long-text",
+    ),
+    "label": (
+        ("evaluate", "classify", "--data", "label.csv"),
+        "process 1: label.csv, line 3: label 'nothing' is not one of the model's",
+    ),
+    "input": (("predict", "classify"), "several processes cannot read standard input"),
+}
+
+
+BY_THREE = ("classify", "answer", "nearest", "translate", "one")
+
+
+def sizes(name: str) -> tuple[int, ...]:
+    """Return in how many processes a command line was run."""
+    return SIZES if name in BY_THREE else (2,)
+
+
+def write_data(folder: Path) -> None:
+    (folder / "masks.txt").write_text("the [MASK] is red.\nit is [MASK] very [MASK].\n" * 3)
+    (folder / "few.txt").write_text("the dog likes\nthe bird\nthe red cat\ncat, red\nhorse\n")
+    german = (folder / GERMAN[0]).read_text().splitlines(keepends=True)
+    (folder / "german.txt").write_text("".join([*german[:7], "\n", *german[7:12]]))
+    (folder / "one.txt").write_text("the green bridge\n")
+    (folder / "long.txt").write_text("it is red\n" + "the cat is red. it is white. " * 13 + "\n")
+    (folder / "empty.txt").write_text("")
+    (folder / "bad.csv").write_text("text\n" + "the red cat\n" * 12 + "the cat, red\nthe cat\n")
+    (folder / "label.csv").write_text("text,label\nthe red cat,animal\nthe red cat,nothing\n")
+    for name in ("wrong", *map(str, SIZES)):
+        (folder / name).mkdir()
+
+
+def start(folder: Path, size: int, commands: dict[str, list[str]]) -> list[int]:
+    """Run command lines in several processes that share each, and return how each process ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(DRIVER), json.dumps(commands)],
+            cwd=folder,
+            env=ENVIRONMENT | meeting | {"RANK": str(rank)},
+            stderr=(folder / f"{size}-{rank}.log").open("w"),
+        )
+        for rank in range(size)
+    ]
+    return [process.wait(600) for process in processes]
+
+
+def many_files(out: str, *options: str) -> list[str]:
+    files = ("one.txt", "data/classify.csv", "german.txt")
+    return ["predict", "classify", "--input", *files, "--out", out, "--shard-size", "9", *options]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes answer, and what three do."""
+    folder: Path = tmp_path_factory.mktemp("sharing") / "work"
+    shutil.copytree(LATEST, folder)
+    write_data(folder)
+    for size in (3, 2):
+        commands = {}
+        for name, words in PREDICTIONS.items():
+            out = ["--precision", "fp32", "--out", f"{size}/{name}.jsonl", "--shard-size", "7"]
+            commands[name] = ["predict", *words, *out]
+        for name, words in EVALUATIONS.items():
+            out = ["--precision", "fp32", "--predictions", f"{size}/{name}-rows.jsonl"]
+            commands[f"{name}-scores"] = ["evaluate", *words, *out]
+        if size == 3:
+            commands = {name: words for name, words in commands.items() if name in BY_THREE}
+            commands["stopped"] = many_files("stopped")
+            commands["resumed"] = many_files("stopped", "--resume")
+            commands["again"] = many_files("stopped", "--resume")
+            commands["there"] = many_files("stopped")
+        commands["printed"] = ["predict", *PREDICTIONS["classify"]]
+        commands["whole"] = many_files(f"{size}/whole")
+        tags = ["predict", "tag", "--input", "data/tag.jsonl", "--plain"]
+        commands["plain"] = [*tags, "--out", f"{size}/tags.conll"]
+        for name, (words, _) in WRONG.items():
+            commands[f"wrong-{name}"] = [word.format(size=size) for word in words]
+        if size == 2:
+            commands["killed"] = many_files("killed")
+        codes = start(folder, size, commands)
+        assert all(codes) if size == 2 else codes == [0] * size
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def in_work(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(work)
+
+
+def said(size: int, name: str) -> tuple[list[str], list[str], list[int]]:
+    """Return what each process printed and said, and how the command ended in it."""
+    logs = [Path(f"said/{size}/{name}-{rank}") for rank in range(size)]
+    out, err = ([log.with_suffix(end).read_text() for log in logs] for end in (".out", ".err"))
+    return out, err, [int(log.with_suffix(".code").read_text()) for log in logs]
+
+
+def rows_of(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def assert_same(one: Any, other: Any, where: str) -> None:
+    """Check that two values of JSON differ at most in their numbers, and hardly there."""
+    assert type(one) is type(other), where
+    if isinstance(one, float):
+        assert abs(one - other) <= TOLERANCE * max(1.0, abs(other)), where
+    elif isinstance(one, dict):
+        assert list(one) == list(other), where
+        for key, value in one.items():
+            if key != "tokens_per_second":
+                assert_same(value, other[key], f"{where}.{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            assert_same(left, right, f"{where}[{index}]")
+    else:
+        assert one == other, where
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_several_processes_predict_what_one_does(name: str) -> None:
+    right = rows_of(command(["predict", *PREDICTIONS[name], "--precision", "fp32"]))
+    for size in sizes(name):
+        out, err, codes = said(size, name)
+        assert codes == [0] * size, err
+        assert_same(rows_of(Path(f"{size}/{name}.jsonl").read_text()), right, name)
+        assert out == [""] * size
+        assert f"{len(right)} answers written to {size}/{name}.jsonl\n" in err[0]
+        assert err[1:] == [""] * (size - 1)
+        assert not Path(f"{size}/{name}.jsonl.parts").exists()
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_several_processes_score_as_one_does(name: str, tmp_path: Path) -> None:
+    answers = tmp_path / "rows.jsonl"
+    words = ["--precision", "fp32", "--predictions", str(answers)]
+    right = json.loads(command(["evaluate", *EVALUATIONS[name], *words]))
+    for size in sizes(f"{name}-scores"):
+        out, err, codes = said(size, f"{name}-scores")
+        assert codes == [0] * size, err
+        assert_same(json.loads(out[0]), right, name)
+        assert out[1:] == err[1:] == [""] * (size - 1)
+        rows = rows_of(Path(f"{size}/{name}-rows.jsonl").read_text())
+        assert_same(rows, rows_of(answers.read_text()), name)
+
+
+def test_standard_output_has_the_answers_in_order() -> None:
+    right = rows_of(command(["predict", *PREDICTIONS["classify"]]))
+    for size in SIZES:
+        out, _, codes = said(size, "printed")
+        assert codes == [0] * size
+        assert [row["label"] for row in rows_of(out[0])] == [row["label"] for row in right]
+        assert out[1:] == [""] * (size - 1)
+
+
+def test_a_folder_has_a_file_for_each_input() -> None:
+    for size in SIZES:
+        folder = Path(f"{size}/whole")
+        assert sorted(path.name for path in folder.iterdir()) == sorted(
+            ["one.jsonl", "classify.jsonl", "german.jsonl"]
+        )
+        for name in ("one.txt", "data/classify.csv", "german.txt"):
+            right = rows_of(command(["predict", "classify", "--input", name]))
+            rows = rows_of((folder / Path(name).with_suffix(".jsonl").name).read_text())
+            assert [row["label"] for row in rows] == [row["label"] for row in right]
+            assert len(rows) == len(right)
+
+
+def test_a_prediction_that_was_stopped_goes_on() -> None:
+    _, err, codes = said(3, "stopped")
+    assert codes == [130] * 3
+    assert err[0].startswith("stopped; 18 answers are kept: the same command with --resume goes on")
+    _, err, codes = said(3, "resumed")
+    assert codes == [0] * 3
+    assert err[0].startswith("going on after 18 answers\n")
+    for path in Path("3/whole").iterdir():
+        assert (Path("stopped") / path.name).read_bytes() == path.read_bytes()
+    assert not Path("stopped.parts").exists()
+    assert said(3, "again")[1][0] == "stopped is finished; nothing to do\n"
+    _, err, codes = said(3, "there")
+    assert err[0].startswith("heedful: --out stopped exists; ")
+    assert codes == [2] * 3
+
+
+def test_another_number_of_processes_goes_on_after_one_was_killed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not Path("killed").exists()
+    assert run(many_files("killed", "--resume")) == 0
+    assert capsys.readouterr().err.startswith("going on after 18 answers\n")
+    for path in Path("2/whole").iterdir():
+        rows, right = (rows_of((Path(of) / path.name).read_text()) for of in ("killed", "2/whole"))
+        assert_same(rows, right, path.name)
+
+
+def test_an_answer_alone_may_take_several_lines() -> None:
+    right = command(["predict", "tag", "--input", "data/tag.jsonl", "--plain"])
+    assert right.count("\n") > len(Path("data/tag.jsonl").read_text().splitlines())
+    for size in SIZES:
+        assert Path(f"{size}/tags.conll").read_text() == right
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_ends_all_processes_and_is_told_once(name: str) -> None:
+    words, message = WRONG[name]
+    for size in SIZES:
+        out, err, codes = said(size, f"wrong-{name}")
+        assert codes == [2] * size
+        assert err[0].startswith(f"heedful: {message}")
+        assert err[0].count("\n") == 1
+        assert out == [""] * size
+        assert err[1:] == [""] * (size - 1)
+    if "--out" in words:
+        out = Path(words[words.index("--out") + 1].format(size=2))
+        assert not out.exists()
+        assert out.with_name(f"{out.name}.parts").exists() == (name == "fields")
