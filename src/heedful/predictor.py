@@ -35,7 +35,7 @@ from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
 from heedful.training.allocator import keep_few_kernels
-from heedful.training.device import choose_answer_precision, choose_device
+from heedful.training.device import choose_answer_precision, choose_device, prepare_products
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
@@ -76,6 +76,7 @@ class Predictor:
         self.name = name
         self.device = choose_device(settings.device)
         self.precision = choose_answer_precision(settings.precision, self.device)
+        prepare_products(self.precision)
         self.tokenizer = tokenizer
         self.record = record
         self.positions = model.max_positions

@@ -9,9 +9,9 @@ LongText = Literal["window", "head", "head-tail", "refuse"]
 """What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
 ``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
 
-PrecisionName = Literal["auto", "fp32", "bf16", "fp16"]
+PrecisionName = Literal["auto", "fp32", "bf16", "fp16", "tf32"]
 """Number formats to train in."""
-AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "int8"]
+AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "tf32", "int8"]
 """Number formats to answer in."""
 
 

@@ -28,11 +28,15 @@ class Precision:
     """Why this one, in words for the user."""
     int8: bool = False
     """Whether products with weights are of whole numbers of 8 bits; ``dtype`` is of all else."""
+    tf32: bool = False
+    """Whether products of float32 read 10 bits of each fraction."""
 
     @property
     def name(self) -> str:
         """Its name for the user."""
-        return "int8" if self.int8 else str(self.dtype).removeprefix("torch.")
+        if self.int8 or self.tf32:
+            return "int8" if self.int8 else "tf32"
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def mixed(self) -> bool:
@@ -86,9 +90,13 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
         if device.type != "cuda":
             raise UserError("precision fp16 needs a GPU; on a CPU give bf16, fp32 or auto")
         return Precision(dtype=torch.float16, reason="asked for")
-    if name not in ("auto", "bf16"):
-        raise unknown_name("precision", name, ["auto", *DTYPES])
+    if name not in ("auto", "bf16", "tf32"):
+        raise unknown_name("precision", name, ["auto", *DTYPES, "tf32"])
     native, why = bf16_products(device)
+    if name == "tf32":
+        if device.type != "cuda" or not native:  # both came with the same generation
+            raise UserError(f"precision tf32 needs a GPU that has it: {why}; give fp32 or auto")
+        return Precision(dtype=torch.float32, reason=why, tf32=True)
     if native:
         return Precision(dtype=torch.bfloat16, reason=why)
     if name == "bf16":
@@ -110,15 +118,27 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
     return Precision(dtype=torch.float32, reason=why, int8=True)
 
 
+def prepare_products(precision: Precision) -> None:
+    """Let products of float32 be TF32, if that is the precision: from now on in all this process.
+
+    Elsewhere torch computes them in whole, unless the user's own code said otherwise.
+    """
+    if precision.tf32:
+        torch.set_float32_matmul_precision("high")
+
+
 def prepare_device(settings: TrainSettings) -> torch.device:
-    """Pick the device to train on, and say what is kept in memory: see ``allocator.py``.
+    """Pick the device to train on, and how it multiplies; say what is kept in memory.
+
+    See ``allocator.py``.
 
     Raises:
         UserError: see `choose_device` and `choose_precision`.
     """
     keep_few_kernels(_KERNELS)
     device = choose_device(settings.device)
-    choose_precision(settings.precision, device)  # so that one that cannot be had is refused now
+    # One that cannot be had is refused now.
+    prepare_products(choose_precision(settings.precision, device))
     if settings.gradient_checkpointing:  # which says that memory is dearer than time
         return_big_buffers()
     else:

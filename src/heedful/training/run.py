@@ -111,7 +111,7 @@ def train(
         say(
             f"{examples.card}, {run.total_steps:,} "
             f"step{'s'[: run.total_steps != 1]} of {recipe.training.batch_size}, "
-            f"{str(run.precision.dtype).removeprefix('torch.')} on {device} "
+            f"{run.precision.name} on {device} "
             f"({run.precision.reason})"
         )
         outcome = fit(run)
