@@ -154,6 +154,8 @@ class Shards:
     buffer: int
     """Examples that are mixed with each other."""
     chunks: Chunks
+    processes: int | None
+    """How many read beside this one; None leaves it to where the model is computed."""
     card: str
     """What is read, for the user."""
 

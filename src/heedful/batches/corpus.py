@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from heedful.batches.segments import IN_WORD, go_on, is_chinese, load_segmenter
 from heedful.batches.sentences import SentenceRule, running_sentences
-from heedful.batches.store import open_blocks, to_lists, write_blocks
+from heedful.batches.store import block_writer, open_blocks, to_lists, write_blocks
 from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
 
@@ -181,7 +181,21 @@ def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
     write_blocks(path, _SCHEMA, (_to_arrow(chunk) for chunk in chunks if chunk))
 
 
+def kept_corpus(path: Path, chunks: Iterable[list[Tokenized]]) -> Iterator[list[Tokenized]]:
+    """Pass chunks on, and write each as a block of a file; it appears when all have gone by.
+
+    Raises:
+        UserError: the file cannot be written, as when the disk is full.
+    """
+    with block_writer(path, _SCHEMA) as write:
+        for chunk in chunks:
+            write(_to_arrow(chunk))
+            yield chunk
+
+
 def _to_arrow(chunk: Sequence[Tokenized]) -> pa.RecordBatch:
+    if not chunk:
+        return pa.RecordBatch.from_pylist([], schema=_SCHEMA)
     columns = [
         to_lists([document.ids for document in chunk], np.int32),
         to_lists([document.ends for document in chunk], np.int32),
@@ -213,6 +227,11 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Tokenized]:
         return map(self.__getitem__, range(len(self)))
+
+    def chunks(self) -> Iterator[list[Tokenized]]:
+        """Yield the documents of each block."""
+        for first, end in pairwise(self._firsts):
+            yield [self[index] for index in range(first, end)]
 
     def __getitem__(self, index: int) -> Tokenized:
         if not 0 <= index < len(self):

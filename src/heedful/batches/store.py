@@ -5,7 +5,8 @@ offset. The memory of a run does not grow with its data, except for 8 bytes for 
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -57,13 +58,24 @@ def write_blocks(path: Path, schema: "pa.Schema", blocks: "Iterable[pa.RecordBat
     Raises:
         UserError: the file cannot be written, as when the disk is full.
     """
+    with block_writer(path, schema) as write:
+        for block in blocks:
+            write(block)
+
+
+@contextmanager
+def block_writer(path: Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.RecordBatch], object]]":
+    """Give what adds a block to an Arrow file; it appears whole at the end, or not at all.
+
+    Raises:
+        UserError: the file cannot be written, as when the disk is full.
+    """
     import pyarrow as pa
 
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file, pa.ipc.new_file(file, schema) as writer:
-            for block in blocks:
-                writer.write_batch(block)
+            yield writer.write_batch
         partial.replace(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from None

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import UserError
+from heedful.errors import UserError, listed
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
@@ -138,7 +138,16 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         if key not in free and before != now:
             option = "--" + key.replace("_", "-")
             raise UserError(f"{run} was started with {option} {before}, now it is {now}")
-    if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
-        raise UserError(f"{run} was started on other training data: its files have changed")
+    before, now = ({item["sha256"]: item["file"] for item in each.data} for each in (old, new))
+    if list(before) != list(now):
+        changed = sorted(
+            {
+                name
+                for digest, name in (before | now).items()
+                if digest not in before or digest not in now
+            }
+        )
+        names = f": {listed(changed)}" if changed else ""
+        raise UserError(f"{run} was started on other training data: its files have changed{names}")
     if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
         raise UserError(f"{run} was started with another --teacher: its weights have changed")

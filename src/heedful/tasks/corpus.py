@@ -13,7 +13,7 @@ from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
 from heedful.batches.segments import IN_WORD, segmenter_name
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
-from heedful.reading import fingerprint
+from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8
 from heedful.reading.phrases import marked_phrases, read_phrases, unmark
@@ -118,9 +118,16 @@ def open_corpus(
             is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = (
-        folder / f"{_name(paths, layout, sentences, tokenizer, marked, segmented, encoding)}.arrow"
+    name = corpus_name(
+        fingerprint(paths),
+        layout,
+        sentences,
+        tokenizer,
+        *(["marked"] if marked else []),
+        segmented=segmented,
+        encoding=encoding,
     )
+    path = folder / f"{name}.arrow"
     if not path.is_file():
         if workers is None:
             small = sum(path.stat().st_size for path in paths) < _SMALL
@@ -139,21 +146,21 @@ def open_corpus(
     return corpus
 
 
-def _name(
-    paths: Sequence[Path],
+def corpus_name(
+    prints: Sequence[Fingerprint],
     layout: DocumentLayout,
     sentences: SentenceRule,
     tokenizer: Tokenizer,
-    marked: bool,
+    *extra: str,
     segmented: bool,
     encoding: str,
 ) -> str:
     """Return a name that differs where anything differs that decides what is in a corpus."""
     parts = [
-        [print_.sha256 for print_ in fingerprint(paths)],
+        [print_.sha256 for print_ in prints],
         [layout, sentences],
         *tokenizer.identity(),
-        *(["marked"] if marked else []),
+        *extra,
         *(["words", segmenter_name()] if segmented else []),
         *([encoding] if encoding != UTF8 else []),
     ]

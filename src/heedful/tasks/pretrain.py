@@ -319,6 +319,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
         """Read shards of text, and cut sequences of each chunk anew for each epoch."""
+        options = recipe.options
         text = ShardedText(
             shards=find_shards(recipe.data.train),
             layout=self.documents,
@@ -329,9 +330,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             seed=recipe.training.seed,
             segmented=self.masking in ("word", "n-gram"),
             encoding=recipe.columns.encoding,
+            cache=options.corpus,
         )
-        shards = text.opened(recipe.options)
-        return self._started(start), start, shards
+        return self._started(start), start, text.opened(options)
 
     def _started(self, start: Start) -> Self:
         """Return what is known once there are a vocabulary and a model."""

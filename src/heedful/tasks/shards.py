@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from heedful.batches.corpus import text_chunks, tokenize_texts
+from heedful.batches.corpus import Corpus, Tokenized, kept_corpus, text_chunks, tokenize_texts
 from heedful.batches.packed import Packed, pack
 from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
@@ -13,8 +13,10 @@ from heedful.batches.stream import drawn_from
 from heedful.errors import UserError
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
+from heedful.reading.shards import shard_prints
 from heedful.settings import PretrainSettings, TrainSettings
 from heedful.task import Shards
+from heedful.tasks.corpus import corpus_name
 from heedful.tasks.objectives.objective import Objective
 from heedful.tokens import PairLayout, Tokenizer
 
@@ -34,6 +36,8 @@ class ShardedText:
     segmented: bool = False
     """Whether the words of Chinese texts are marked; see ``batches/segments.py``."""
     encoding: str = UTF8
+    cache: Path | None = None
+    """Folder that keeps the tokens of each shard; None keeps none."""
 
     def opened(self, options: PretrainSettings) -> Shards:
         """Return what a run reads."""
@@ -42,6 +46,7 @@ class ShardedText:
             side_by_side=options.open_shards,
             buffer=options.shuffle_buffer,
             chunks=self.chunks,
+            processes=options.workers,
             card=f"{len(self.shards):,} shards, read by stream",
         )
 
@@ -53,23 +58,67 @@ class ShardedText:
         Raises:
             UserError: the shard is damaged, or has one document where pairs need two.
         """
-        documents = read_documents([self.shards[shard]], self.layout, self.encoding)
         frame = frame_of(self.tokenizer, self.max_length)
-        least = 2 if self.objective.mixes_documents else 1  # pairs are of two in a chunk
-        texts = text_chunks(documents, least=least)
-        for number, chunk in islice(enumerate(texts), first, None):
-            if len(chunk) < least:
+        for chunk, documents in enumerate(self.tokenized(self.shards[shard], first), first):
+            seed = drawn_from(self.seed, shard, chunk)
+            some = len(documents) >= self._least
+            cut = self.objective.sequences(documents, frame, seed=seed, epoch=epoch)
+            yield pack(list(cut) if some else [])
+
+    def tokenized(self, shard: Path, first: int = 0) -> Iterator[list[Tokenized]]:
+        """Yield the documents of the chunks of a shard, from a chunk on.
+
+        Raises:
+            UserError: see `chunks`.
+        """
+        if self.cache is None:
+            yield from map(self._tokenize, islice(self.texts(shard), first, None))
+            return
+        path = self._cached(shard)
+        if path.is_file():
+            chunks = Corpus(path).chunks()
+        else:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            chunks = kept_corpus(path, map(self._tokenize, self.texts(shard)))
+        yield from islice(chunks, first, None)
+
+    def texts(self, shard: Path) -> Iterator[list[str]]:
+        """Yield the chunks of a shard as texts.
+
+        Raises:
+            UserError: see `chunks`.
+        """
+        documents = read_documents([shard], self.layout, self.encoding)
+        for chunk in text_chunks(documents, least=self._least):
+            if len(chunk) < self._least:
                 raise UserError(
-                    f"{source_name(self.shards[shard])}: only one document, and pairs of sentences "
-                    "need a second one of the same shard to draw from; say what ends a document "
-                    "with --documents, or give --objective mlm"
+                    f"{source_name(shard)}: only one document, and pairs of sentences need a "
+                    "second one of the same shard to draw from; say what ends a document with "
+                    "--documents, or give --objective mlm"
                 )
-            tokenized = tokenize_texts(chunk, self.tokenizer, self.sentences, self.segmented)
-            if len(tokenized) < least:
-                yield pack([])
-                continue
-            seed = drawn_from(self.seed, shard, number)
-            yield pack(list(self.objective.sequences(tokenized, frame, seed=seed, epoch=epoch)))
+            yield chunk
+
+    @property
+    def _least(self) -> int:
+        """Documents of a chunk: pairs are made of two."""
+        return 2 if self.objective.mixes_documents else 1
+
+    def _tokenize(self, texts: list[str]) -> list[Tokenized]:
+        return tokenize_texts(texts, self.tokenizer, self.sentences, self.segmented)
+
+    def _cached(self, shard: Path) -> Path:
+        """Return the file that keeps the tokens of a shard."""
+        assert self.cache is not None
+        name = corpus_name(
+            shard_prints([shard]),
+            self.layout,
+            self.sentences,
+            self.tokenizer,
+            f"chunks of {self._least}",
+            segmented=self.segmented,
+            encoding=self.encoding,
+        )
+        return self.cache / f"{name}.arrow"
 
 
 def frame_of(tokenizer: Tokenizer, max_length: int) -> Frame:

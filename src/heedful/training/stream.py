@@ -3,14 +3,18 @@
 It stands where `heedful.training.examples.Examples` does for data that is prepared beforehand.
 """
 
+import os
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from heedful.batches import Batch, Draw, Positions, Step, plan_epoch
+from heedful.batches.background import Background
 from heedful.batches.packed import Packed
-from heedful.batches.stream import Buffer, Mark, Offer, Stage, drawn_from
+from heedful.batches.stream import Buffer, Chunks, Mark, Offer, Stage, drawn_from
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Shards
 from heedful.training import ranks
@@ -50,7 +54,7 @@ class Stream:
             size=shards.buffer,
             batch_size=training.batch_size,
             seed=training.seed,
-            chunks=shards.chunks,
+            chunks=_read_by(shards, lanes),
             reads=lambda lane: lane % ranks.size() == ranks.rank(),
             share=_share,
         )
@@ -104,6 +108,16 @@ class Stream:
         marks = tuple(None if mark is None else Mark(*mark) for mark in bookmark["marks"])
         self._stages = {filling: Stage(**{**bookmark, "marks": marks})}
         self._epochs = [(filling, bookmark["epoch"])]
+
+
+def _read_by(shards: Shards, lanes: int) -> Chunks:
+    """Read in processes beside this one, where that computes on a GPU or the user wants it."""
+    processes = shards.processes
+    if processes is None:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        processes = (os.cpu_count() or 1) // here if torch.cuda.is_available() else 1
+    processes = min(processes, -(-lanes // ranks.size()))
+    return Background(shards.chunks, processes).chunks if processes > 1 else shards.chunks
 
 
 def _share(offers: Mapping[int, Offer]) -> Mapping[int, Offer]:

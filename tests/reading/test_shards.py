@@ -1,0 +1,115 @@
+"""Which shards are read, how changes of them are noticed, and shards that are elsewhere."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from heedful.errors import UserError
+from heedful.reading.documents import read_documents
+from heedful.reading.elsewhere import is_elsewhere, url_of
+from heedful.reading.shards import find_shards, shard_prints
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt", "c.txt"):
+        (tmp_path / name).write_text(f"The text of {name}.\n")
+    return tmp_path
+
+
+def test_a_pattern_names_many(shards: Path) -> None:
+    assert [path.name for path in find_shards([shards / "*.txt"])] == ["a.txt", "b.txt", "c.txt"]
+    (shards / "d[1].txt").write_text("A name with brackets.\n")
+    assert find_shards([shards / "d[1].txt"]) == (shards / "d[1].txt",)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["*.gz"], "no file fits this pattern"),
+        (["a.txt", "?.txt"], "named twice"),
+        (["a.text"], "did you mean 'a.txt'"),
+    ],
+)
+def test_wrong_names_are_told(shards: Path, names: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        find_shards([shards / name for name in names])
+
+
+def digest(path: Path) -> str:
+    (print_,) = shard_prints([path])
+    return print_.sha256
+
+
+@pytest.mark.parametrize("size", [100, 10**6, 3 * 10**6])
+def test_a_change_is_noticed(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "shard.txt"
+    text = (b"some text " * size)[:size]
+    path.write_bytes(text)
+    before = digest(path)
+    for changed in (text + b"x", b"x" + text, b"x" + text[1:], text[:-1] + b"x"):
+        path.write_bytes(changed)
+        assert digest(path) != before
+    path.write_bytes(text)
+    assert digest(path) == before
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"shard\.txt: holds no text"):
+        digest(path)
+
+
+def test_files_elsewhere_are_read_as_files_here(shards: Path) -> None:
+    import fsspec
+
+    system = fsspec.filesystem("memory")
+    for path in shards.iterdir():
+        system.pipe(f"/corpus/{path.name}", path.read_bytes())
+    system.pipe("/corpus/d.txt.gz", gzip.compress(b"Packed.\n\nTwo documents.\n"))
+    found_here = find_shards([shards / "*.txt"])
+    names = [Path("memory://corpus/*.txt"), Path("memory://corpus/d.txt.gz")]
+    shards_there = find_shards(names)
+    assert [url_of(path) for path in shards_there[-2:]] == [
+        "memory://corpus/c.txt",
+        "memory://corpus/d.txt.gz",
+    ]
+    here, there = read_documents(found_here), read_documents(shards_there)
+    texts = [document.text for document in there]
+    assert texts == [*(document.text for document in here), "Packed.", "Two documents."]
+    assert [print_.sha256 for print_ in shard_prints(shards_there[:3])] == [
+        print_.sha256 for print_ in shard_prints(found_here)
+    ]
+    files = find_shards([Path(f"file://{shards}/*.txt")])
+    assert [document.text for document in read_documents(files)] == texts[:3]
+    with pytest.raises(UserError, match=r"memory://corpus/e\.txt: no such file"):
+        find_shards([Path("memory://corpus/e.txt")])
+    system.pipe("/corpus/e.txt.gz", b"not packed")
+    with pytest.raises(UserError, match=r"memory://corpus/e\.txt\.gz: not gzip data"):
+        list(read_documents([Path("memory://corpus/e.txt.gz")]))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("adl://bucket/a.txt", r"adl://bucket/a\.txt: adl:// needs a driver: pip install adlfs"),
+        ("nothing://bucket/a.txt", "nothing://bucket/a.txt: Protocol not known: nothing"),
+    ],
+)
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, message: str) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    with pytest.raises(UserError, match=message):
+        find_shards([Path(url)])
+
+
+@pytest.mark.parametrize("protocol", ["s3", "gs", "hf", "simplecache::s3"])
+@pytest.mark.parametrize("name", ["a.txt", "bucket/a b/c.txt.gz", "user@host/*.txt"])
+def test_a_path_gives_back_its_url(protocol: str, name: str) -> None:
+    assert is_elsewhere(Path(f"{protocol}://{name}"))
+    assert url_of(Path(f"{protocol}://{name}")) == f"{protocol}://{name}"
+
+
+def test_files_here_are_not_elsewhere() -> None:
+    for name in ("a.txt", "C:/a.txt", "/a:/b.txt", "shards/s3:/b.txt"):
+        assert not is_elsewhere(Path(name))
+        assert url_of(Path(name)) == name
