@@ -1,24 +1,57 @@
 """Train several things in a row, in one process or in several that ``torchrun`` starts.
 
-What would be float32 is float64 here, so that the order of sums changes next to nothing.
+What would be float32 is float64 here, so that the order of sums changes next to nothing, but for
+trainings whose words begin with ``float32``. Those that begin with ``until``, a step and a signal
+get that signal after the step, in the last process alone, and what comes after them goes on.
 """
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import torch
 
-torch.set_default_dtype(torch.float64)
-torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
 torch.set_num_threads(1)
 
 from heedful.cli import run  # noqa: E402
-from heedful.training import ranks  # noqa: E402
+from heedful.training import fit, ranks  # noqa: E402
+
+SINGLE, TRAIN = torch.Tensor.float, fit.train
+
+
+def train_until(step: int, name: str) -> None:
+    """Have a process get a signal after a step."""
+
+    def train(*arguments, **settings):  # type: ignore[no-untyped-def]
+        for taken in TRAIN(*arguments, **settings):
+            if taken.position.step + 1 == step and ranks.rank() == ranks.size() - 1:
+                signal.raise_signal(signal.Signals[name])
+            yield taken
+
+    fit.train = train
+
+
+def work(words: list[str]) -> int:
+    """Train, and return the exit code."""
+    single = words[0] == "float32"
+    torch.set_default_dtype(torch.float32 if single else torch.float64)
+    torch.Tensor.float = SINGLE if single else torch.Tensor.double  # type: ignore[method-assign]
+    fit.train = TRAIN
+    if words[0] == "until":
+        train_until(int(words[1]), words[2])
+    try:
+        code = run(words[words.index("train") :])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return 0 if code == 130 and words[0] == "until" else code
+
 
 with ranks.together():
-    Path(f"rank-{ranks.rank()}.pid").write_text(str(os.getpid()))
+    mine = Path(f"rank-{ranks.rank()}.pid")
+    mine.with_suffix(".new").write_text(str(os.getpid()))
+    mine.with_suffix(".new").replace(mine)
     for words in json.loads(sys.argv[1]):
-        if code := run(words):
+        if code := work(words):
             sys.exit(code)

@@ -1,7 +1,11 @@
-"""Two processes train what one does: the same weights, scores and files, and on after a stop."""
+"""Several processes train what one does: the same weights, scores and files, and on after a stop.
+
+Those that are killed are drawn anew each time; a failure names the number that they come from.
+"""
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -9,6 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,7 @@ pytestmark = pytest.mark.slow
 DRIVER = Path(__file__).parent / "many_driver.py"
 OPTIONS = ["--steps", "10", "--dropout", "0", "--seed", "3", "--precision", "fp32"]
 NAMES = ["classify-dev", "tag", "choose", "embed", "pretrain", "translate-dev"]
+KILLS = int(os.environ.get("HEEDFUL_KILLS", "2"))
 SHARDED = ["classify-ema", "classify-recomputed", "pretrain", "translate-dev", "translate-gru"]
 TOLERANCE = 1e-9
 """AdamW divides by the gradient's size, which enlarges what the order of sums changes."""
@@ -38,7 +45,8 @@ def program(trainings: Sequence[Sequence[str]]) -> list[str]:
 
 def torchrun(trainings: Sequence[Sequence[str]]) -> list[str]:
     python, *words = program(trainings)
-    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *words]
+    options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(KILLS)]
+    return [python, "-m", "torch.distributed.run", *options, *words]
 
 
 def start(folder: Path, processes: int, trainings: Sequence[Sequence[str]]) -> tuple[int, str]:
@@ -69,10 +77,20 @@ def training(name: str, out: str, *options: str) -> list[str]:
     return ["train", *CURVES[name], *OPTIONS, "--out", out, *options]
 
 
-def long_training(out: str, *options: str) -> list[str]:
+def long_training(out: str) -> list[str]:
     """A training with dropout that writes many checkpoints."""
-    often = ["--steps", "50", "--checkpoint-every", "5", "--seed", "3", "--precision", "fp32"]
-    return ["train", *CURVES["classify"], *often, "--out", out, *options]
+    steps = ["--steps", str(40 * KILLS), "--checkpoint-every", "5"]
+    rest = [
+        "--seed",
+        "3",
+        "--precision",
+        "fp32",
+        "--dev",
+        "data/classify.csv",
+        "--evaluate-every",
+        "20",
+    ]
+    return ["train", *CURVES["classify"], *steps, *rest, "--out", out]
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
@@ -93,37 +111,83 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@dataclass(frozen=True)
+class Killed:
+    """What became of a job whose processes were killed."""
+
+    seed: int
+    victims: list[tuple[str, int, int]]
+    """Moment, number and pid of each."""
+    lines: str
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of one process and of two, and what goes on from a run whose process was killed."""
+    """Runs of one process, of two and of four, and one that goes on from four to two to one."""
     folder: Path = tmp_path_factory.mktemp("many") / "work"
     shutil.copytree(Path(__file__).parents[1] / "golden/0.1.0", folder)
-    kill(folder, "killed")
-    for run in ("one", "two"):
-        shutil.copytree(folder / "killed", folder / run)
-    one = [training(name, f"1/{name}") for name in {*NAMES, *SHARDED}]
-    code, lines = start(folder, 1, [*one, long_training("one", "--resume")])
+    fewer = training("classify", "fewer", "--resume")
+    single = {count: ["float32", *training("classify", f"{count}/single")] for count in (1, 2, 4)}
+    code, lines = start(folder, 4, [single[4], ["until", "3", "SIGUSR1", *fewer]])
     assert code == 0, lines
-    (folder / "1.log").write_text(lines)
+    (folder / "4.log").write_text(lines)
     two = [training(name, f"2/{name}") for name in NAMES]
     two += [training(name, f"sharded/{name}", "--shard") for name in SHARDED]
-    longer = [long_training("two", "--resume"), long_training("whole")]
-    code, lines = start(folder, 2, [*two, *longer, training("tag", "1/tag")])
+    more = [single[2], ["until", "7", "SIGTERM", *fewer], long_training("whole")]
+    code, lines = start(folder, 2, [*two, *more, training("tag", "2/tag")])
     assert code == 2, lines
     (folder / "2.log").write_text(lines)
+    one = [training(name, f"1/{name}") for name in sorted({"classify", *NAMES, *SHARDED})]
+    code, lines = start(folder, 1, [*one, single[1], fewer])
+    assert code == 0, lines
+    (folder / "1.log").write_text(lines)
     return folder
 
 
-def kill(folder: Path, run: str) -> None:
-    """Kill one of two processes after some steps."""
-    with subprocess.Popen(
-        torchrun([long_training(run)]), cwd=folder, env=ENVIRONMENT, stderr=subprocess.DEVNULL
-    ) as process:
-        checkpoints = folder / run / "checkpoints"
-        wait_until(lambda: any(checkpoints.glob("step-*/manifest.json")))
-        os.kill(int((folder / "rank-1.pid").read_text()), signal.SIGKILL)
-        assert process.wait(60) != 0
-    assert not runs.is_finished(folder / run)
+@pytest.fixture(scope="module")
+def killed(work: Path) -> Killed:
+    """A job of two processes of which one is killed again and again, at any moment."""
+    seed = int(os.environ.get("HEEDFUL_SEED", random.randrange(10**6)))
+    dice, victims, pids = random.Random(seed), [], list[int]()
+    for file in work.glob("rank-*.pid"):
+        file.unlink()
+    with (
+        (work / "killed.log").open("w") as log,
+        subprocess.Popen(
+            torchrun([long_training("killed")]), cwd=work, env=ENVIRONMENT, stderr=log
+        ) as process,
+    ):
+        for _ in range(KILLS):
+            moment, victim = dice.choice(sorted(MOMENTS)), dice.randrange(2)
+            pids, now = new_pids(work, pids), time.time()
+            wait_until(partial(MOMENTS[moment], work / "killed", now))
+            time.sleep(dice.uniform(0, 0.3 if moment == "step" else 0.03))
+            os.kill(pids[victim], signal.SIGKILL)
+            victims.append((moment, victim, pids[victim]))
+        code = process.wait(600)
+    assert code == 0, (seed, victims, (work / "killed.log").read_text())
+    return Killed(seed, victims, (work / "killed.log").read_text())
+
+
+MOMENTS: dict[str, Callable[[Path, float], bool]] = {
+    "set-up": lambda run, since: True,
+    "step": lambda run, since: (
+        (log := run / runs.METRICS).is_file() and log.stat().st_mtime > since
+    ),
+    "checkpoint": lambda run, since: any((run / "checkpoints").glob(".step-*")),
+}
+"""What to wait for before a process is killed, in the run folder and since a time."""
+
+
+def new_pids(folder: Path, old: Sequence[int]) -> list[int]:
+    """Wait until two processes have met that are not some older ones; return their pids."""
+
+    def pids() -> list[int]:
+        files = [folder / f"rank-{rank}.pid" for rank in range(2)]
+        return [int(file.read_text()) for file in files if file.is_file()]
+
+    wait_until(lambda: len(now := pids()) == 2 and not {*now} & {*old})
+    return pids()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,18 +217,44 @@ def test_one_process_speaks(work: Path) -> None:
         assert (work / "2.log").read_text().count(f"the model is in 2/{name}\n") == 1
 
 
-def test_a_run_goes_on_after_a_process_was_killed(work: Path) -> None:
-    assert "going on from two/checkpoints/step-" in (work / "2.log").read_text()
+def test_a_killed_job_goes_on_by_itself(work: Path, killed: Killed) -> None:
     # Dropout is drawn by each process for itself, and goes on where it was.
-    assert differs(work / "two", work / "whole") == 0
+    assert differs(work / "killed", work / "whole") == 0, (killed.seed, killed.victims)
+    steps = [row["step"] for row in read_rows(work / "killed" / runs.METRICS) if "loss" in row]
+    assert steps == list(range(1, 40 * KILLS + 1))
 
 
-def test_another_number_of_processes_goes_on(work: Path) -> None:
-    assert "going on from one/checkpoints/step-" in (work / "1.log").read_text()
-    assert runs.is_finished(work / "one")
+def test_the_process_that_was_killed_is_named_once(killed: Killed) -> None:
+    said = [line for line in killed.lines.splitlines() if line.startswith("heedful: ")]
+    assert len(said) == KILLS, (killed.seed, killed.lines)
+    for line, (_, rank, pid) in zip(said, killed.victims, strict=True):
+        assert line.startswith(f"heedful: process {rank} (pid {pid}, ")
+        assert line.endswith(" is gone: it was killed; start all of them again")
+    assert "RuntimeError" not in killed.lines
+
+
+def test_four_processes_then_two_then_one_go_on_as_one(work: Path) -> None:
+    logs = {count: (work / f"{count}.log").read_text() for count in (1, 2, 4)}
+    assert "another process: stopped after step 3 of 10; the same command" in logs[4]
+    assert "going on from fewer/checkpoints/step-3\n" in logs[2]
+    assert "another process: stopped after step 7 of 10; the same command" in logs[2]
+    assert "going on from fewer/checkpoints/step-7\n" in logs[1]
+    assert differs(work / "1/classify", work / "fewer") < TOLERANCE
+    rows = [read_rows(work / run / runs.METRICS) for run in ("1/classify", "fewer")]
+    for once, fewer in zip(*rows, strict=True):
+        assert once["tokens"] == fewer["tokens"]
+        assert once["loss"] == pytest.approx(fewer["loss"], abs=TOLERANCE)
+
+
+def test_losses_in_float32_are_the_same_but_for_rounding(work: Path) -> None:
+    one, *others = (read_rows(work / f"{count}/single" / runs.METRICS) for count in (1, 2, 4))
+    weights = load_file(work / "4/single/model.safetensors")
+    assert all(tensor.dtype is torch.float32 for tensor in weights.values())
+    for rows in others:
+        assert [row["loss"] for row in rows] == pytest.approx([row["loss"] for row in one], 1e-4)
 
 
 def test_what_is_wrong_is_said(work: Path) -> None:
     lines = (work / "2.log").read_text()
-    assert "heedful: --out 1/tag holds a finished run" in lines
-    assert "heedful: process 1: --out 1/tag holds a finished run" in lines
+    assert "heedful: --out 2/tag holds a finished run" in lines
+    assert "heedful: process 1: --out 2/tag holds a finished run" in lines

@@ -1,10 +1,12 @@
 """Processes that train together: shares of the work, sums, and one writer."""
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +19,13 @@ from heedful.training.meeting import agree
 
 PROGRAM = """
 import json, sys
+from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from heedful.errors import UserError
-from heedful.training import ranks
+from heedful.training import disk, ranks
 
 meeting, rank = f"file://{sys.argv[1]}", int(sys.argv[2])
 dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
@@ -38,11 +41,20 @@ if rank == 1:
 ranks.add_gradients(model)
 weights = nn.ParameterList([torch.full((2,), float(rank + 7))])
 ranks.send_weights(weights)
-try:
-    ranks.check_same({"alike": 1, "a fact": rank})
-    error = None
-except UserError as raised:
-    error = str(raised)
+disk._PATIENCE = 0
+folders = [Path(sys.argv[1]).parent / name for name in ("one", f"of {rank}")]
+errors = []
+for folder in folders:
+    folder.mkdir(exist_ok=True)
+for check in (
+    lambda: ranks.check_same({"alike": 1, "a fact": rank}),
+    lambda: disk.check_shared(folders[0]),
+    lambda: disk.check_shared(folders[1]),
+):
+    try:
+        check()
+    except UserError as raised:
+        errors.append(str(raised))
 print(json.dumps({
     "rank": ranks.rank(),
     "size": ranks.size(),
@@ -57,7 +69,8 @@ print(json.dumps({
     "slope": rows.grad.tolist(),
     "gradients": [p.grad if p.grad is None else p.grad.tolist() for p in model],
     "weights": weights[0].tolist(),
-    "error": error,
+    "errors": errors,
+    "files": [path.name for folder in folders for path in folder.iterdir()],
 }))
 dist.destroy_process_group()
 """
@@ -117,9 +130,20 @@ def test_two_processes_know_each_others_rows_and_gradients(rows: list[dict[str, 
     assert all(row["weights"] == [7.0, 7.0] for row in rows)
 
 
-def test_processes_that_differ_are_refused(rows: list[dict[str, object]]) -> None:
+def test_processes_that_differ_are_refused(rows: list[dict[str, Any]]) -> None:
     line = "processes 0 and 1 do not start alike: a fact is 0 in one, 1 in the other"
-    assert [row["error"] for row in rows] == [line, line]
+    assert [row["errors"][0] for row in rows] == [line, line]
+
+
+def test_processes_without_a_disk_that_they_share_are_refused(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        (line,) = row["errors"][1:]
+        assert re.fullmatch(
+            r"process 1 on \S+ does not see \S+/of 0, where process 0 on \S+ writes: "
+            "give a folder on a disk that all machines share",
+            line.replace("of 1", "of 0"),
+        )
+    assert rows[0]["files"] == rows[1]["files"] == []
 
 
 def test_processes_started_again_do_not_take_what_those_before_them_said() -> None:

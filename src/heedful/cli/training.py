@@ -83,7 +83,8 @@ def train_and_report(name: str, recipe: "Recipe") -> None:
     from heedful.commands import train as verb
     from heedful.training import ranks
 
-    with ranks.together(), ranks.naming_the_process():
+    advice = "the same command with --resume goes on from the last checkpoint"
+    with ranks.together(advice), ranks.naming_the_process():
         outcome = verb.train(name, recipe, say=say)
         if ranks.is_first():
             report(recipe, outcome)

@@ -15,6 +15,10 @@ _TWICE = 0.5
 """Seconds after which a second Ctrl-C is one: ``torchrun`` passes on what its processes got too."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came while nothing was learnt that a checkpoint would keep."""
+
+
 @dataclass(slots=True)
 class StopRequest:
     """Whether somebody asked the run to stop."""
@@ -51,3 +55,28 @@ def stop_on_signal() -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM interrupt what runs, as Ctrl-C does, once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        ignore_sigterm()
+        raise Terminated("SIGTERM: stopped")
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) == interrupt:
+            signal.signal(signal.SIGTERM, before)
+
+
+def ignore_sigterm() -> None:
+    """Let SIGTERM change nothing any more: this process ends, and has something to say first."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -7,7 +7,7 @@ these write, and tells it to each of the others, who ask for it under a name tha
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from heedful.errors import UserError
@@ -22,11 +22,19 @@ _PAUSE = 0.02
 """Seconds between two looks at who has come."""
 
 
-def meet() -> "tuple[Store, int, int]":
-    """Meet the processes that the environment speaks of.
+class Meeting(NamedTuple):
+    """What processes know that have met."""
 
-    Returns:
-        A store that these processes alone use, the number of this process, and how many there are.
+    store: "Store"
+    """These processes alone use it."""
+    second: "Store"
+    """The same by a connection of its own, for another thread."""
+    rank: int
+    size: int
+
+
+def meet() -> Meeting:
+    """Meet the processes that the environment speaks of.
 
     Raises:
         UserError: one of them did not come.
@@ -38,7 +46,9 @@ def meet() -> "tuple[Store, int, int]":
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
-    return PrefixStore(agree(store, rank, size), store), rank, size
+    second, _, _ = next(rendezvous("env://", timeout=_PATIENCE))
+    name = agree(store, rank, size)
+    return Meeting(PrefixStore(name, store), PrefixStore(name, second), rank, size)
 
 
 def agree(store: "Store", rank: int, size: int) -> str:

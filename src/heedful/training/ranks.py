@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
-from heedful.training.meeting import meet
+from heedful.training.watch import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
 
@@ -34,11 +34,15 @@ _PATIENCE = timedelta(days=1)
 
 
 @contextmanager
-def together() -> Iterator[None]:
+def together(advice: str = "start all of them again") -> Iterator[None]:
     """Meet the processes that ``torchrun`` started beside this one, if any, and part in the end.
+
+    Args:
+        advice: what the user does if one of them is killed.
 
     Raises:
         UserError: the environment says that there are others, but they cannot be met.
+        GoneError: one of them was killed.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _met():
         yield
@@ -46,27 +50,20 @@ def together() -> Iterator[None]:
     cuda = torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    try:
-        store, rank, size = meet()
-        dist.init_process_group(
-            _BACKENDS if cuda else "gloo",
-            store=store,
-            rank=rank,
-            world_size=size,
-            timeout=_PATIENCE,
-        )
-    except UserError:
-        raise
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the processes do not meet: {reason}; "
-            "start them by torchrun, or unset WORLD_SIZE"
-        ) from None
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    with watching(advice) as meeting:
+        try:
+            dist.init_process_group(
+                _BACKENDS if cuda else "gloo",
+                store=meeting.store,
+                rank=meeting.rank,
+                world_size=meeting.size,
+                timeout=_PATIENCE,
+            )
+            yield
+            barrier()
+        finally:
+            if _met():
+                dist.destroy_process_group()
 
 
 def rank() -> int:
@@ -134,7 +131,7 @@ def check_same(facts: Mapping[str, object]) -> None:
     for number, other in enumerate(everyone):
         for name, fact in everyone[0].items():
             if other.get(name) != fact:
-                raise _SharedError(
+                raise SharedError(
                     f"processes 0 and {number} do not start alike: {name} is {fact!r} in one, "
                     f"{other.get(name)!r} in the other"
                 )
@@ -151,15 +148,20 @@ def everyone(item: Item) -> list[Item]:
 
 @contextmanager
 def naming_the_process() -> Iterator[None]:
-    """Say in errors of all ranks but the first whose they are; what all know the first tells."""
+    """Say in errors of all ranks but the first whose they are; what all know one of them tells."""
     try:
-        yield
+        with noticing_who_is_gone():
+            yield
     except KeyboardInterrupt:
         if is_first():
             raise
         raise SystemExit(EXIT_STOPPED) from None
-    except _SharedError:
+    except SharedError:
         if is_first():
+            raise
+        raise SystemExit(EXIT_USER_ERROR) from None
+    except GoneError as error:
+        if error.speaks:
             raise
         raise SystemExit(EXIT_USER_ERROR) from None
     except UserError as error:
@@ -168,7 +170,7 @@ def naming_the_process() -> Iterator[None]:
         raise UserError(f"process {rank()}: {error}") from None
 
 
-class _SharedError(UserError):
+class SharedError(UserError):
     """What one process met, or several, and all know of."""
 
 
@@ -197,7 +199,7 @@ def _share(error: Exception | None) -> None:
     for number, message in enumerate(everyone):
         if message is not None:
             alike = everyone[0] == message
-            raise _SharedError(message if alike else f"process {number}: {message}") from error
+            raise SharedError(message if alike else f"process {number}: {message}") from error
 
 
 class Part(NamedTuple):

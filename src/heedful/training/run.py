@@ -26,6 +26,7 @@ from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
+from heedful.training.disk import check_shared
 from heedful.training.distil import (
     Distillation,
     check_teacher,
@@ -90,7 +91,8 @@ def train(
     ranks.check_same(asdict(record))
     if ranks.is_first():
         make_run(recipe.run, record)
-    ranks.barrier()
+    with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
+        check_shared(out)
     with data_folder(out) as folder:
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
             dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
