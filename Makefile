@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-other-cpu check format docs bench bench-peers lock clean
+.PHONY: help setup demo test test-gpu test-other-cpu check format docs bench bench-peers lock clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscop
 
 test: setup ## run the whole test suite
 	$(PYTEST)
+
+test-gpu: setup ## run the tests that need a GPU of NVIDIA's
+	$(BIN)/python -m pytest -m cuda
 
 # Another CPU adds up in another order: what computes is tested with other kernels too. Left out are
 # bfloat16, which is emulated there; runs that are only compared with themselves; and browsers, servers,

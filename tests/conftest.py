@@ -69,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that have slow tests, so that none of them is left over for the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+    if on_gpu := [item for item in items if item.get_closest_marker("cuda")]:
+        import torch
+
+        if not torch.cuda.is_available():
+            skip = pytest.mark.skip(reason="needs a GPU that torch can use")
+            for item in on_gpu:
+                item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,154 @@
+"""The same on a GPU: it learns what a CPU learns, in every precision, and the host never waits.
+
+None of this has a meaning without one; what can be tested on a CPU is in ``test_waiting.py``,
+``test_memory.py`` and ``test_device.py``.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.exact import assert_same_bits
+from tests.golden.cases import CURVES
+from tests.golden.curves import START, distance
+from tests.training.test_loop import FP32, examples, model, work_of
+from tests.training.test_memory import learn
+
+from heedful.cli import run as run_words
+from heedful.training import fit
+from heedful.training.loop import Position, train
+
+pytestmark = pytest.mark.cuda
+
+GPU = torch.device("cuda")
+TRAININGS = (
+    *("classify", "classify-weights", "classify-many", "regress", "tag", "answer", "choose"),
+    *("embed", "embed-scored", "pretrain", "generate", "generate-pairs", "translate-few"),
+    "translate-gru",
+)
+
+
+def losses_of(name: str, out: Path, *options: str) -> list[float]:
+    """Train without dropout, and return the losses."""
+    words = ["train", *CURVES[name], "--dropout", "0", "--steps", "10", "--out", str(out)]
+    assert run_words([*words, *options]) == 0
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [row["loss"] for row in rows if "loss" in row]
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_every_task_learns_what_it_does_on_a_cpu(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(START)
+    options = ("--precision", "fp32", "--device")
+    there = losses_of(name, tmp_path / "gpu", *options, "cuda")
+    assert there == pytest.approx(losses_of(name, tmp_path / "cpu", *options, "cpu"), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_the_host_does_not_wait(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once all is warm, torch itself refuses what would wait."""
+    monkeypatch.chdir(START)
+
+    def steps(*arguments: Any, **options: Any) -> Any:
+        for number, taken in enumerate(train(*arguments, **options)):
+            torch.cuda.set_sync_debug_mode("default")
+            yield taken
+            torch.cuda.set_sync_debug_mode("error" if number >= 1 else "default")
+
+    monkeypatch.setattr(fit, "train", steps)
+    try:
+        losses_of(name, tmp_path / "out", "--precision", "fp32", "--device", "cuda")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "tf32"])
+def test_every_precision_learns(
+    precision: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(START)
+    wide = losses_of("classify", tmp_path / "wide", "--precision", "fp32", "--device", "cuda")
+    narrow = losses_of("classify", tmp_path / "out", "--precision", precision, "--device", "cuda")
+    torch.set_float32_matmul_precision("highest")
+    assert narrow == pytest.approx(wide, rel=0.1)
+
+
+def test_a_run_goes_on_with_the_same_batches_and_draws(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(START)
+    words = ["train", *CURVES["classify"], "--steps", "8", "--checkpoint-every", "4"]
+    words += ["--device", "cuda", "--precision", "fp32"]
+    assert run_words([*words, "--out", str(tmp_path / "whole")]) == 0
+    save = fit._save
+
+    def save_and_die(*arguments: Any) -> None:
+        save(*arguments)
+        raise MemoryError
+
+    with monkeypatch.context() as dying:
+        dying.setattr(fit, "_save", save_and_die)
+        with pytest.raises(MemoryError):
+            run_words([*words, "--out", str(tmp_path / "killed")])
+    assert run_words([*words, "--out", str(tmp_path / "killed"), "--resume"]) == 0
+    whole, killed = (
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("whole", "killed")
+    )
+    assert distance([row["loss"] for row in whole], [row["loss"] for row in killed]) < 1e-4
+
+
+def test_a_loss_that_is_not_finite_leaves_the_weights() -> None:
+    network = model().to(GPU)
+    work = work_of(network, examples(8))
+    bad = replace(
+        work, device=GPU, loss=lambda forward, batch: work.loss(forward, batch) + float("inf")
+    )
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    list(train(bad, Position(), total_steps=2, precision=FP32))
+    assert_same_bits(network.state_dict(), before, "stored")
+
+
+def test_a_step_that_does_not_fit_is_done_in_halves() -> None:
+    """The device refuses more than some memory; the batch alone would take more."""
+    network = model().to(GPU)
+    work = replace(work_of(network, examples(4096), batch_size=4096), device=GPU)
+    torch.cuda.empty_cache()
+    free, whole = torch.cuda.mem_get_info(GPU)
+    used = whole - free
+    torch.cuda.set_per_process_memory_fraction(min((used + 2**28) / whole, 1.0))
+    try:
+        said = learn(work, 1)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert any(line.startswith("out of memory at step 1: it is done again") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("classify", ["the blue horse sleeps"]),
+        ("tag", ["Dan Miller lives near New Lima"]),
+        ("translate", ["Das hund ist rot!", "Der hund"]),
+        ("writer", ["the cat"]),
+    ],
+)
+def test_answers_are_those_of_a_cpu(
+    run: str,
+    words: Sequence[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(START)
+    answers = []
+    for device in ("cpu", "cuda"):
+        words_ = ["predict", run, *words, "--plain", "--precision", "fp32", "--device", device]
+        assert run_words(words_) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
