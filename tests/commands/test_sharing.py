@@ -58,7 +58,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "empty": (
         ("predict", "classify", "--input", "one.txt", "empty.txt", "--out", "wrong/b.jsonl"),
-        "empty.txt: holds no records",
+        "empty.txt: holds no text",
     ),
     "fields": (
         ("predict", "classify", "--input", "bad.csv", "--out", "wrong/{size}", "--shard-size", "4"),

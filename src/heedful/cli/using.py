@@ -70,7 +70,7 @@ def evaluate(
     run
         Run folder.
     data
-        Labelled files.
+        Labelled files, or patterns of them, such as 'new/*.csv'.
     picture
         Also draw the confusion matrix, to a .png or .svg file.
     predictions
@@ -136,7 +136,8 @@ def predict(
         Texts to predict for; without any, --input or standard input is read: one text per line,
         or JSON lines for an answer run.
     input
-        Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet;
+        or patterns of them, such as 'new/*.csv'.
     context
         Second text of each pair: the context that holds the answers to questions.
     context_file

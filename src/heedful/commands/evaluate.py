@@ -12,6 +12,7 @@ from typing import Any
 from heedful import files
 from heedful.checkpoints.runs import RECORD
 from heedful.commands.identity import check_same
+from heedful.commands.inputs import files_of
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
@@ -41,6 +42,8 @@ def evaluate(
         UserError: see `Evaluation`; or what nothing scores is asked for.
     """
     say = ranks.said_once(say)
+    with ranks.failing_together():
+        data = files_of(data)
     check_same(run, predictor, asdict(columns), data)
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
@@ -125,7 +128,8 @@ def labelled_records(
     )
     with TemporaryDirectory() as folder:
         with ranks.failing_together():
-            read = predictor.task.labelled_records(data, columns, start, Path(folder))
+            paths = files_of(data)
+            read = predictor.task.labelled_records(paths, columns, start, Path(folder))
             records = read()
             sample = list(islice(records, SAMPLE))
         if line := predictor.task.doubt(sample):

@@ -12,6 +12,8 @@ from heedful import __version__, files
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import fingerprint
+from heedful.reading.elsewhere import is_elsewhere
+from heedful.reading.shards import shard_prints
 from heedful.sources import PACKAGES, resolve
 from heedful.training import ranks
 
@@ -53,7 +55,7 @@ def check_same(
     """
     if ranks.size() > 1:
         with ranks.failing_together():
-            prints = {item.file: item.sha256 for item in fingerprint(data, folders=True)}
+            prints = {str(path): _print(path) for path in data}
             facts = identity(run, predictor, options)
         ranks.check_same({**facts, **prints})
 
@@ -83,6 +85,17 @@ def check_identity(where: str, before: Mapping[str, Any], now: Mapping[str, Any]
     for key in now:
         if before[key] != now[key]:
             raise UserError(f"{where} was started with other {key}")
+
+
+def _print(path: Path) -> str:
+    """Return a hash of a file, or of samples of a large one; or of all pictures of a folder.
+
+    Raises:
+        UserError: it is missing, or is a pipe, which is read once.
+    """
+    sampled = is_elsewhere(path) or path.is_file()
+    (item,) = shard_prints([path]) if sampled else fingerprint([path], folders=True)
+    return item.sha256
 
 
 def _print_of_run(folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.reading import Text
 from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
+from heedful.reading.shards import matching
 from heedful.settings import TASKS, ColumnSettings
 from heedful.task import AnyTask
 from heedful.training import ranks
@@ -78,6 +79,15 @@ def streams_of(
         raise UserError("several processes cannot read standard input: give --input FILE")
     # One by one, so that each is read as its name says, and what is missing is told at once.
     return [_read(task, path, columns) for path in paths or [STDIN]]
+
+
+def files_of(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that are named, those of a pattern such as ``new/*.csv`` in order.
+
+    Raises:
+        UserError: no file fits a pattern.
+    """
+    return [file for path in paths for file in matching(path)]
 
 
 def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:

@@ -4,14 +4,14 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from heedful.commands.identity import check_same, identity
-from heedful.commands.inputs import streams_of, texts_of, with_prefix
+from heedful.commands.inputs import files_of, streams_of, texts_of, with_prefix
 from heedful.commands.nearest import Neighbours
 from heedful.commands.outputs import names_of, open_parts
 from heedful.commands.parts import Parts
@@ -19,6 +19,7 @@ from heedful.commands.shards import SHARD, digest, shards
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import fingerprint
+from heedful.reading.lines import STDIN
 from heedful.settings import ColumnSettings, OutputSettings
 from heedful.task import Answer, Say
 from heedful.training import ranks
@@ -66,9 +67,10 @@ def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Sa
         UserError: what is asked does not go together, or a record cannot be answered.
     """
     with ranks.failing_together():
+        asked = replace(asked, input=files_of(asked.input))
         streams = _streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
-    ahead = bool(asked.input) and all(path.is_file() for path in asked.input)
+    ahead = bool(asked.input) and not any(map(_may_wait, asked.input))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
     cut = 0
     for shard in shards(predictor, records, _line(predictor, asked), size=size, ahead=ahead):
@@ -97,6 +99,7 @@ def predict_files(
     assert output.out is not None
     say = ranks.said_once(say)
     with ranks.failing_together():
+        asked = replace(asked, input=files_of(asked.input))
         names = names_of(output.out, asked.input, plain=asked.plain)
         streams = _streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
@@ -110,13 +113,13 @@ def predict_files(
         say(f"{output.out} is finished; nothing to do")
         return
     done, size = begun
-    if done:
-        say(f"going on after {done:,} answers")
     counts = [0] * len(streams)
     records = _counted(streams, counts)
+    with ranks.failing_together():
+        _pass_over(records, done, parts)
+    if done:
+        say(f"going on after {done:,} answers")
     with _kept(parts):
-        with ranks.failing_together():
-            _pass_over(records, done, parts)
         _answer(predictor, asked, records, size, parts)
     with ranks.failing_together():
         if parts is not None:
@@ -216,6 +219,11 @@ def _kept(parts: Parts | None) -> Iterator[None]:
             f"{str(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command with "
             "--resume goes on"
         ) from None
+
+
+def _may_wait(path: Path) -> bool:
+    """Tell whether what is read may be long in coming."""
+    return path == STDIN or path.is_fifo()
 
 
 def _tell_cut(cut: int, say: Say) -> None:

@@ -27,7 +27,7 @@ def find_shards(paths: Sequence[Path]) -> tuple[Path, ...]:
     """
     shards: dict[Path, None] = {}
     for path in paths:
-        for shard in _matches(path) if glob.has_magic(str(path)) else [path]:
+        for shard in matching(path):
             check_file(shard)
             if shard in shards:
                 raise UserError(f"{url_of(shard)}: named twice, so an epoch would read it twice")
@@ -35,8 +35,13 @@ def find_shards(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(shards)
 
 
-def _matches(pattern: Path) -> list[Path]:
-    if pattern.is_file():  # its very name has a bracket
+def matching(pattern: Path) -> list[Path]:
+    """Return the files that fit a pattern, in the order of their names; or what is no pattern.
+
+    Raises:
+        UserError: no file fits it.
+    """
+    if not glob.has_magic(str(pattern)) or pattern.is_file():  # its very name has a bracket
         return [pattern]
     if is_elsewhere(pattern):
         matches = find_elsewhere(pattern)
