@@ -154,7 +154,10 @@ def predict(
     """
     from heedful.training import ranks
 
-    with ranks.together(), ranks.naming_the_process():
+    advice = "start all of them again"
+    if output.out is not None:
+        advice = "the same command with --resume goes on"
+    with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = _predictor(run, predicting)
 
