@@ -141,11 +141,16 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = {name: _plain(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path}: could not be written: {error}") from None
+
+
+def _plain(tensor: "Tensor") -> "Tensor":
+    """Return the whole tensor behind one that other processes have, too."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 What would be float32 is float64 here, so that the order of sums changes next to nothing, but for
 trainings whose words begin with ``float32``. Those that begin with ``until``, a step and a signal
-get that signal after the step, in the last process alone, and what comes after them goes on.
+get that signal after the step, in the last process alone, and what comes after them goes on. Those
+that begin with ``overlap`` exchange gradients as on GPUs.
 """
 
 import json
@@ -16,9 +17,9 @@ import torch
 torch.set_num_threads(1)
 
 from heedful.cli import run  # noqa: E402
-from heedful.training import fit, ranks  # noqa: E402
+from heedful.training import fit, loop, ranks, trained  # noqa: E402
 
-SINGLE, TRAIN = torch.Tensor.float, fit.train
+SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.waits
 
 
 def train_until(step: int, name: str) -> None:
@@ -39,6 +40,9 @@ def work(words: list[str]) -> int:
     torch.set_default_dtype(torch.float32 if single else torch.float64)
     torch.Tensor.float = SINGLE if single else torch.Tensor.double  # type: ignore[method-assign]
     fit.train = TRAIN
+    gpu = words[0] == "overlap"
+    trained._OVERLAPPED = ("cpu",) if gpu else ("cuda",)
+    loop.waits = (lambda device: True) if gpu else WAITS
     if words[0] == "until":
         train_until(int(words[1]), words[2])
     try:

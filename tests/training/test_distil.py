@@ -255,7 +255,7 @@ def test_the_teacher_only_answers() -> None:
         max_length=32,
     )
     settings = TeacherSettings(teacher=LATEST / "classify", temperature=3, teacher_weight=0.25)
-    lesson = distillation(read_task(record), settings, start, torch.float64)
+    lesson = distillation(read_task(record), settings, start, torch.device("cpu"), torch.float64)
     parameters = list(lesson.teacher.parameters())
     assert not lesson.teacher.training
     assert not any(parameter.requires_grad for parameter in parameters)

@@ -32,6 +32,8 @@ OPTIONS = ["--steps", "10", "--dropout", "0", "--seed", "3", "--precision", "fp3
 NAMES = ["classify-dev", "tag", "choose", "embed", "pretrain", "translate-dev"]
 KILLS = int(os.environ.get("HEEDFUL_KILLS", "2"))
 SHARDED = ["classify-ema", "classify-recomputed", "pretrain", "translate-dev", "translate-gru"]
+OVERLAPPED = ["generate", "translate-separate"]
+FEWER = ["classify-ema", "pretrain"]
 TOLERANCE = 1e-9
 """AdamW divides by the gradient's size, which enlarges what the order of sums changes."""
 
@@ -128,17 +130,23 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(Path(__file__).parents[1] / "golden/0.1.0", folder)
     fewer = training("classify", "fewer", "--resume")
     single = {count: ["float32", *training("classify", f"{count}/single")] for count in (1, 2, 4)}
-    code, lines = start(folder, 4, [single[4], ["until", "3", "SIGUSR1", *fewer]])
+    parts = [training(name, f"fewer-{name}", "--shard", "--resume") for name in FEWER]
+    four = [["until", "3", "SIGUSR1", *words] for words in (fewer, *parts)]
+    code, lines = start(folder, 4, [single[4], *four])
     assert code == 0, lines
     (folder / "4.log").write_text(lines)
     two = [training(name, f"2/{name}") for name in NAMES]
     two += [training(name, f"sharded/{name}", "--shard") for name in SHARDED]
-    more = [single[2], ["until", "7", "SIGTERM", *fewer], long_training("whole")]
+    few = ("--batch-tokens", "64")
+    two += [["overlap", *training(name, f"overlapped/{name}", *few)] for name in OVERLAPPED]
+    two += [["until", "7", "SIGTERM", *words] for words in (fewer, *parts)]
+    more = [single[2], long_training("whole")]
     code, lines = start(folder, 2, [*two, *more, training("tag", "2/tag")])
     assert code == 2, lines
     (folder / "2.log").write_text(lines)
-    one = [training(name, f"1/{name}") for name in sorted({"classify", *NAMES, *SHARDED})]
-    code, lines = start(folder, 1, [*one, single[1], fewer])
+    names = sorted({"classify", *NAMES, *SHARDED, *OVERLAPPED})
+    one = [training(name, f"1/{name}") for name in names]
+    code, lines = start(folder, 1, [*one, single[1], fewer, *parts])
     assert code == 0, lines
     (folder / "1.log").write_text(lines)
     return folder
@@ -200,6 +208,27 @@ def test_two_processes_learn_what_one_does(work: Path, name: str) -> None:
 @pytest.mark.parametrize("name", SHARDED)
 def test_a_divided_model_learns_what_a_whole_one_does(work: Path, name: str) -> None:
     assert differs(work / "1" / name, work / "sharded" / name) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", OVERLAPPED)
+def test_gradients_exchanged_while_computed_are_the_same(work: Path, name: str) -> None:
+    assert differs(work / "1" / name, work / "overlapped" / name) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", FEWER)
+def test_parts_go_on_with_half_the_processes_and_again(work: Path, name: str) -> None:
+    for log, step in (("2.log", 3), ("1.log", 7)):
+        line = f"going on from fewer-{name}/checkpoints/step-{step}\n"
+        assert line in (work / log).read_text()
+    assert differs(work / "1" / name, work / f"fewer-{name}") < TOLERANCE
+
+
+def test_each_process_writes_its_part_of_a_checkpoint(work: Path) -> None:
+    checkpoint = work / "sharded/classify-ema/checkpoints/step-10"
+    for part in ("model", "average", "optimizer"):
+        sizes = [path.stat().st_size for path in (checkpoint / part).iterdir()]
+        assert len(sizes) == 2
+        assert max(sizes) < 1.2 * min(sizes)
 
 
 def test_losses_and_scores_are_those_of_one_process(work: Path) -> None:

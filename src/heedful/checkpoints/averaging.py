@@ -1,28 +1,32 @@
 """The mean of several checkpoints' weights, as the Transformer's paper took it (section 6.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from torch import Tensor
 
 from heedful.checkpoints import steps
 
 
-def averaged_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+def averaged_weights(
+    folders: Sequence[Path], like: Mapping[str, Tensor] = MappingProxyType({})
+) -> dict[str, Tensor]:
     """Return the mean of the weights of checkpoints, added up in float64.
 
     Tensors of whole numbers, such as counters, are taken from the first checkpoint.
 
     Args:
         folders: checkpoints of one run, at least one.
+        like: see ``steps.load``.
 
     Raises:
         UserError: a checkpoint is damaged.
     """
-    first = steps.load_weights(folders[0])
+    first = steps.load_weights(folders[0], like)
     sums = {name: tensor.double() for name, tensor in first.items() if tensor.is_floating_point()}
     for folder in folders[1:]:
-        weights = steps.load_weights(folder)
+        weights = steps.load_weights(folder, like)
         for name, total in sums.items():
             total += weights[name]
     return first | {

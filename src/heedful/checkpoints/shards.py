@@ -43,12 +43,18 @@ def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
 
 
-def read(folder: Path) -> dict[str, Tensor]:
-    """Read the tensors of a folder whole, however many processes wrote it."""
+def read(folder: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Read the tensors of a folder, however many processes wrote it.
+
+    Args:
+        folder: what `write` wrote.
+        like: weights, under names with which those of the tensors begin. A tensor of the shape of
+            a weight that is divided is divided as that is; any other is whole.
+    """
     reader = HuggingFaceStorageReader(str(folder))
     described = reader.read_metadata().state_dict_metadata
     tensors = {
-        name: torch.empty(each.size, dtype=each.properties.dtype)
+        name: _empty(each, like.get(name, like.get(name.rpartition("/")[0])))
         for name, each in described.items()
         if isinstance(each, TensorStorageMetadata)
     }
@@ -56,3 +62,10 @@ def read(folder: Path) -> dict[str, Tensor]:
         warnings.simplefilter("ignore", UserWarning)  # which says that one process reads: so it is
         load(tensors, storage_reader=reader, no_dist=True)
     return tensors
+
+
+def _empty(described: TensorStorageMetadata, weight: Tensor | None) -> Tensor:
+    dtype = described.properties.dtype
+    if weight is not None and weight.shape == described.size:
+        return torch.empty_like(weight, dtype=dtype, requires_grad=False)
+    return torch.empty(described.size, dtype=dtype)

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -19,6 +20,7 @@ WEIGHTS, AVERAGE, OPTIMIZER, RANDOM, STATE = (
     "random.safetensors",
     "state.json",
 )
+_WHOLE: Mapping[str, Tensor] = MappingProxyType({})
 _STEP_FOLDER = re.compile(r"step-(\d+)")
 
 
@@ -116,22 +118,27 @@ def save_divided(
             files.write_manifest(folder)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def _read(path: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Read the tensors of a file, or those that processes wrote into a folder in its place."""
     divided = path.with_suffix("")
     if not divided.is_dir():
         return files.read_tensors(path)
     from heedful.checkpoints import shards
 
-    return shards.read(divided)
+    return shards.read(divided, like)
 
 
 def _has_average(folder: Path) -> bool:
     return any(folder.glob(f"{Path(AVERAGE).stem}*"))
 
 
-def load(folder: Path) -> Checkpoint:
+def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
     """Read one checkpoint after checking it against its manifest.
+
+    Args:
+        folder: the checkpoint.
+        like: the weights of the model. Of what processes divided, in the checkpoint and here, this
+            one reads its own share.
 
     Raises:
         UserError: a file is missing, truncated, damaged or has other contents.
@@ -143,21 +150,25 @@ def load(folder: Path) -> Checkpoint:
     return Checkpoint(
         folder=folder,
         state=TrainingState(**raw),
-        model=_read(folder / WEIGHTS),
-        average=_read(folder / AVERAGE) if _has_average(folder) else None,
-        optimizer=_read(folder / OPTIMIZER),
+        model=_read(folder / WEIGHTS, like),
+        average=_read(folder / AVERAGE, like) if _has_average(folder) else None,
+        optimizer=_read(folder / OPTIMIZER, like),
         random=files.read_tensors(folder / RANDOM),
     )
 
 
-def load_weights(folder: Path) -> dict[str, Tensor]:
+def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str, Tensor]:
     """Read the weights that a checkpoint was evaluated with, after checking all of it.
+
+    Args:
+        folder: the checkpoint.
+        like: see `load`.
 
     Raises:
         UserError: a file is missing, truncated or damaged.
     """
     files.check_manifest(folder)
-    return _read(folder / (AVERAGE if _has_average(folder) else WEIGHTS))
+    return _read(folder / (AVERAGE if _has_average(folder) else WEIGHTS), like)
 
 
 def steps(run: Path) -> list[int]:
@@ -166,8 +177,12 @@ def steps(run: Path) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def newest(run: Path) -> tuple[Checkpoint | None, list[str]]:
+def newest(run: Path, like: Mapping[str, Tensor] = _WHOLE) -> tuple[Checkpoint | None, list[str]]:
     """Read the newest complete checkpoint.
+
+    Args:
+        run: the run folder.
+        like: see `load`.
 
     Returns:
         The checkpoint, or None if there is none, and a message for each one that was skipped.
@@ -175,7 +190,7 @@ def newest(run: Path) -> tuple[Checkpoint | None, list[str]]:
     skipped: list[str] = []
     for step in reversed(steps(run)):
         try:
-            return load(folder_of(run, step)), skipped
+            return load(folder_of(run, step), like), skipped
         except UserError as error:
             skipped.append(f"skipped {folder_of(run, step)}: {error}")
     return None, skipped

@@ -140,14 +140,19 @@ def teacher_print(settings: TeacherSettings) -> dict[str, Any] | None:
 
 
 def distillation(
-    task: AnyTask, settings: TeacherSettings, start: Start, dtype: torch.dtype
+    task: AnyTask,
+    settings: TeacherSettings,
+    start: Start,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> Distillation:
     """Load a teacher of scores, and check that it can teach what is to be learnt.
 
     Args:
         task: what is learnt.
         settings: name the teacher, and the weights.
-        start: the student, on the device to compute on.
+        start: the student.
+        device: where it is trained.
         dtype: the format of matrix products.
 
     Raises:
@@ -174,7 +179,6 @@ def distillation(
         hidden_weight=settings.hidden_weight or 0.0,
     )
     _check_models(where, lesson, start)
-    device = next(start.model.parameters()).device
     teacher.to(device=device, dtype=dtype).requires_grad_(False)
     return replace(lesson, teacher=compile_model(teacher).model.eval())
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from heedful.training import ranks
 
 
 class MovingAverage:
@@ -17,7 +19,7 @@ class MovingAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self._weights = [_share(weight.detach()) for weight in model.parameters()]
+        self._weights = [ranks.local(weight.detach()) for weight in model.parameters()]
         self._decay = decay
         self._average = [weight.clone() for weight in self._weights]
 
@@ -43,8 +45,3 @@ class MovingAverage:
         finally:
             with torch.no_grad():
                 torch._foreach_copy_(self._weights, kept)
-
-
-def _share(weight: Tensor) -> Tensor:
-    """Return what this process has of a weight, where processes divide it."""
-    return weight.to_local() if hasattr(weight, "to_local") else weight

@@ -26,6 +26,7 @@ from heedful.training.interrupt import stop_on_signal
 from heedful.training.loop import Done, Position, Taken, Work, read, train
 from heedful.training.progress import training_bar
 from heedful.training.stream import Stream
+from heedful.training.trained import in_parts
 
 _STEPS_OF_FREE_MEMORY = 64
 """Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
@@ -57,9 +58,10 @@ class Run:
     """Key of the score that picks the best step; higher is better."""
     save: Callable[[Path], None]
     """Write the model and its tokenizer into a folder."""
+    whole: Callable[[bool], AbstractContextManager[None]]
+    """Give what is scored and saved its weights, where the processes divide those of what is
+    trained; takes whether to do so in this process, and waits for the others."""
     say: Say
-    whole: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Give what is scored and saved all weights, where the processes divide them."""
     scaler: torch.amp.GradScaler | None = None
     """Scale of the losses, for fp16 alone."""
     average: MovingAverage | None = None
@@ -154,7 +156,7 @@ def _bar(run: Run, position: Position) -> AbstractContextManager[Callable[[Done]
 def _begin(run: Run) -> steps.TrainingState:
     """Load the newest whole checkpoint into the run, or give the state of a fresh one."""
     model = run.work.model
-    checkpoint, skipped = steps.newest(run.folder)
+    checkpoint, skipped = steps.newest(run.folder, model.state_dict())
     for line in skipped:
         run.say(line)
     # What comes after the step we go on from is damaged, and will be written again.
@@ -248,7 +250,7 @@ def _evaluate(
 ) -> tuple[dict[str, Any], steps.TrainingState]:
     """Score the model as it is after a step, and compare it with the best ones so far."""
     assert run.score is not None
-    with run.average.in_place() if run.average else nullcontext(), run.whole():
+    with run.average.in_place() if run.average else nullcontext(), run.whole(True):
         scores = run.score()
     log(step, {"dev": {name: value for name, value in scores.items() if _is_number(value)}})
     return scores, _track(state, scores[run.metric], step, run.settings.average)
@@ -294,8 +296,8 @@ def _is_regular(run: Run, step: int) -> bool:
 def _save(run: Run, state: steps.TrainingState) -> None:
     """Write a checkpoint of the state as it is, and delete those that it makes needless."""
     random = random_state.random_tensors()
-    divided = run.work.divided
-    if not ranks.is_first() and not divided:
+    sharded = in_parts(run.settings)
+    if not ranks.is_first() and not sharded:
         ranks.barrier()
         return
     model = run.work.model
@@ -308,7 +310,7 @@ def _save(run: Run, state: steps.TrainingState) -> None:
     if run.average:
         with run.average.in_place():
             averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    write = steps.save_divided if divided else steps.save
+    write = steps.save_divided if sharded else steps.save
     write(
         run.folder,
         state,
@@ -342,12 +344,13 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
     final = _final_steps(run, state)
     if run.average or final != [state.step]:
         folders = [steps.folder_of(run.folder, step) for step in final]
-        run.work.model.load_state_dict(averaged_weights(folders))
+        model = run.work.model
+        model.load_state_dict(averaged_weights(folders, model.state_dict()))
     if len(final) > 1:
         run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
-        with run.whole():
+        with run.whole(True):
             scores = run.score() if run.score else scores
-    with run.whole():
+    with run.whole(ranks.is_first()):
         if ranks.is_first():
             with runs.finished(run.folder) as folder:
                 run.save(folder)

@@ -44,8 +44,9 @@ class Work:
     """Where the model is."""
     splits: bool = True
     """Whether the items of a micro-batch may be computed apart."""
-    divided: bool = False
-    """Whether the processes divide the model, which then adds up its gradients by itself."""
+    exchange: Callable[[bool], None] | None = None
+    """Says before a backward pass whether it is the last of its step, where gradients are added up
+    over the processes while it is computed."""
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ def train(
     ]
     tables = TableGradients(work.model)
     narrow = None
-    if precision.mixed and not work.divided:  # else what puts the weights together narrows them
+    if precision.mixed and work.exchange is None:  # else what exchanges them narrows the weights
         narrow = NarrowWeights(work.model, precision.dtype)
     # Sparse gradients have as many rows as there are different tokens, which only the device knows.
     sparse = ranks.size() == 1 and not waits(work.device)
@@ -149,7 +150,7 @@ def train(
         micro_batches = plan[position.index]
         with tables.sparse() if sparse else nullcontext():
             batches, loss = _fitting(work, portions, position, micro_batches, narrow, scaler)
-        if not work.divided:
+        if work.exchange is None:
             ranks.add_gradients(work.model)
         stopped = stopped | ~loss.isfinite()
         norm, stopped = _update(work, tables, scaler, clip, stopped)
@@ -244,7 +245,9 @@ def _accumulate(
     count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
     count = send(count, work.device)
     total = torch.zeros((), dtype=torch.float64, device=work.device)
-    for batch in batches:
+    for number, batch in enumerate(batches, start=1):
+        if work.exchange:
+            work.exchange(number == len(batches))
         losses = work.loss(narrow.forward if narrow else work.model, batch.to(work.device))
         share = (losses / count).sum() / batch.copies
         total += share.detach()
@@ -277,7 +280,7 @@ def _update(
     gradients = gradient_values(work.model)
     if scaler:
         # Its own way to skip a step is a gradient that is not finite.
-        _local(gradients)[0].mul_(torch.where(stopped, math.nan, 1.0))
+        ranks.local(gradients[0]).mul_(torch.where(stopped, math.nan, 1.0))
         scaler.unscale_(work.optimizer)
     norm = _total_norm(gradients)
     if scaler is None:
@@ -298,14 +301,9 @@ def _clip(gradients: list[Tensor], norm: Tensor, most: float) -> None:
     norm = norm.double()
     if not waits(norm.device) and not norm > most:
         return  # without a pass over all of them
-    parts = _local(gradients)
+    parts = [ranks.local(gradient) for gradient in gradients]
     factor = torch.where(norm > most, most / (norm + 1e-6), 1.0)
     torch._foreach_mul_(parts, factor.to(parts[0].dtype))
-
-
-def _local(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Return what this process has of gradients that several may hold together."""
-    return [part.to_local() if hasattr(part, "to_local") else part for part in gradients]
 
 
 def _total_norm(gradients: Sequence[Tensor]) -> Tensor:

@@ -325,6 +325,11 @@ def add_gradients(model: nn.Module) -> None:
         at += gradient.numel()
 
 
+def local(tensor: Tensor) -> Tensor:
+    """Return what this process has of a tensor that processes may divide."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def send_weights(model: nn.Module) -> None:
     """Give all ranks the weights of the first."""
     if size() > 1:

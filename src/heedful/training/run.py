@@ -5,7 +5,7 @@ handed in: it needs what comes after training.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,9 @@ from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, unknown_name
-from heedful.models.model import Model
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_prints
-from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
@@ -45,6 +43,7 @@ from heedful.training.optimize import adamw
 from heedful.training.prune import prune
 from heedful.training.schedule import schedule
 from heedful.training.stream import Stream
+from heedful.training.trained import Trained, in_parts, trained
 
 Retell = Callable[[AnyTask, Recipe, Say], Recipe]
 """Has the teacher of a recipe write texts, and returns a recipe that learns from them."""
@@ -86,8 +85,9 @@ def train(
     task.check_files(recipe, say)
     with student_of(recipe, say) as started:
         start = task.start(started)
-    start.model.to(device)
-    lessons = _lessons(task, recipe, start)
+    if not in_parts(recipe.training):  # else each process moves its part there
+        start.model.to(device)
+    lessons = _lessons(task, recipe, start, device)
     ranks.check_same(asdict(record))
     if ranks.is_first():
         make_run(recipe.run, record)
@@ -105,10 +105,10 @@ def train(
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
         ranks.send_weights(start.model)
-        model, start = _divided(recipe.training, start)
+        what, start = trained(start, recipe.training, device)
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
-        run = _run(model, lessons or task, task, recipe, start, examples, record, scored, say)
+        run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
         say(task.card())
         say(
             f"{examples.card}, {run.total_steps:,} "
@@ -134,13 +134,14 @@ def _examples(
     return task, start, Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
 
 
-def _lessons(task: AnyTask, recipe: Recipe, start: Start) -> Distillation | None:
+def _lessons(
+    task: AnyTask, recipe: Recipe, start: Start, device: torch.device
+) -> Distillation | None:
     """Return how a teacher's scores are learnt, if there is one that gives scores."""
     if recipe.teaching.teacher is None or task.taught_by != "scores":
         return None
-    device = next(start.model.parameters()).device
     precision = choose_precision(recipe.training.precision, device)
-    return distillation(task, recipe.teaching, start, precision.dtype)
+    return distillation(task, recipe.teaching, start, device, precision.dtype)
 
 
 def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
@@ -209,25 +210,8 @@ def _score(
     return score(start, record, dev())
 
 
-def _divided(training: TrainSettings, start: Start) -> tuple[Model, Start]:
-    """Return the model to train, and the start with the one that is evaluated and saved.
-
-    They are the same, unless the one is divided among the processes.
-    """
-    model = start.model
-    if model.can_recompute:
-        model.gradient_checkpointing = training.gradient_checkpointing
-    if not training.shard or ranks.size() == 1:
-        return model, start
-    from heedful.training import sharding
-
-    device = next(model.parameters()).device
-    empty = sharding.divide(model, device, choose_precision(training.precision, device))
-    return model, replace(start, model=empty)
-
-
 def _run(
-    model: Model,
+    what: Trained,
     learnt: AnyTask | Distillation,
     task: AnyTask,
     recipe: Recipe,
@@ -238,7 +222,7 @@ def _run(
     say: Say,
 ) -> Run:
     """Put together what is trained."""
-    training = recipe.training
+    training, model = recipe.training, what.model
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
@@ -258,7 +242,7 @@ def _run(
         fetch=partial(_fetch, examples),
         loss=learnt.loss,
         count=learnt.count,
-        divided=model is not start.model,
+        exchange=what.exchange,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
         device=device,
         splits=not task.whole_batch,
@@ -280,25 +264,16 @@ def _run(
         save=partial(_save, task, start, record),
         say=say,
         scaler=torch.amp.GradScaler(device.type) if precision.dtype is torch.float16 else None,
-        whole=partial(_whole, model, start.model),
+        whole=what.whole,
         average=None if training.ema is None else MovingAverage(model, training.ema),
     )
-
-
-def _whole(model: Model, saved: Model) -> AbstractContextManager[None]:
-    """Give the model that is evaluated and saved the weights of the one that is trained."""
-    if model is saved:
-        return nullcontext()
-    from heedful.training import sharding
-
-    return sharding.whole(model, saved)
 
 
 def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, say: Say) -> None:
     """Measure with the longest item how many tokens fit into memory at once."""
     batch = _fetch(examples, examples.longest(), 0)
     forward: Callable[..., Any] = work.model
-    if precision.mixed and not work.divided:
+    if precision.mixed and work.exchange is None:
         forward = NarrowWeights(work.model, precision.dtype).forward
     examples.batch_tokens = tokens_that_fit(
         work.model,
