@@ -5,6 +5,7 @@ for as many rows as it has numbers that are not zero, fails.
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,16 +15,18 @@ from typing import Any
 import pytest
 import torch
 from tests import tiny_folders
-from tests.golden.cases import CURVES
+from tests.golden.cases import CURVES, LOADED
 from tests.golden.curves import START, distance
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from heedful import predictor
 from heedful.cli import run as run_words
 from heedful.compiled.model import Compiled
 from heedful.host import send
 from heedful.training import distil, loop, optimize
 from heedful.training import fit as fitting
 from heedful.training import run as running
+from heedful.training.device import Precision
 from heedful.training.distil import Distillation
 from heedful.training.loop import Position, read, train
 
@@ -113,6 +116,24 @@ def test_no_number_comes_back_in_odd_families(
     steps_on_meta(monkeypatch, ["pretrain", *words], tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    "run", ["classify", "many", "regress", "tag", "choose", "embed", "pretrain", "masked"]
+)
+def test_answers_are_read_once(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What first looks at the device is the line that takes the answers of a batch from it."""
+    monkeypatch.chdir(START)
+    fp32 = Precision(dtype=torch.float32, reason="test")
+    monkeypatch.setattr(predictor, "choose_device", lambda name: META)
+    monkeypatch.setattr(predictor, "choose_answer_precision", lambda name, device: fp32)
+    asked = {name: record for name, record, _ in LOADED}.get(run, "the cat [MASK] red")
+    with pytest.raises(NotImplementedError) as refused:
+        predictor.Predictor.load(run)(asked)
+    assert (refused.traceback[-1].path.name, refused.traceback[-1].name) == (
+        "predictor.py",
+        "_compute",
+    )
+
+
 @pytest.mark.parametrize("look", [torch.Tensor.item, torch.Tensor.nonzero, torch.Tensor.tolist])
 def test_the_device_refuses_who_looks(look: Callable[[torch.Tensor], object]) -> None:
     with pytest.raises((NotImplementedError, RuntimeError)):
@@ -136,6 +157,7 @@ def test_steps_that_are_read_together_are_the_same(
     assert run_words([*words, str(tmp_path / "each")]) == 0
     for module in (fitting, loop, optimize):
         monkeypatch.setattr(module, "waits", lambda device: True)
+    monkeypatch.setattr(fitting, "_UNREAD_SECONDS", math.inf)
     reads: list[int] = []
     monkeypatch.setattr(fitting, "read", lambda taken: reads.append(len(taken)) or read(taken))
     assert run_words([*words, str(tmp_path / "together")]) == 0

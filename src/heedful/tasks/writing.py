@@ -80,10 +80,11 @@ def search_options(
 
 def real_tokens(batch: Batch) -> list[list[int]]:
     """Return the token ids that each example reads, without padding."""
-    ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
+    ids, mask = on_host(batch.inputs["input_ids"]), batch.inputs.get("attention_mask")
     if mask is None:
         rows: list[list[int]] = ids.tolist()
         return rows
+    mask = on_host(mask)
     return [row[:length] for row, length in zip(ids.tolist(), mask.sum(1).tolist(), strict=True)]
 
 

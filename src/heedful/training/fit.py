@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,8 +32,9 @@ _STEPS_OF_FREE_MEMORY = 64
 """Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
 too seldom to cost a hundredth of the time."""
 
-_UNREAD_STEPS = 32
-"""Steps after which their numbers are read from a device that makes the host wait."""
+_UNREAD_STEPS, _UNREAD_SECONDS = 32, 10.0
+"""After how many steps, or how long, their numbers are read from a device that makes the host wait:
+so often that who watches sees it move, too seldom to cost anything."""
 
 _Log = Callable[[int, dict[str, Any]], None]
 """Keeps what is to be said of a step."""
@@ -98,7 +99,7 @@ def fit(run: Run) -> Outcome:
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.evaluate_every or run.steps_per_epoch
-    most, unread = _UNREAD_STEPS if waits(run.work.device) else 1, list[Taken]()
+    unread: list[Taken] = []
     state = _begin(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
@@ -118,7 +119,7 @@ def fit(run: Run) -> Outcome:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
             evaluated = bool(run.score) and (last or position.step % evaluate_every == 0)
             # What is evaluated or kept has learnt from steps that are known to be good.
-            if last or asked or evaluated or _is_regular(run, position.step) or len(unread) == most:
+            if last or asked or evaluated or _is_due(run, unread, position.step):
                 _tell(run, unread, show, log)
             if evaluated:
                 scores, state = _evaluate(run, state, position.step, log)
@@ -218,6 +219,13 @@ def _steps(run: Run, position: Position) -> Iterator[Taken]:
             if position.step % _STEPS_OF_FREE_MEMORY == 0:
                 return_free_memory()
             yield taken
+
+
+def _is_due(run: Run, unread: Sequence[Taken], step: int) -> bool:
+    """Tell whether it is time to read what steps did, the last of which has a number."""
+    most = _UNREAD_STEPS if waits(run.work.device) else 1
+    waited = time.perf_counter() - unread[0].started
+    return len(unread) >= most or waited > _UNREAD_SECONDS or _is_regular(run, step)
 
 
 def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log) -> None:

@@ -18,6 +18,7 @@ from heedful.batches import Example, Fitted, features
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import fit_text
 from heedful.errors import LONGEST_NAME, UserError, shorten
+from heedful.host import on_host, send
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import Fit
@@ -166,10 +167,11 @@ def candidates(
         each mask the token ids, then their probabilities.
     """
     best = logits.float().softmax(-1).topk(min(top + _SPARE, logits.shape[1]))  # each (N, K)
-    owner = positions // shape[1]  # (N,)
+    owner = on_host(positions) // shape[1]  # (N,)
     counts = torch.bincount(owner, minlength=shape[0])  # (B,)
     firsts = counts.cumsum(0) - counts
     slot = torch.arange(len(owner), device=owner.device) - firsts[owner] + 1
+    owner, slot = send(owner, logits.device), send(slot, logits.device)
     rows = best.values.new_zeros(shape[0], 1 + int(counts.max()), 2, best.values.shape[1])
     rows[owner, slot] = torch.stack([best.indices.float(), best.values], dim=1)
     if follows is not None:
