@@ -10,6 +10,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -52,10 +54,21 @@ def work(words: list[str]) -> int:
     return 0 if code == 130 and words[0] == "until" else code
 
 
+naming_the_process = ranks.naming_the_process
+
+
+@contextmanager
+def telling_the_pid() -> Iterator[None]:
+    """Say which process this is, once it is ready to be killed."""
+    with naming_the_process():
+        mine = Path(f"rank-{ranks.rank()}.pid")
+        mine.with_suffix(".new").write_text(str(os.getpid()))
+        mine.with_suffix(".new").replace(mine)
+        yield
+
+
+ranks.naming_the_process = telling_the_pid
 with ranks.together():
-    mine = Path(f"rank-{ranks.rank()}.pid")
-    mine.with_suffix(".new").write_text(str(os.getpid()))
-    mine.with_suffix(".new").replace(mine)
     for words in json.loads(sys.argv[1]):
         if code := work(words):
             sys.exit(code)
