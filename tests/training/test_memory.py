@@ -18,6 +18,7 @@ from torch import Tensor
 from heedful.batches import Batch
 from heedful.cli import run as run_words
 from heedful.errors import UserError
+from heedful.settings import TrainSettings
 from heedful.training import memory
 from heedful.training.loop import Position, Work, train
 from heedful.training.memory import tokens_that_fit
@@ -120,3 +121,8 @@ def test_auto_is_a_choice(
     assert "--batch-tokens auto: 8,192 tokens at once" in capsys.readouterr().err
     assert run_words([*words, "--batch-tokens", "0", "--overwrite"]) == 2
     assert "--batch-tokens 0: must be auto, or a whole number" in capsys.readouterr().err
+
+
+def test_a_model_that_is_divided_is_not_measured() -> None:
+    with pytest.raises(UserError, match="^--shard: give --batch-tokens a number; auto measures"):
+        TrainSettings(batch_tokens="auto", shard=True)
