@@ -58,7 +58,7 @@ def test_fp16_learns_what_fp32_learns() -> None:
     losses = [
         [
             done.loss
-            for taken in train(work, Position(), total_steps=30, precision=precision, scaler=scaler)
+            for taken in train(work, Position(), total_steps=20, precision=precision, scaler=scaler)
             for done in read_steps([taken])
         ]
         for work, precision, scaler in (
@@ -66,7 +66,7 @@ def test_fp16_learns_what_fp32_learns() -> None:
             (work_of(narrow, data), FP16, torch.amp.GradScaler("cpu")),
         )
     ]
-    assert losses[0][-1] < 0.9 * losses[0][0]
+    assert losses[0][-1] < 0.95 * losses[0][0]
     assert losses[1][-1] == pytest.approx(losses[0][-1], rel=0.05)
     assert next(narrow.parameters()).dtype is torch.float32
 
