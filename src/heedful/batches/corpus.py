@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
@@ -145,9 +145,11 @@ def tokenize_texts(
     """Tokenize the documents of a chunk; see `tokenize_documents`."""
     special = np.array(tokenizer.all_special_ids)
     documents = []
-    for text in texts:
-        texts_of = running_sentences(text, rule)
-        rows = tokenizer.encode_batch(texts_of)
+    split = [running_sentences(text, rule) for text in texts]
+    # All at once: a tokenizer is faster the more it is given.
+    all_rows = iter(tokenizer.encode_batch(list(chain.from_iterable(split))))
+    for texts_of in split:
+        rows = list(islice(all_rows, len(texts_of)))
         sentences = [row for row in rows if row]
         if not sentences:
             continue
