@@ -117,7 +117,6 @@ def read_epoch(folder: Path, objective: str, workers: int) -> dict[str, Any]:
         buffer=BUFFER,
         chunks=text.chunks,
         processes=workers,
-        card="",
     )
     training = TrainSettings(steps=1, batch_size=BATCH, batch_tokens=BATCH * LENGTH)
     stream = Stream(task, tokenizer, shards, training, alike=False)

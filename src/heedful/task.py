@@ -156,8 +156,6 @@ class Shards:
     chunks: Chunks
     processes: int | None
     """How many read beside this one; None leaves it to where the model is computed."""
-    card: str
-    """What is read, for the user."""
 
 
 class Task(Protocol[RecordT, OutputT, AnswerT]):

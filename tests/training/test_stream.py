@@ -1,6 +1,7 @@
 """Runs that learn by stream: killed and resumed, by one process or two, and what is wrong."""
 
 import json
+import re
 import shutil
 import signal
 import socket
@@ -111,8 +112,10 @@ def logged(out: str) -> list[dict[str, Any]]:
 
 def test_a_changed_shard_is_named(capsys: Out) -> None:
     assert run([*COMMAND[:-2], "--checkpoint-every", "2", "--out", "run"]) == 0
-    for name in ("manifest.json",):
-        (Path("run") / name).unlink()
+    lines = capsys.readouterr().err
+    assert "3 shards, read by stream, 24 steps of 4" in lines
+    assert re.search(r"an epoch has about \d\d steps", lines)
+    Path("run/manifest.json").unlink()
     shard = Path("shards/1.txt")
     text = shard.read_text()
     shard.write_text(text.replace("red", "tan"))

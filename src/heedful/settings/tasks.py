@@ -236,7 +236,8 @@ class PretrainSettings:
     open_shards: int = 8
     """Shards of a stream that are read side by side, by as many processes at most."""
     workers: int | None = None
-    """Processes that tokenize; default: one per core, and one for a small corpus."""
+    """Processes that tokenize; default: one per core, and one for a small corpus; by --stream one
+    per core where a GPU trains, else the one that trains."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and a model from scratch without words.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
+from heedful.batches.corpus import Corpus, Documents, tokenize_documents, write_corpus
 from heedful.batches.segments import IN_WORD, segmenter_name
 from heedful.batches.sentences import SentenceRule
 from heedful.errors import UserError, listed
@@ -139,11 +139,20 @@ def open_corpus(
         )
         write_corpus(path, chunks)
     corpus = Corpus(path)
-    if unknown_share(corpus, tokenizer) == 1:
+    check_known(corpus, tokenizer, paths)
+    return corpus
+
+
+def check_known(documents: Documents, tokenizer: Tokenizer, paths: Sequence[Path]) -> None:
+    """Refuse a vocabulary that knows nothing of a text.
+
+    Raises:
+        UserError: naming its files.
+    """
+    if unknown_share(documents, tokenizer) == 1:
         raise UserError(
             f"{listed(paths)}: the vocabulary knows no word of it; is it of another language?"
         )
-    return corpus
 
 
 def corpus_name(
@@ -174,7 +183,7 @@ def corpus_card(corpus: Corpus, tokenizer: Tokenizer) -> str:
     return f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}"
 
 
-def unknown_share(corpus: Corpus, tokenizer: Tokenizer) -> float:
+def unknown_share(corpus: Documents, tokenizer: Tokenizer) -> float:
     """Return the share of unknown tokens among a corpus's first million; 1 where it has none."""
     seen = unknown = 0
     for document in corpus:

@@ -332,7 +332,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             encoding=recipe.columns.encoding,
             cache=options.corpus,
         )
-        return self._started(start), start, text.opened(options)
+        return self._started(start), start, text.opened(options, recipe.training.batch_size, say)
 
     def _started(self, start: Start) -> Self:
         """Return what is known once there are a vocabulary and a model."""

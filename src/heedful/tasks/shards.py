@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from heedful.batches import Example
 from heedful.batches.corpus import Corpus, Tokenized, kept_corpus, text_chunks, tokenize_texts
 from heedful.batches.packed import Packed, pack
 from heedful.batches.sentence_pairs import Frame
@@ -15,8 +16,8 @@ from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
 from heedful.reading.shards import shard_prints
 from heedful.settings import PretrainSettings, TrainSettings
-from heedful.task import Shards
-from heedful.tasks.corpus import corpus_name
+from heedful.task import Say, Shards
+from heedful.tasks.corpus import check_known, corpus_name
 from heedful.tasks.objectives.objective import Objective
 from heedful.tokens import PairLayout, Tokenizer
 
@@ -39,15 +40,28 @@ class ShardedText:
     cache: Path | None = None
     """Folder that keeps the tokens of each shard; None keeps none."""
 
-    def opened(self, options: PretrainSettings) -> Shards:
-        """Return what a run reads."""
+    def opened(self, options: PretrainSettings, batch_size: int, say: Say) -> Shards:
+        """Return what a run reads, after a look at its beginning.
+
+        Raises:
+            UserError: the vocabulary knows nothing of it; or see `chunks`.
+        """
+        texts = next(self.texts(self.shards[0]))
+        documents = self._tokenize(texts)
+        check_known(documents, self.tokenizer, self.shards[:1])
+        examples = pack(list(self._sequences(documents, 0, 0, 0)))
+        if line := self.objective.doubt(examples.labels):
+            say(line)
+        if all(shard.suffix.lower() != ".gz" and shard.is_file() for shard in self.shards):
+            size = sum(shard.stat().st_size for shard in self.shards)
+            share = size / sum(len(text.encode()) for text in texts)
+            say(f"an epoch has about {share * len(examples) / batch_size:,.0f} steps")
         return Shards(
             count=len(self.shards),
             side_by_side=options.open_shards,
             buffer=options.shuffle_buffer,
             chunks=self.chunks,
             processes=options.workers,
-            card=f"{len(self.shards):,} shards, read by stream",
         )
 
     def chunks(self, shard: int, epoch: int, first: int) -> Iterator[Packed]:
@@ -58,12 +72,9 @@ class ShardedText:
         Raises:
             UserError: the shard is damaged, or has one document where pairs need two.
         """
-        frame = frame_of(self.tokenizer, self.max_length)
         for chunk, documents in enumerate(self.tokenized(self.shards[shard], first), first):
-            seed = drawn_from(self.seed, shard, chunk)
-            some = len(documents) >= self._least
-            cut = self.objective.sequences(documents, frame, seed=seed, epoch=epoch)
-            yield pack(list(cut) if some else [])
+            some = len(documents) >= self._least  # but for those that hold no token
+            yield pack(list(self._sequences(documents, shard, chunk, epoch)) if some else [])
 
     def tokenized(self, shard: Path, first: int = 0) -> Iterator[list[Tokenized]]:
         """Yield the documents of the chunks of a shard, from a chunk on.
@@ -102,6 +113,13 @@ class ShardedText:
     def _least(self) -> int:
         """Documents of a chunk: pairs are made of two."""
         return 2 if self.objective.mixes_documents else 1
+
+    def _sequences(
+        self, documents: list[Tokenized], shard: int, chunk: int, epoch: int
+    ) -> Iterator[Example]:
+        frame = frame_of(self.tokenizer, self.max_length)
+        seed = drawn_from(self.seed, shard, chunk)
+        return self.objective.sequences(documents, frame, seed=seed, epoch=epoch)
 
     def _tokenize(self, texts: list[str]) -> list[Tokenized]:
         return tokenize_texts(texts, self.tokenizer, self.sentences, self.segmented)

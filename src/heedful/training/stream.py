@@ -66,7 +66,8 @@ class Stream:
         assert training.batch_tokens != "auto"
         self._batch_tokens = training.batch_tokens
         self.steps_per_epoch = training.steps  # nobody knows: as for a single epoch
-        self.card = shards.card
+        some = f" by {lanes} of {ranks.size()} processes" if lanes < ranks.size() else ""
+        self.card = f"{shards.count:,} shard{'s'[: shards.count != 1]}, read by stream{some}"
 
     def plan(self, filling: int) -> list[Step]:
         """Fill the buffer, and plan the steps that learn from it; fillings come in order."""
