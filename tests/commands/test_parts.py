@@ -214,6 +214,8 @@ def test_patterns_name_files_in_order() -> None:
         (["--out", "a.jsonl", "--input", "new.csv", "--plain"], "--plain writes text"),
         (["--out", "a.jsonl", "the cat"], "--out is for the answers to --input FILES"),
         (["--out", "no/a.jsonl", "--input", "new.csv"], "there is no folder 'no'"),
+        (["--input", "new.csv", "--out", "new.csv", "--overwrite"], "new.csv is read from there"),
+        (["--input", "data/*.txt", "--out", "data", "--overwrite"], "is read from there"),
         (["--resume", "the cat"], "--resume is for the files of --out"),
         (["--input", "new*.tsv", "--out", "a"], "new*.tsv: no file fits this pattern"),
         (
@@ -227,3 +229,5 @@ def test_what_cannot_be_written_is_said_at_once(
 ) -> None:
     shutil.copy("new.csv", "data/new.csv")
     assert message in error_of(["predict", "classify", *words], capsys)
+    assert Path("new.csv").is_file()
+    assert Path("data/pretrain.txt").is_file()

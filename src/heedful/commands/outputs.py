@@ -21,11 +21,14 @@ def names_of(out: Path, inputs: Sequence[Path], *, plain: bool) -> list[str]:
         plain: whether answers are text, not JSON.
 
     Raises:
-        UserError: there is no input, the ending is not that of what is written, or two files of a
-            folder would have one name.
+        UserError: there is no input, or it is where the answers would go; the ending is not that
+            of what is written; or two files of a folder would have one name.
     """
     if not inputs:
         raise UserError("--out is for the answers to --input FILES")
+    for path in inputs:
+        if out.resolve() in (path.resolve(), *path.resolve().parents):
+            raise UserError(f"--out {out}: {path} is read from there; choose another name")
     ending = out.suffix.lower()
     if plain and ending == ".jsonl":
         raise UserError(f"--out {out}: --plain writes text; give another ending")
