@@ -12,7 +12,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -177,12 +178,19 @@ def killed(work: Path) -> Killed:
     return Killed(seed, victims, (work / "killed.log").read_text())
 
 
+def was_written(paths: Iterable[Path], since: float) -> bool:
+    """Tell whether one of some paths, which may vanish, is newer than a time."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime > since:
+                return True
+    return False
+
+
 MOMENTS: dict[str, Callable[[Path, float], bool]] = {
     "set-up": lambda run, since: True,
-    "step": lambda run, since: (
-        (log := run / runs.METRICS).is_file() and log.stat().st_mtime > since
-    ),
-    "checkpoint": lambda run, since: any((run / "checkpoints").glob(".step-*")),
+    "step": lambda run, since: was_written([run / runs.METRICS], since),
+    "checkpoint": lambda run, since: was_written(run.glob("checkpoints/.step-*"), since),
 }
 """What to wait for before a process is killed, in the run folder and since a time."""
 
