@@ -138,16 +138,10 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         if key not in free and before != now:
             option = "--" + key.replace("_", "-")
             raise UserError(f"{run} was started with {option} {before}, now it is {now}")
-    before, now = ({item["sha256"]: item["file"] for item in each.data} for each in (old, new))
-    if list(before) != list(now):
-        changed = sorted(
-            {
-                name
-                for digest, name in (before | now).items()
-                if digest not in before or digest not in now
-            }
-        )
-        names = f": {listed(changed)}" if changed else ""
+    if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
+        before, now = ({item["sha256"]: item["file"] for item in each.data} for each in (old, new))
+        changed = {(before | now)[digest] for digest in before.keys() ^ now.keys()}
+        names = f": {listed(sorted(changed))}" if changed else ""
         raise UserError(f"{run} was started on other training data: its files have changed{names}")
     if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
         raise UserError(f"{run} was started with another --teacher: its weights have changed")
