@@ -69,6 +69,10 @@ def telling_the_pid() -> Iterator[None]:
 
 ranks.naming_the_process = telling_the_pid
 with ranks.together():
+    if ranks.size() > 1:
+        from heedful.checkpoints import shards
+
+        shards._BYTES_OF_FILE = 2**13  # so that tiny models fill several
     for words in json.loads(sys.argv[1]):
         if code := work(words):
             sys.exit(code)

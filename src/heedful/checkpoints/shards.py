@@ -7,6 +7,7 @@ Face keeps that in the headers of the files; its own would keep it in a pickle.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -21,6 +22,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from heedful import files
+
+_BYTES_OF_FILE = 2**26
+"""Of what each process writes into a file, about."""
 
 
 @contextmanager
@@ -40,7 +44,17 @@ def new_folder(path: Path) -> Iterator[tuple[Path, bool]]:
 
 def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors into a new folder, each process what it has of them."""
-    save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+    writer = HuggingFaceStorageWriter(
+        str(folder), fqn_to_index_mapping=_files_of(tensors), save_distributed=True
+    )
+    save(dict(tensors), storage_writer=writer)
+
+
+def _files_of(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Number the files of each process from 1: each is put together in memory."""
+    most = _BYTES_OF_FILE * dist.get_world_size()
+    ends = accumulate(tensor.nbytes for tensor in tensors.values())
+    return {name: 1 + (end - 1) // most for name, end in zip(tensors, ends, strict=True)}
 
 
 def read(folder: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -139,7 +139,7 @@ def prepare_device(settings: TrainSettings) -> torch.device:
     device = choose_device(settings.device)
     # One that cannot be had is refused now.
     prepare_products(choose_precision(settings.precision, device))
-    if settings.gradient_checkpointing:  # which says that memory is dearer than time
+    if settings.gradient_checkpointing or settings.shard:  # memory is dearer than time
         return_big_buffers()
     else:
         keep_big_buffers()
