@@ -237,7 +237,7 @@ def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log
     with _naming_checkpoint(run):
         for step in read(unread):
             show(step)
-            log(step.step, _step_row(run, step))
+            log(step.step, _step_row(step))
     unread.clear()
 
 
@@ -372,9 +372,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _step_row(run: Run, step: Done) -> dict[str, object]:
+def _step_row(step: Done) -> dict[str, object]:
     return {
-        "epoch": run.stream.epoch_of(step.epoch) if run.stream else step.epoch,
+        "epoch": step.epoch,
         "loss": step.loss,
         "learning_rate": step.learning_rate,
         "gradient_norm": step.gradient_norm if math.isfinite(step.gradient_norm) else None,

@@ -40,6 +40,8 @@ class Work:
     """What that sum is divided by, or each of them, of a batch in the host's memory."""
     factor: Callable[[int], float]
     """Schedule: optimizer steps done to a share of the learning rate."""
+    epoch_of: Callable[[int], int] = int
+    """The number of a plan to its epoch: a stream has several plans in one."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Where the model is."""
     splits: bool = True
@@ -64,6 +66,7 @@ class Taken:
 
     position: Position
     """Of the step, not of the next."""
+    epoch: int
     steps_of_epoch: int
     numbers: Tensor
     """Its loss and the norm of its gradient, on the device. Shape (2,), float64."""
@@ -157,6 +160,7 @@ def train(
         tokens, padded_tokens = _tokens(batches)
         taken = Taken(
             position=replace(position),
+            epoch=work.epoch_of(position.epoch),
             steps_of_epoch=len(plan),
             numbers=torch.stack([loss, norm.double()]),
             may_overflow=scaler is not None,
@@ -184,13 +188,13 @@ def read(taken: Sequence[Taken]) -> Iterator[Done]:
             what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
             at = step.position
             raise UserError(
-                f"training stopped at step {at.step + 1} (epoch {at.epoch + 1}, "
+                f"training stopped at step {at.step + 1} (epoch {step.epoch + 1}, "
                 f"step {at.index + 1} of {step.steps_of_epoch}): the {what}; "
                 "try a lower --learning-rate or --precision fp32"
             )
         yield Done(
             step=step.position.step + 1,
-            epoch=step.position.epoch,
+            epoch=step.epoch,
             loss=loss,
             learning_rate=step.learning_rate,
             gradient_norm=norm,

@@ -244,6 +244,7 @@ def _run(
         count=learnt.count,
         exchange=what.exchange,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+        epoch_of=examples.epoch_of if isinstance(examples, Stream) else int,
         device=device,
         splits=not task.whole_batch,
     )
