@@ -105,7 +105,8 @@ def train(
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
         ranks.send_weights(start.model)
-        what, start = trained(start, recipe.training, device)
+        in_passes = getattr(recipe.options, "objective", None) == "plm"
+        what, start = trained(start, recipe.training, device, in_passes=in_passes)
         record = _record(kind, recipe, task=task, max_length=start.max_length)
         scored = partial(_score, score, start, record, dev) if dev else None
         run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)

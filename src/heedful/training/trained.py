@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from heedful.errors import UserError
 from heedful.models.model import Model
 from heedful.settings import TrainSettings
 from heedful.task import Start
@@ -34,18 +35,30 @@ def in_parts(training: TrainSettings) -> bool:
     return training.shard and ranks.size() > 1
 
 
-def trained(start: Start, training: TrainSettings, device: torch.device) -> tuple[Trained, Start]:
+def trained(
+    start: Start, training: TrainSettings, device: torch.device, *, in_passes: bool
+) -> tuple[Trained, Start]:
     """Return what is trained, and the start with what is evaluated and saved: mostly the same.
 
     Args:
         start: its model is the same in all processes.
         training: how to train.
         device: where.
+        in_passes: whether a process calls the model as often as its own texts need. Then torch,
+            which waits for all processes at each block, would wait forever.
+
+    Raises:
+        UserError: the model was to be divided, and cannot be.
     """
+    if in_parts(training) and in_passes:
+        raise UserError(
+            "--shard: with --objective plm the processes read different numbers of segments, so "
+            "none can wait for the others' parts; leave out --shard"
+        )
     model = start.model
     if model.can_recompute:
         model.gradient_checkpointing = training.gradient_checkpointing
-    if ranks.size() == 1 or not (training.shard or device.type in _OVERLAPPED):
+    if ranks.size() == 1 or in_passes or not (training.shard or device.type in _OVERLAPPED):
         return Trained(model=model, exchange=None, whole=lambda wanted: nullcontext()), start
     from heedful.training import sharding  # whose parts of torch are slow to import
 
