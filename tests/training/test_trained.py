@@ -17,7 +17,7 @@ def test_a_model_that_is_called_in_passes_is_not_divided(monkeypatch: pytest.Mon
     monkeypatch.setattr(ranks, "size", lambda: 2)
     start = cast(Start, SimpleNamespace(model=SimpleNamespace(can_recompute=False)))
     device = torch.device("cpu")
-    with pytest.raises(UserError, match="--objective plm .* leave out --shard"):
+    with pytest.raises(UserError, match=r"--objective plm .* leave out --shard"):
         trained(start, TrainSettings(shard=True), device, in_passes=True)
     whole, same = trained(start, TrainSettings(), torch.device("cuda"), in_passes=True)
     assert whole.exchange is None
