@@ -14,7 +14,6 @@ from heedful.checkpoints import runs, steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.extras import missing
 from heedful.host import waits
 from heedful.settings import TrainSettings
 from heedful.task import Say
@@ -23,6 +22,7 @@ from heedful.training.allocator import return_free_memory
 from heedful.training.device import Precision
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
+from heedful.training.log import Log, metrics_log, scores_row, step_row
 from heedful.training.loop import Done, Position, Taken, Work, read, train
 from heedful.training.progress import training_bar
 from heedful.training.stream import Stream
@@ -35,9 +35,6 @@ too seldom to cost a hundredth of the time."""
 _UNREAD_STEPS, _UNREAD_SECONDS = 32, 10.0
 """After how many steps, or how long, their numbers are read from a device that makes the host wait:
 so often that who watches sees it move, too seldom to cost anything."""
-
-_Log = Callable[[int, dict[str, Any]], None]
-"""Keeps what is to be said of a step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,7 +102,7 @@ def fit(run: Run) -> Outcome:
     with (
         _bar(run, position) as show,
         stop_on_signal() as request,
-        _metrics_log(run.folder, settings.tensorboard) as log,
+        metrics_log(run.folder, settings.tensorboard) as log,
     ):
         # A run killed after early stopping, before its end was written, has nothing left to train.
         for taken in [] if _out_of_patience(run, state) else _steps(run, position):
@@ -228,7 +225,7 @@ def _is_due(run: Run, unread: Sequence[Taken], step: int) -> bool:
     return len(unread) >= most or waited > _UNREAD_SECONDS or _is_regular(run, step)
 
 
-def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log) -> None:
+def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: Log) -> None:
     """Wait for what some steps did, show and log it, and forget them.
 
     Raises:
@@ -237,7 +234,7 @@ def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: _Log
     with _naming_checkpoint(run):
         for step in read(unread):
             show(step)
-            log(step.step, _step_row(step))
+            log(step.step, step_row(step))
     unread.clear()
 
 
@@ -254,13 +251,13 @@ def _naming_checkpoint(run: Run) -> Iterator[None]:
 
 
 def _evaluate(
-    run: Run, state: steps.TrainingState, step: int, log: _Log
+    run: Run, state: steps.TrainingState, step: int, log: Log
 ) -> tuple[dict[str, Any], steps.TrainingState]:
     """Score the model as it is after a step, and compare it with the best ones so far."""
     assert run.score is not None
     with run.average.in_place() if run.average else nullcontext(), run.whole(True):
         scores = run.score()
-    log(step, {"dev": {name: value for name, value in scores.items() if _is_number(value)}})
+    log(step, scores_row(scores))
     return scores, _track(state, scores[run.metric], step, run.settings.average)
 
 
@@ -366,46 +363,3 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
             steps.prune(run.folder, keep=1)
     ranks.barrier()
     return scores
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _step_row(step: Done) -> dict[str, object]:
-    return {
-        "epoch": step.epoch,
-        "loss": step.loss,
-        "learning_rate": step.learning_rate,
-        "gradient_norm": step.gradient_norm if math.isfinite(step.gradient_norm) else None,
-        "tokens": step.tokens,
-        "tokens_per_second": round(step.tokens / max(step.seconds, 1e-9), 1),
-    }
-
-
-@contextmanager
-def _metrics_log(run: Path, tensorboard: bool) -> Iterator[_Log]:
-    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
-    writer = None
-    if tensorboard and ranks.is_first():
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise missing("tensorboard") from None
-        writer = SummaryWriter(log_dir=str(run / "tensorboard"))
-
-    def log(step: int, row: dict[str, Any]) -> None:
-        if not ranks.is_first():
-            return
-        runs.append_metrics(run, {"step": step, **row})
-        if writer:
-            flat = {f"dev/{k}": v for k, v in row["dev"].items()} if "dev" in row else row
-            for name, value in flat.items():
-                if _is_number(value):
-                    writer.add_scalar(name, value, step)
-
-    try:
-        yield log
-    finally:
-        if writer:
-            writer.close()

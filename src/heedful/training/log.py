@@ -1,0 +1,64 @@
+"""What is kept of each step: a row of ``metrics.jsonl``, and TensorBoard's where that is wanted."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from heedful.checkpoints import runs
+from heedful.extras import missing
+from heedful.training import ranks
+from heedful.training.loop import Done
+
+Log = Callable[[int, dict[str, Any]], None]
+"""Keeps what is to be said of a step, by its number."""
+
+
+def step_row(step: Done) -> dict[str, object]:
+    """Return what is kept of a step."""
+    return {
+        "epoch": step.epoch,
+        "loss": step.loss,
+        "learning_rate": step.learning_rate,
+        "gradient_norm": step.gradient_norm if math.isfinite(step.gradient_norm) else None,
+        "tokens": step.tokens,
+        "tokens_per_second": round(step.tokens / max(step.seconds, 1e-9), 1),
+    }
+
+
+def scores_row(scores: dict[str, Any]) -> dict[str, object]:
+    """Return what is kept of an evaluation: its numbers."""
+    return {"dev": {name: value for name, value in scores.items() if _is_number(value)}}
+
+
+@contextmanager
+def metrics_log(run: Path, tensorboard: bool) -> Iterator[Log]:
+    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
+    writer = None
+    if tensorboard and ranks.is_first():
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise missing("tensorboard") from None
+        writer = SummaryWriter(log_dir=str(run / "tensorboard"))
+
+    def log(step: int, row: dict[str, Any]) -> None:
+        if not ranks.is_first():
+            return
+        runs.append_metrics(run, {"step": step, **row})
+        if writer:
+            flat = {f"dev/{k}": v for k, v in row["dev"].items()} if "dev" in row else row
+            for name, value in flat.items():
+                if _is_number(value):
+                    writer.add_scalar(name, value, step)
+
+    try:
+        yield log
+    finally:
+        if writer:
+            writer.close()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
