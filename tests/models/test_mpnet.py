@@ -91,7 +91,7 @@ def test_training_leaves_padding_out(monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = []
     for packed in (True, False):
         if not packed:
-            monkeypatch.setattr("heedful.models.inputs.packing", lambda tokens: None)
+            monkeypatch.setattr("heedful.models.inputs.packing", lambda tokens, device: None)
         model.zero_grad()
         model(IDS, MASK, only_first=True).pooler_output.square().sum().backward()
         gradients.append({name: value.grad for name, value in model.named_parameters()})

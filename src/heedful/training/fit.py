@@ -108,6 +108,8 @@ def fit(run: Run) -> Outcome:
         for taken in [] if _out_of_patience(run, state) else _steps(run, position):
             unread.append(taken)
             tokens += taken.tokens
+            if _is_due(run, unread, position.step):
+                _tell(run, unread, show, log)
             last = position.step == run.total_steps
             asked, late = ranks.any_of(
                 [request.signal_name is not None, time.monotonic() > deadline]
@@ -116,7 +118,7 @@ def fit(run: Run) -> Outcome:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
             evaluated = bool(run.score) and (last or position.step % evaluate_every == 0)
             # What is evaluated or kept has learnt from steps that are known to be good.
-            if last or asked or evaluated or _is_due(run, unread, position.step):
+            if unread and (last or asked or evaluated):
                 _tell(run, unread, show, log)
             if evaluated:
                 scores, state = _evaluate(run, state, position.step, log)
@@ -128,11 +130,7 @@ def fit(run: Run) -> Outcome:
             if last:
                 break
             if asked:
-                raise Stopped(
-                    f"{request.signal_name or 'another process'}: stopped after step "
-                    f"{position.step} of {run.total_steps}; the same command with --resume goes on "
-                    "from there"
-                )
+                raise _stopped(run, request.signal_name, position.step)
     scores = _finish(run, state, scores)
     return Outcome(
         step=state.step,
@@ -141,6 +139,13 @@ def fit(run: Run) -> Outcome:
         seconds=time.monotonic() - started,
         tokens=tokens,
         stopped=stopped,
+    )
+
+
+def _stopped(run: Run, signal_name: str | None, step: int) -> Stopped:
+    return Stopped(
+        f"{signal_name or 'another process'}: stopped after step {step} of {run.total_steps}; "
+        "the same command with --resume goes on from there"
     )
 
 
