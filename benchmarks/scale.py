@@ -157,8 +157,8 @@ class Job:
     between: float = 40e9
     """Bytes that a GPU exchanges with other machines."""
     gpus_per_machine: int = 8
-    read: float = 150_000
-    """Tokens that a core reads and tokenizes."""
+    read: float = 400_000
+    """Tokens that a core reads and tokenizes: between what `benchmarks.input` measures."""
     cores_per_gpu: int = 8
     disk: float = 1e9
     """Bytes that are written of a checkpoint."""
@@ -199,12 +199,12 @@ class Estimate:
 def estimate(job: Job, gpus: int) -> Estimate:
     """Return what a step and an epoch of a job take.
 
-    Gradients go round a ring in bf16: 2 (n - 1) / n of their bytes leave each GPU.
+    Gradients go round a ring in float32: 2 (n - 1) / n of their bytes leave each GPU.
     """
     computing = job.batch_tokens / gpus * job.operations / (job.peak * job.share)
     reading = job.batch_tokens / (gpus * job.cores_per_gpu * job.read)
     rate = job.inside if gpus <= job.gpus_per_machine else job.between
-    exchange = 2 * (gpus - 1) / gpus * 2 * job.parameters / rate
+    exchange = 2 * (gpus - 1) / gpus * 4 * job.parameters / rate
     exposed = max(
         exchange - BACKWARD * computing, 0.1 * exchange
     )  # the last bucket is never hidden
