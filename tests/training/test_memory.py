@@ -18,8 +18,7 @@ from torch import Tensor
 from heedful.batches import Batch
 from heedful.cli import run as run_words
 from heedful.errors import UserError
-from heedful.settings import TrainSettings
-from heedful.training import memory
+from heedful.training import memory, run
 from heedful.training.loop import Position, Work, train
 from heedful.training.memory import tokens_that_fit
 
@@ -124,5 +123,7 @@ def test_auto_is_a_choice(
 
 
 def test_a_model_that_is_divided_is_not_measured() -> None:
-    with pytest.raises(UserError, match=r"^--shard: give --batch-tokens a number; auto"):
-        TrainSettings(batch_tokens="auto", shard=True)
+    data = examples(4)
+    work = replace(work_of(model(), data), exchange=lambda last: None)
+    with pytest.raises(UserError, match=r"^--batch-tokens auto measures a model that"):
+        run._choose_batch_tokens(work, data, FP32, print)  # type: ignore[arg-type]

@@ -92,8 +92,6 @@ class TrainSettings:
         if self.batch_tokens != "auto":
             whole = f"auto, or {count}"
             in_range("batch_tokens", self.batch_tokens, 1, math.inf, what=whole)
-        elif self.shard:
-            raise UserError("--shard: give --batch-tokens a number; auto measures a whole model")
         for name in ("checkpoint_every", "evaluate_every", "patience"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("max_minutes", self.max_minutes, tiny, 1e9, what=some)

@@ -272,7 +272,16 @@ def _run(
 
 
 def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, say: Say) -> None:
-    """Measure with the longest item how many tokens fit into memory at once."""
+    """Measure with the longest item how many tokens fit into memory at once.
+
+    Raises:
+        UserError: torch puts the weights together in the middle of what would be measured.
+    """
+    if work.exchange is not None:
+        raise UserError(
+            "--batch-tokens auto measures a model that a process has for itself: give a number "
+            "with --shard, and with several processes on GPUs"
+        )
     batch = _fetch(examples, examples.longest(), 0)
     forward: Callable[..., Any] = work.model
     if precision.mixed and work.exchange is None:
