@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -51,7 +52,8 @@ def sent(server: Server, data: bytes, *, close: bool = False) -> bytes:
         try:
             connection.sendall(data)
             if close:
-                connection.shutdown(socket.SHUT_WR)
+                with suppress(OSError):  # the server may have closed it by now
+                    connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65_536), b""))
         except ConnectionError:
             return b""
