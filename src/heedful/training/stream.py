@@ -115,8 +115,8 @@ def _read_by(shards: Shards, lanes: int) -> Chunks:
     """Read in processes beside this one, where that computes on a GPU or the user wants it."""
     processes = shards.processes
     if processes is None:
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        processes = (os.cpu_count() or 1) // here if torch.cuda.is_available() else 1
+        on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        processes = (os.cpu_count() or 1) // on_this_machine if torch.cuda.is_available() else 1
     processes = min(processes, -(-lanes // ranks.size()))
     return Background(shards.chunks, processes).chunks if processes > 1 else shards.chunks
 

@@ -217,7 +217,7 @@ def _cache(tensors: Sequence[Tensor], *, crosses: bool) -> Cache:
         return Cache(blocks=tuple(BlockCache(self_attention=pair) for pair in pairs))
     both = zip(pairs[::2], pairs[1::2], strict=True)
     return Cache(
-        blocks=tuple(BlockCache(self_attention=own, cross_attention=cross) for own, cross in both)
+        blocks=tuple(BlockCache(self_attention=keys, cross_attention=cross) for keys, cross in both)
     )
 
 

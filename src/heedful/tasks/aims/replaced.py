@@ -38,11 +38,11 @@ def word(
     offsets = tokenizer.pieces(record.text).offsets
     window, position = max(
         (
-            place
-            for number, place in most_context(computed.fitted, tokenizer).items()
+            at
+            for number, at in most_context(computed.fitted, tokenizer).items()
             if chosen.start <= offsets[number][0] < chosen.end
         ),
-        key=lambda place: float(computed.outputs[place[0]][place[1]]),
+        key=lambda at: float(computed.outputs[at[0]][at[1]]),
     )
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
