@@ -115,9 +115,10 @@ def start(folder: Path, size: int, commands: dict[str, list[str]]) -> list[int]:
     return [process.wait(600) for process in processes]
 
 
-def many_files(out: str, *options: str) -> list[str]:
+def many_files(to: str, *options: str) -> list[str]:
     files = ("one.txt", "data/classify.csv", "german.txt")
-    return ["predict", "classify", "--input", *files, "--out", out, "--shard-size", "9", *options]
+    out = ("--precision", "fp32", "--out", to, "--shard-size", "9")
+    return ["predict", "classify", "--input", *files, *out, *options]
 
 
 @pytest.fixture(scope="module")
