@@ -26,7 +26,7 @@ from heedful.batches.store import block_writer, open_blocks, to_lists, write_blo
 from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
 
-_CHUNK_CHARACTERS = 2**20
+_CHUNK_CHARACTERS = 2**19
 """How much text is tokenized and stored at once."""
 
 _AHEAD = 2
