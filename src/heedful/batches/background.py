@@ -5,13 +5,14 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
 
 from heedful.batches.packed import Packed
 from heedful.batches.stream import Chunks
+from heedful.batches.workers import pool, result_of
 
 _AHEAD = 3
 """Chunks of a shard that wait: enough for the next filling of a buffer, few enough for memory."""
@@ -26,30 +27,26 @@ class Background:
     """
 
     def __init__(self, chunks: Chunks, processes: int) -> None:
-        # One pool for each, for it must be the same process that goes on with a shard. New
-        # processes, not forks: a fork of a process with threads may hang.
-        self._pools = [
-            ProcessPoolExecutor(1, get_context("spawn"), initializer=_start, initargs=(chunks,))
-            for _ in range(processes)
-        ]
+        # One pool for each, for it must be the same process that goes on with a shard.
+        self._pools = [pool(1, _start, (chunks,)) for _ in range(processes)]
         self._numbers = count()
 
     def chunks(self, shard: int, epoch: int, first: int) -> Iterator[Packed]:
         """Do what the function does that was given."""
         number = next(self._numbers)
-        pool = self._pools[number % len(self._pools)]
+        process = self._pools[number % len(self._pools)]
         coming: deque[Future[Packed | None]] = deque(
-            pool.submit(_next, number, shard, epoch, first) for _ in range(_AHEAD)
+            process.submit(_next, number, shard, epoch, first) for _ in range(_AHEAD)
         )
         try:
-            while (packed := coming.popleft().result()) is not None:
-                coming.append(pool.submit(_next, number, shard, epoch, first))
+            while (packed := result_of(coming.popleft())) is not None:
+                coming.append(process.submit(_next, number, shard, epoch, first))
                 yield packed
         finally:
             for future in coming:
                 future.cancel()
             with suppress(RuntimeError):  # the process has ended
-                pool.submit(_leave, number)
+                process.submit(_leave, number)
 
 
 _chunks: Chunks | None = None

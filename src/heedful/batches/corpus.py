@@ -9,10 +9,9 @@ Shapes: T tokens of a document, S its sentences.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from heedful.batches.segments import IN_WORD, go_on, is_chinese, load_segmenter
 from heedful.batches.sentences import SentenceRule, running_sentences
 from heedful.batches.store import block_writer, open_blocks, to_lists, write_blocks
+from heedful.batches.workers import pool, result_of
 from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
 
@@ -86,20 +86,14 @@ def tokenize_documents(
         for chunk in chunks:
             yield tokenize_texts(chunk, tokenizer, rule, segmented)
         return
-    # New processes, not forks: a fork of a process with threads may hang.
-    with ProcessPoolExecutor(
-        workers,
-        get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(tokenizer, rule, segmented),
-    ) as pool:
+    with pool(workers, _start_worker, (tokenizer, rule, segmented)) as processes:
         pending: deque[Future[list[Tokenized]]] = deque()
         for chunk in chunks:
-            pending.append(pool.submit(_tokenize_in_worker, chunk))
+            pending.append(processes.submit(_tokenize_in_worker, chunk))
             if len(pending) > _AHEAD * workers:
-                yield pending.popleft().result()
+                yield result_of(pending.popleft())
         while pending:
-            yield pending.popleft().result()
+            yield result_of(pending.popleft())
 
 
 def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[list[str]]:
