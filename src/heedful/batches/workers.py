@@ -31,7 +31,7 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    Process = _Process  # type: ignore[assignment]
+    Process = _Process
 
 
 def pool(
