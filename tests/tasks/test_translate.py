@@ -13,7 +13,9 @@ from tests.exact import assert_same_bits
 
 import heedful
 from heedful.cli import run
+from heedful.errors import UserError
 from heedful.files import read_tensors
+from heedful.settings import PredictSettings
 from heedful.settings.ranges import LongText
 from heedful.task import Fit
 from heedful.tasks.translate import Translate
@@ -173,6 +175,19 @@ def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     assert predict(texts)[1].text == "The man sings."
     assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
     assert "prefix 0 has" in capsys.readouterr().err
+
+
+def test_chinese_words_are_linked_whole(trained: Path) -> None:
+    with pytest.raises(UserError, match="--whole-words says how words are aligned"):
+        PredictSettings(whole_words=True)
+    pytest.importorskip("jieba", reason="needs jieba, of the extra chinese")
+    text = "我来到北京大学, Vogel"
+    words = []
+    for whole in (False, True):
+        links = heedful.load(trained, alignments=True, whole_words=whole)(text).links
+        assert links is not None
+        words.append([text[start:end] for start, end in links.source_words])
+    assert words == [[*"我来到北京大学,", "Vogel"], ["我", "来到", "北京大学", ",", "Vogel"]]
 
 
 def test_words_are_linked(trained: Path, capsys: Out) -> None:

@@ -24,7 +24,7 @@ from heedful.training.progress import counted
 
 METRICS = "metrics.json"
 
-_UNSCORED = ("alignments", "raw", "piece_tags", "token_vectors", "targets")
+_UNSCORED = ("alignments", "whole_words", "raw", "piece_tags", "token_vectors", "targets")
 """Options of answers that nothing scores."""
 
 

@@ -20,6 +20,7 @@ from heedful.explanations.flow import rollout
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
+from heedful.explanations.words import by_words
 from heedful.models.model import Model
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
@@ -51,7 +52,7 @@ def explain_record(
     maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]
     attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
-    return Explanation(
+    explanation = Explanation(
         task=predictor.task.name,
         model=predictor.name,
         answer=answer.to_dict(everything=True),
@@ -60,6 +61,7 @@ def explain_record(
         attributions=attributions,
         notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
     )
+    return by_words(explanation) if settings.words else explanation
 
 
 def subject_of(

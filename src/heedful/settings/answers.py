@@ -67,6 +67,8 @@ class PredictSettings:
     """N-grams of this size come only once in a translation; 0 for no limit."""
     alignments: bool = False
     """Align the words of a translation with those of its source."""
+    whole_words: bool = False
+    """Align Chinese word by word, as jieba tells them, not character by character."""
     sample: bool = False
     """Sample tokens by their probability instead of searching for the likeliest text."""
     temperature: float = 1.0
@@ -86,6 +88,8 @@ class PredictSettings:
         """
         one_of("precision", self.precision, get_args(AnswerPrecision))
         one_of("long_text", self.long_text, get_args(LongText))
+        if self.whole_words and not self.alignments:
+            raise UserError("--whole-words says how words are aligned: give --alignments, too")
         one_of("aggregation", self.aggregation, get_args(Aggregation))
         count = "a whole number of at least 1"
         for name in ("batch_size", "batch_tokens", "top", "max_new_tokens"):

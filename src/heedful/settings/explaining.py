@@ -27,6 +27,9 @@ class ExplainSettings:
     answer is read off."""
     attention: bool | None = None
     """Give the attention of each layer and head, too; default: in files and in Python alone."""
+    words: bool = False
+    """Put the tokens of each word together, in scores and in attention; jieba tells the words of
+    Chinese text."""
 
     def __post_init__(self) -> None:
         """Refuse a method that there is not, and a number out of range.

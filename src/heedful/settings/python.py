@@ -137,6 +137,7 @@ class PredictOptions(TypedDict, total=False):
     repetition_penalty: float
     no_repeat_ngram: int
     alignments: bool
+    whole_words: bool
     sample: bool
     temperature: float
     top_k: int
@@ -151,6 +152,7 @@ class ExplainOptions(PredictOptions, total=False):
     target: str | None
     token: int | None
     attention: bool | None
+    words: bool
 
 
 class EvaluateOptions(PredictOptions, total=False):

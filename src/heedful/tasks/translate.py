@@ -82,6 +82,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
         "min_new_tokens",
         "no_repeat_ngram",
         "repetition_penalty",
+        "whole_words",
     }
     two_sided: ClassVar[bool] = True
     dev_beam: ClassVar[int] = 1
@@ -330,7 +331,15 @@ class Translate(Task[Record, WriterOutput, Translation]):
         if settings.alignments:
             source = [example.ids[:-1].tolist() for example in fitted.pieces]
             weights = [output.attention for output in outputs if output.attention is not None]
-            links = link_words(record.text, source, texts[0].text, best, weights, tokenizer)
+            links = link_words(
+                record.text,
+                source,
+                texts[0].text,
+                best,
+                weights,
+                tokenizer,
+                whole_words=settings.whole_words,
+            )
         return Translation(
             n_best=texts,
             links=links,

@@ -49,6 +49,10 @@ class Subject(BaseModel):
         description="The token that rollout and flow go back from.",
     )
     attention: bool = Field(default=False, description="Give the attention, too.")
+    words: bool = Field(
+        default=False,
+        description="Put the tokens of each word together; those of Chinese text by a segmenter.",
+    )
 
 
 class ExplanationReply(BaseModel):
@@ -102,6 +106,7 @@ def settings_of(subject: Subject) -> ExplainSettings:
             target=subject.target,
             token=subject.token,
             attention=subject.attention,
+            words=subject.words,
         )
     except UserError as error:
         raise refusal(error) from None

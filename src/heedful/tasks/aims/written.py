@@ -16,9 +16,9 @@ from torch import Tensor
 
 from heedful.aim import Aim, Computed, Side, Token, side_of, special, window_notes
 from heedful.batches import Batch, Example
+from heedful.batches.word_spans import word_numbers, word_spans
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
-from heedful.tasks.answers.translations import word_numbers, word_spans
 from heedful.tasks.writing import WriterOutput
 from heedful.tokens import PairLayout, Tokenizer, TranslationTokenizer
 from heedful.tokens.translation import Side as SideTokenizer

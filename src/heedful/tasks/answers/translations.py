@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.batches.word_spans import Span, word_numbers, word_spans
 from heedful.errors import UserError
 from heedful.metrics.writing import text_scores
 from heedful.reading import Record
 from heedful.tasks.answers.written import WrittenText, likelihood_scores
 from heedful.tokens import TranslationTokenizer
-from heedful.tokens.normalize import Normalizer
 from heedful.tokens.translation import Side
 
 _LINE_END = re.compile(r"[\r\n]+")
-_WORDS = Normalizer(
-    lower_case=False, strip_accents=False, split_ideographs=True, never_split=()
-).sourced_words
-
-Span = tuple[int, int]
-"""Where a piece or a word starts and ends in a text, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +83,8 @@ def link_words(
     target_ids: Sequence[Sequence[int]],
     attention: Sequence[NDArray[np.float32]],
     tokenizer: TranslationTokenizer,
+    *,
+    whole_words: bool = False,
 ) -> Links | None:
     """Link the words of a translation to those of its text.
 
@@ -100,9 +96,13 @@ def link_words(
         attention: of each part, how much each id of the translation attended to each id of the
             text, and to what follows those. Each of shape (S, E) with a larger E.
         tokenizer: both sides of it.
+        whole_words: take the words of Chinese as a segmenter tells them, not each character.
 
     Returns:
         The links; None if the tokenizer does not keep the texts as they are.
+
+    Raises:
+        UserError: the segmenter is asked for, and is not installed.
     """
     source_spans = _piece_spans(text, source_ids, tokenizer.source)
     if source_spans is None:  # a long text may have been cut into sentences
@@ -110,7 +110,8 @@ def link_words(
     target_spans = _piece_spans(translation, target_ids, tokenizer.target)
     if source_spans is None or target_spans is None:
         return None
-    source_words, target_words = word_spans(text), word_spans(translation)
+    source_words = word_spans(text, whole=whole_words)
+    target_words = word_spans(translation, whole=whole_words)
     source_owners = word_numbers(source_spans, source_words)
     target_owners = word_numbers(target_spans, target_words)
     # Of each word of the translation alone what it attended to: of a long text that is little.
@@ -129,11 +130,6 @@ def link_words(
             if any(row.values())
         ),
     )
-
-
-def word_spans(text: str) -> list[Span]:
-    """Return where the words of a text are: between spaces, punctuation marks and ideographs."""
-    return [(positions[0], positions[-1] + 1) for _, positions in _WORDS(text)]
 
 
 def _piece_spans(
@@ -173,21 +169,6 @@ def _spans_between_spaces(
         )
         start += counts[-1]
     return spans
-
-
-def word_numbers(
-    parts: Sequence[Sequence[Span]], words: Sequence[Span]
-) -> Iterator[list[int | None]]:
-    """Yield the number of the word that each piece of a part starts in, if it is in one."""
-    number = 0
-    for pieces in parts:
-        numbers: list[int | None] = []
-        for begin, end in pieces:
-            while number < len(words) and words[number][1] <= begin:
-                number += 1
-            inside = number < len(words) and words[number][0] < end
-            numbers.append(number if inside else None)
-        yield numbers
 
 
 class TranslationScores:
