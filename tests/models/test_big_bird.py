@@ -165,7 +165,7 @@ def test_no_answer_is_in_the_question() -> None:
         ({"block_size": 0}, "block_size is 0"),
         ({"num_random_blocks": -1}, "num_random_blocks is -1"),
         ({"use_bias": 1}, "use_bias is 1; it must be true or false"),
-        ({"position_embedding_type": "relative_key"}, "a BigBird has 'absolute' alone"),
+        ({"position_embedding_type": "relative_key"}, "a BigBird supports only 'absolute'"),
         ({"sep_token_id": None}, "sep_token_id is None"),
     ],
 )

@@ -123,7 +123,7 @@ def test_missing_or_short_weights_are_told(folder: Path) -> None:
     with pytest.raises(UserError, match=r"damaged or truncated: .* does not fit into it"):
         BertModel.from_pretrained(folder)
     (folder / DATA).unlink()
-    with pytest.raises(UserError, match="no such file; the checkpoint's index speaks of it"):
+    with pytest.raises(UserError, match="no such file; the checkpoint's index lists it"):
         BertModel.from_pretrained(folder)
 
 

@@ -27,7 +27,7 @@ def test_a_pattern_names_many(shards: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["*.gz"], "no file fits this pattern"),
+        (["*.gz"], "no file matches this pattern"),
         (["a.txt", "?.txt"], "named twice"),
         (["a.text"], "did you mean 'a.txt'"),
     ],

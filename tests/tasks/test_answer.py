@@ -545,7 +545,7 @@ def test_wrong_training(
         (["a?", "--context-file", "missing.txt"], "missing.txt: no such file"),
         (["a?", "--context", "a", "--long-text", "head-tail"], "--long-text head-tail"),
         (["--input", "a.txt"], "a.txt: questions are read from .json"),
-        (["--input", "a.json", "--text", "x"], "leave out the options of columns"),
+        (["--input", "a.json", "--text", "x"], "leave out column options"),
         (["sky " * 30, "--context", "a " * 30], "question 1: the question has 30 tokens"),
     ],
 )

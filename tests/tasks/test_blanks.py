@@ -173,7 +173,7 @@ def test_a_pair_is_told_whether_it_follows() -> None:
     [
         ("a b", r"^text, line 1: no \[MASK\] in the text; write it where a word is missing"),
         ("", r"^text, line 1: no \[MASK\] in the text"),
-        ("a [mask]", r"^text, line 1: '\[mask\]' is no mask; write \[MASK\]$"),
+        ("a [mask]", r"^text, line 1: '\[mask\]' is not a mask; write \[MASK\]$"),
         ("a [MASK] [Mask]", r"'\[Mask\]' is no mask"),
         ("a <mask>", r"'<mask>' is no mask"),
         (("a", " "), r"^text, line 1: the second text of the pair is empty"),
@@ -191,7 +191,7 @@ def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
 
 def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
     (record,) = text_records([("a", "b")])
-    with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt masked words alone"):
+    with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt only masked words"):
         blanks.encode(record, TOKENIZER, Fit(max_length=8, rule="window"), pairs=False)
 
 

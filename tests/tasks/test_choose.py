@@ -136,7 +136,7 @@ def test_what_cannot_be_chosen_from_is_named(
     tiny_model: Path, questions: Path, tmp_path: Path, capsys: Out
 ) -> None:
     assert train(tiny_model, questions, tmp_path / "run", "--long-text", "window") == 2
-    assert "--long-text window: choices are compared as wholes" in capsys.readouterr().err
+    assert "--long-text window: choices are compared as a whole" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"text 1: at least 2 choices are needed .* there is 1"):
         Choose.from_texts(["a question", "a choice"])
     with pytest.raises(UserError, match="text 2: at least 2 choices"):

@@ -194,7 +194,7 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
         assert text.count("\n") == 0
         return text
 
-    assert "--long-text window: texts are compared as wholes" in error("--long-text", "window")
+    assert "--long-text window: texts are compared as a whole" in error("--long-text", "window")
     assert "leave out --label-separator" in error("--label-separator", ";")
     assert "--scale 0.0: must be a number above 0" in error("--scale", "0")
     with pairs.open("a") as stream:
@@ -209,7 +209,7 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     assert "line 4: expected a number, found 'much'" in error(*SCORE)
     words = ["train", "embed", "--train", str(pairs), "--out", str(tmp_path / "run"), *PAIR[:2]]
     assert run(words) == 2
-    assert "name the second text's column by --text-pair" in capsys.readouterr().err
+    assert "name the second text's column (--text-pair)" in capsys.readouterr().err
 
 
 def test_a_corpus_is_for_vectors(

@@ -219,7 +219,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "max_length": 64}, "max_length is for texts; leave it out"),
         ({"preset": "mini", "long_text": "head"}, "long_text is for texts; leave it out"),
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
-        ({"preset": "mini", "text": "x"}, "leave out the options of columns"),
+        ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*pictures with format images"),
     ],
 )
@@ -261,8 +261,8 @@ def _folder(path: Path, **contents: bytes | None) -> Path:
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        ({}, "holds no folder; give one that holds a folder of pictures a class"),
-        ({"a_png": b"x"}, "a.png: a file; .* must hold nothing but a folder a class"),
+        ({}, "holds no folder; give one with a folder of pictures for each class"),
+        ({"a_png": b"x"}, "a.png: a file; .* must hold only a folder for each class"),
         ({"cat": None, "dog__a_png": b"x"}, "cat: holds no pictures"),
         ({"cat__a_png": b"x"}, "only 'cat'"),
         ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not a picture of a format"),

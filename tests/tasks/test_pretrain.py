@@ -527,7 +527,7 @@ def test_wrong_questions_are_named(
     capsys.readouterr()
     for arguments, message in [
         (["predict", "the sky"], "text, line 1: no [MASK] in the text"),
-        (["predict", "the [mask]"], "'[mask]' is no mask; write [MASK]"),
+        (["predict", "the [mask]"], "'[mask]' is not a mask; write [MASK]"),
         (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
         (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
         (["score", ""], "text, line 1: empty; there is nothing to score"),

@@ -130,7 +130,7 @@ def test_a_changed_shard_is_named(capsys: Out) -> None:
     [
         (["--shuffle-buffer", "3"], "must hold --batch-size 4"),
         (["--masking", "entity"], "give --phrases"),
-        (["--train", "none/*.txt"], "none/*.txt: no file fits this pattern"),
+        (["--train", "none/*.txt"], "none/*.txt: no file matches this pattern"),
         (["--train", "s3x://a/b.txt"], "s3x://a/b.txt: Protocol not known"),
         (["--prune", "0.5"], "--prune takes heads out"),
     ],

@@ -51,7 +51,7 @@ def report(
     files.check_new_file(path, overwrite=overwrite)
     if data is None:
         if (columns, predicting, scoring) != (COLUMNS, PREDICTING, SCORING):
-            raise UserError("the options of columns, computing and scores are for --data")
+            raise UserError("column options, computing and scores are for --data")
         made = command.report_of_folder(run)
     else:
         settings, seed = seed_of(predicting)

@@ -36,7 +36,7 @@ def export(
         UserError: an option has no effect; or see ``interop.export``.
     """
     if not data and columns != ColumnSettings():
-        raise UserError("the options of columns are for the files of --data: give --data too")
+        raise UserError("column options are for the files of --data: give --data too")
     if data and FORMATS[name].opener is None:
         computed = " or ".join(name for name, kind in FORMATS.items() if kind.opener is not None)
         raise UserError(

@@ -69,9 +69,7 @@ def streams_of(
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
         if columns != ColumnSettings(encoding=columns.encoding):
-            raise UserError(
-                "the options of columns are for --input, not for texts given as arguments"
-            )
+            raise UserError("column options are for --input, not for texts given as arguments")
         return [task.from_texts(texts)]
     if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')

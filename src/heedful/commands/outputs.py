@@ -42,8 +42,8 @@ def names_of(out: Path, inputs: Sequence[Path], *, plain: bool) -> list[str]:
         name = Path(path.name.removesuffix(".gz")).stem + (".txt" if plain else ".jsonl")
         if name in names:
             raise UserError(
-                f"--out {out}: {names[name]} and {path} would both be answered in {name}; "
-                "give a file for all answers"
+                f"--out {out}: {names[name]} and {path} would both write {name}; "
+                "give --out the name of one file for all answers"
             )
         names[name] = path
     return list(names)

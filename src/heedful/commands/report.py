@@ -78,7 +78,7 @@ def path_of(run: Path, out: Path | None) -> Path:
         UserError: the folder is another library's, in which nothing is written.
     """
     if out is None and not (run / RECORD).is_file():
-        raise UserError(f"{run} is not a heedful run: say by --out where the report goes")
+        raise UserError(f"{run} is not a heedful run: say with --out where the report goes")
     return out or run / REPORT
 
 

@@ -46,7 +46,7 @@ def retell(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
         )
         teacher = Predictor.load(settings.teacher, computing)
         if teacher.task.taught_by != "texts":
-            raise UserError(f"--teacher {settings.teacher} continues texts; this run writes others")
+            raise UserError(f"--teacher {settings.teacher} continues texts; this run answers them")
         share = 1.0 if settings.teacher_weight is None else settings.teacher_weight
         written = 0
         with new_folder(folder) as new, (new / FILE).open("w", encoding="utf-8") as stream:

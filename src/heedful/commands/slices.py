@@ -131,7 +131,7 @@ def _unpack(joined: Path, model: SlicedModel, new: Path) -> None:
     except (*_DAMAGE, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise  # of the disk; that one is a place before the archive's start
-        raise UserError(f"{model.archive}: the joined slices are no zip archive: {error}") from None
+        raise UserError(f"{model.archive}: the joined slices are not a zip file: {error}") from None
 
 
 def _copy(source: IO[bytes], target: IO[bytes], megabytes: int, *, what: str) -> str:
@@ -144,7 +144,7 @@ def _copy(source: IO[bytes], target: IO[bytes], megabytes: int, *, what: str) ->
     while chunk := source.read(_CHUNK):
         room -= len(chunk)
         if room < 0:
-            raise UserError(f"{what} is larger than {megabytes} MB, which it cannot be")
+            raise UserError(f"{what} is larger than {megabytes} MB: not the published file")
         digest.update(chunk)
         target.write(chunk)
     return digest.hexdigest()

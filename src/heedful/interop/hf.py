@@ -96,7 +96,7 @@ def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
     right = theirs(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
     if ours.shape != right.shape or np.abs(ours - right).max() > TOLERANCE:
         raise UserError(
-            f"{source.folder}: transformers makes other pixels of a picture than heedful; "
+            f"{source.folder}: transformers turns a picture into other pixels than heedful does; "
             "nothing was written"
         )
 

@@ -55,7 +55,9 @@ def find_index(folder: Path) -> Path | None:
     indexes = sorted(folder.glob("*.ckpt*.index"))
     if len(indexes) > 1:
         names = listed([path.name for path in indexes])
-        raise UserError(f"{folder}: several checkpoints of TensorFlow: {names}; leave one of them")
+        raise UserError(
+            f"{folder}: several TensorFlow checkpoints: {names}; leave only one of them"
+        )
     return indexes[0] if indexes else None
 
 
@@ -101,7 +103,7 @@ def _read_tensor(path: Path, name: str, entry: _Entry) -> Tensor:
     if dtype is None:
         raise UserError(f"{path}: {name} is of TensorFlow's type {entry.dtype}; expected floats")
     if not path.is_file():
-        raise UserError(f"{path}: no such file; the checkpoint's index speaks of it")
+        raise UserError(f"{path}: no such file; the checkpoint's index lists it")
     count = math.prod(entry.shape)
     if entry.size != count * dtype.itemsize or entry.offset + entry.size > path.stat().st_size:
         raise UserError(f"{path}: damaged or truncated: {name} does not fit into it")

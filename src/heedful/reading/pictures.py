@@ -74,7 +74,7 @@ def _check(path: Path, labelled: bool) -> None:
     if path.exists():
         if not labelled:
             return
-        raise UserError(f"{path}: a file; give a folder that holds a folder of pictures a class")
+        raise UserError(f"{path}: a file; give a folder with a folder of pictures for each class")
     siblings = [x.name for x in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UserError(f"{path}: no such folder{did_you_mean(path.name, siblings)}")
 
@@ -87,10 +87,10 @@ def _read(path: Path, labelled: bool) -> Iterator[Picture]:
     classes = _entries(path)
     for folder in classes:
         if not folder.is_dir():
-            raise UserError(f"{folder}: a file; {path} must hold nothing but a folder a class")
+            raise UserError(f"{folder}: a file; {path} must hold only a folder for each class")
     if not classes:
         raise UserError(
-            f"{path}: holds no folder; give one that holds a folder of pictures a class"
+            f"{path}: holds no folder; give one with a folder of pictures for each class"
         )
     for folder in classes:
         pictures = list(_files(folder))

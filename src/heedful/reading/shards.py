@@ -48,7 +48,7 @@ def matching(pattern: Path) -> list[Path]:
     else:
         matches = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     if not matches:
-        raise UserError(f"{url_of(pattern)}: no file fits this pattern")
+        raise UserError(f"{url_of(pattern)}: no file matches this pattern")
     return matches
 
 

@@ -100,12 +100,12 @@ class Gate:
         most = self.settings.max_body
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:20]) > most:
-            raise Problem("too large", f"a body may have {most:,} bytes")
+            raise Problem("too large", f"a body may have at most {most:,} bytes")
         try:
             async with asyncio.timeout(self.settings.read_timeout):
                 async for size in body.read():
                     if size > most:
-                        raise Problem("too large", f"a body may have {most:,} bytes")
+                        raise Problem("too large", f"a body may have at most {most:,} bytes")
                     if self.load.body_bytes > _BODIES_AT_ONCE * most:
                         raise Problem("overloaded", "too much is being sent", retry_after=1)
         except TimeoutError:

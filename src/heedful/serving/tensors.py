@@ -115,7 +115,7 @@ def unpacked(content: bytes, encoding: str, most: int) -> bytes:
     except zlib.error:
         raise Problem("validation", f"the body is not {encoding}") from None
     if len(plain) > most:
-        raise Problem("too large", f"a body may have {most:,} bytes")
+        raise Problem("too large", f"a body may have at most {most:,} bytes")
     if not unpacking.eof or unpacking.unused_data:
         raise Problem("validation", f"the body is not {encoding}")
     return plain
@@ -143,7 +143,7 @@ def read(content: bytes, header: str | None) -> Asked:
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
     except (ValueError, RecursionError):
-        raise Problem("validation", "the body is not JSON, as far as it says that it is") from None
+        raise Problem("validation", "the part of the body that should be JSON is not") from None
     texts, rest = {}, content[size:]
     for tensor in body.inputs:
         if tensor.name in texts:

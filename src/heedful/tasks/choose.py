@@ -156,7 +156,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         data = recipe.data
         if data.long_text == "window":
             raise UserError(
-                "--long-text window: choices are compared as wholes; give head or head-tail"
+                "--long-text window: choices are compared as a whole; give head or head-tail"
             )
         trained = head_of(resolve(data.model, data.revision)) == "choice"
         return start_encoder(recipe, head="choice", fresh_head=not trained)

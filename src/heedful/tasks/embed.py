@@ -82,7 +82,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         if columns.label_separator is not None:
             raise UserError("embed reads one score a pair: leave out --label-separator")
         if labelled and columns.text_pair is None:
-            raise UserError("embed learns from pairs: name the second text's column by --text-pair")
+            raise UserError("embed learns from pairs: name the second text's column (--text-pair)")
         scored = columns.label != ColumnSettings().label
         records = read_table(paths, columns, labelled=labelled and scored)
         return map(_with_both_texts, records) if labelled and not scored else records
@@ -137,7 +137,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         """
         if recipe.data.long_text == "window":
             raise UserError(
-                "--long-text window: texts are compared as wholes; give head or head-tail"
+                "--long-text window: texts are compared as a whole; give head or head-tail"
             )
         start = start_encoder(recipe, head="body")
         if self.pooling == "cls" and start.tokenizer.layout.closing_type is not None:

@@ -46,9 +46,7 @@ def refuse_columns(task: str, columns: ColumnSettings) -> None:
         UserError: naming the task.
     """
     if columns != ColumnSettings(encoding=columns.encoding):
-        raise UserError(
-            f"the files of {task} have a format of their own: leave out the options of columns"
-        )
+        raise UserError(f"the files of {task} have a format of their own: leave out column options")
 
 
 def target(record: Record) -> float:

@@ -199,6 +199,6 @@ def _check(tokens: Sequence[str], ids: dict[str, int], source: str) -> None:
             or any(one == " " or "\ud800" <= one <= "\udfff" for one in token)
         ):
             raise UserError(
-                f"{source}: {token!r:.80} is no piece of text: expected 1 to {MAX_PIECE} "
+                f"{source}: {token!r:.80} is not a piece of text: expected 1 to {MAX_PIECE} "
                 f"characters, no space, and {SPACE} at most in front"
             )

@@ -128,7 +128,7 @@ def check_layout(files: TokenizerFiles, layout: PairLayout, ids: Mapping[str, in
         ]:
             return
     raise UserError(
-        f"{path}: post_processor: it puts special tokens elsewhere than this class: not supported"
+        f"{path}: post_processor: it puts special tokens where this class does not: not supported"
     )
 
 
@@ -148,7 +148,7 @@ def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:
     if part is None:
         return
     if not isinstance(part, dict):
-        raise UserError(f"{path}: {part!r:.80} is not what makes a tokenizer")
+        raise UserError(f"{path}: {part!r:.80} is not part of a tokenizer")
     if part.get("type") != "Sequence":
         yield part
         return

@@ -192,7 +192,7 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
     if settings.teacher is None:
         return
     if task.taught_by is None:
-        raise UserError(f"--teacher: train {task.name} as told here has nothing to learn from one")
+        raise UserError(f"--teacher: train {task.name} with these options learns nothing from one")
     if task.taught_by == "texts":
         for name in ("temperature", "hidden_weight"):
             if getattr(settings, name) is not None:

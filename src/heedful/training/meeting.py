@@ -79,5 +79,5 @@ def _tell(store: "Store", name: str, size: int) -> None:
                 store.set(f"first/{store.get(f'heedful/{other}').decode()}", name)
         if time.monotonic() > end:
             absent = ", ".join(map(str, sorted(waiting)))
-            raise UserError(f"of {size} processes these have not come in {_PATIENCE}: {absent}")
+            raise UserError(f"of {size} processes these did not join within {_PATIENCE}: {absent}")
         time.sleep(_PAUSE)

@@ -69,7 +69,9 @@ class AlbertConfig(BertConfig):
     def __post_init__(self) -> None:
         for name, value in _ONLY.items():
             if getattr(self, name) != value:
-                raise UserError(f"{name} is {getattr(self, name)!r}; an ALBERT has {value!r} alone")
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; an ALBERT supports only {value!r}"
+                )
         check_sizes(self, ("embedding_size", "num_hidden_groups", "inner_group_num"))
         check_numbers(self, ("classifier_dropout_prob",), float, below=1)
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own

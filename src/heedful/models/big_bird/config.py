@@ -44,8 +44,8 @@ class BigBirdConfig(BertConfig):
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.position_embedding_type != "absolute":
             raise UserError(
-                f"position_embedding_type is {self.position_embedding_type!r}; a BigBird has "
-                "'absolute' alone"
+                f"position_embedding_type is {self.position_embedding_type!r}; a BigBird "
+                "supports only 'absolute'"
             )
         if self.attention_type not in ATTENTIONS:
             raise unknown_name("attention_type", str(self.attention_type), ATTENTIONS)

@@ -75,7 +75,9 @@ class DebertaConfig(BertConfig):
     def __post_init__(self) -> None:
         for name, value in _ONLY.items():
             if getattr(self, name) != value:
-                raise UserError(f"{name} is {getattr(self, name)!r}; a DeBERTa has {value!r} alone")
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; a DeBERTa supports only {value!r}"
+                )
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
         check_switches(self, (*_SWITCHES, "talking_head"))
         check_numbers(self, ("pooler_dropout",), float, below=1)

@@ -56,7 +56,9 @@ class MPNetConfig(BertConfig):
     def __post_init__(self) -> None:
         for name, value in _ONLY.items():
             if getattr(self, name) != value:
-                raise UserError(f"{name} is {getattr(self, name)!r}; an MPNet has {value!r} alone")
+                raise UserError(
+                    f"{name} is {getattr(self, name)!r}; an MPNet supports only {value!r}"
+                )
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.pad_token_id != PADDING:
             raise UserError(

@@ -312,7 +312,7 @@ def _decoded(body: DecodeBody, tokenizer: ModelTokenizer) -> list[str]:
     for token_id in chain.from_iterable(rows):
         if not 0 <= token_id < len(tokenizer):
             last = len(tokenizer) - 1
-            raise Problem("validation", f"{token_id} is no id of this run: 0 to {last}")
+            raise Problem("validation", f"{token_id} is not an id of this run: 0 to {last}")
     return tokenizer.batch_decode(rows, body.skip_special_tokens)
 
 

@@ -56,7 +56,7 @@ def number(
         UserError: a target is named.
     """
     if target is not None:
-        raise UserError(f"--target {target!r}: a regress run has one number to explain; leave out")
+        raise UserError(f"--target {target!r}: a regress run has only one number; leave it out")
     return _of_window(computed, 0, tokenizer, medium, "the number", 0, "none", "the first")
 
 

@@ -50,7 +50,7 @@ def span(
         is not None
     ]
     if not places:
-        raise UserError(f"--target {target!r} stands whole in no window that the model reads")
+        raise UserError(f"--target {target!r} is not whole in any window that the model reads")
     _, window, ends = max(places)
     window = -window
 

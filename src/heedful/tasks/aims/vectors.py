@@ -34,7 +34,7 @@ def vectors(
         UserError: a target is named.
     """
     if target is not None:
-        raise UserError(f"--target {target!r}: an embed run has one number to explain; leave out")
+        raise UserError(f"--target {target!r}: an embed run has only one number; leave it out")
     fitted, record = computed.fitted, computed.record
     texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
     parts = [example.part for example in fitted.pieces]

@@ -108,7 +108,7 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
     if record.text_pair is None:
         return _encode_masks(record.text, where, tokenizer, fit)
     if not pairs:
-        raise UserError(f"{where}: a pair, but this run learnt masked words alone (objective mlm)")
+        raise UserError(f"{where}: a pair, but this run learnt only masked words (objective mlm)")
     for name, text in (("first", record.text), ("second", record.text_pair)):
         if not text.strip():
             raise UserError(f"{where}: the {name} text of the pair is empty")
@@ -120,7 +120,7 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
     pieces = tokenizer.pieces(text)
     wrong = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
     if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
-        raise UserError(f"{where}: {wrong[0]!r} is no mask; write {tokenizer.mask_token}")
+        raise UserError(f"{where}: {wrong[0]!r} is not a mask; write {tokenizer.mask_token}")
     if tokenizer.mask_token_id not in pieces.ids:
         raise UserError(
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "

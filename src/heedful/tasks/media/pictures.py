@@ -57,7 +57,7 @@ class Pictures:
         if Path("-") in paths:
             raise UserError("pictures are not read from standard input: give files, or a folder")
         if columns not in (ColumnSettings(), ColumnSettings(format="images")):
-            raise UserError("pictures are read from folders: leave out the options of columns")
+            raise UserError("pictures are read from folders: leave out column options")
         return read_pictures(paths, labelled=labelled)
 
     def records(self, items: Sequence[Any]) -> list[Picture]:
