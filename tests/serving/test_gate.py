@@ -169,7 +169,7 @@ async def test_a_body_is_bounded(chunked: bool) -> None:
     async with service_of("classify", max_body=1000) as service, client_of(service) as client:
         content = parts() if chunked else b" " * 3000
         assert problem(await client.post(PREDICT, content=content)) == (
-            *(413, "a body may have 1,000 bytes"),
+            *(413, "a body may have at most 1,000 bytes"),
         )
         assert (await ask(client)).status_code == 200
 

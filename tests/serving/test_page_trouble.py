@@ -77,7 +77,7 @@ def test_what_is_too_large_is_refused_by_the_server_itself(page: Browser, live: 
     open_run(page, live.url, "classify")
     type_into(page, 0, "word " * 500_000)
     submit(page)
-    assert "a body may have 2,000,000 bytes" in wait(page, lambda: text_of(page, "problem"))
+    assert "a body may have at most 2,000,000 bytes" in wait(page, lambda: text_of(page, "problem"))
     assert all("413" in line for line in page.complaints())
 
 

@@ -149,7 +149,7 @@ def test_info(client: httpx.Client) -> None:
         ("/embed", {"input": "a"}, 422, "did you mean 'inputs'?"),
         ("/embed", {"inputs": "a", "dimensions": 9999}, 422, "dimensions is 9999: give 1 to 16"),
         ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "runs have no prompts"),
-        ("/embed", {"inputs": [9999]}, 422, "9999 is no id"),
+        ("/embed", {"inputs": [9999]}, 422, "9999 is not an id"),
         ("/decode", {"ids": [[-1]]}, 422, "-1 is not an id of this run: 0 to 133"),
         ("/predict", {"inputs": ["a", "b", "c"]}, 422, "a list of 3 texts"),
         ("/predict", {"inputs": [["a", "b"], ["c"]]}, 422, "single texts or pairs"),

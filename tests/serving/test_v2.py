@@ -223,7 +223,7 @@ TOO_LONG = b"\xff\xff\xff\x00a"
             gzip.compress(b" " * 3_000_000),
             {"Content-Encoding": "gzip"},
             413,
-            "a body may have 2,000,000 bytes",
+            "a body may have at most 2,000,000 bytes",
         ),
     ],
 )

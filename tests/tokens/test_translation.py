@@ -93,7 +93,7 @@ def test_a_damaged_vocabulary_is_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"vocab\.json: expected the ids 0 to 261"):
             TranslationTokenizer.from_pretrained(tmp_path)
     path.write_text(json.dumps({**ONE.ids, "b c": len(ONE.ids)}))
-    with pytest.raises(UserError, match=r"vocab\.json: 'b c' is no piece of text"):
+    with pytest.raises(UserError, match=r"vocab\.json: 'b c' is not a piece of text"):
         TranslationTokenizer.from_pretrained(tmp_path)
 
 

@@ -65,8 +65,9 @@ class PieceArrays:
 
     def id_lists(self) -> list[list[int]]:
         """Return the ids of each text."""
-        ids = as_list(self.ids)
-        return [ids[start:end] for start, end in pairwise(self.bounds.tolist())]
+        # Row by row: one list of them all would be in memory twice, and in no cache when it is cut.
+        ids = _as_objects(self.ids)
+        return [ids[start:end].tolist() for start, end in pairwise(self.bounds.tolist())]
 
 
 _SHARED = 2**16
@@ -75,9 +76,13 @@ _SHARED = 2**16
 
 def as_list(array: Indices) -> list[int]:
     """Return the items of an array, none below 0, as Python's numbers."""
-    is_shared = array.max(initial=0) < _SHARED
-    items: list[int] = (_shared_numbers().take(array) if is_shared else array).tolist()
+    items: list[int] = _as_objects(array).tolist()
     return items
+
+
+def _as_objects(array: Indices) -> Indices | NDArray[np.object_]:
+    """Return an array of Python's numbers, or where one is large the array itself."""
+    return _shared_numbers().take(array) if array.max(initial=0) < _SHARED else array
 
 
 @cache

@@ -140,7 +140,7 @@ class BulkEncoder:
 
     def _numbers(self, words: BlockWords) -> Indices:
         """Return the number of each word; no meaning where it is hard."""
-        numbers = words.numbers.copy()
+        numbers = words.numbers
         told = np.flatnonzero((numbers < 0) & (words.sizes <= MAX_LETTERS))
         numbers[told] = self._lexicon.numbers(words.symbols, words.places[told], words.sizes[told])
         return numbers
@@ -237,8 +237,9 @@ def _gathered(
         located: whether to return offsets.
     """
     counts = entries.counts.take(numbers)
-    pieces = ranges(entries.firsts.take(numbers), counts)
-    bounds = bounds_of(counts).take(word_bounds)
+    sums = bounds_of(counts)
+    pieces = np.arange(sums[-1]) + np.repeat(entries.firsts.take(numbers) - sums[:-1], counts)
+    bounds = sums.take(word_bounds)
     begins = ends = np.zeros(0, np.int64)
     if located:
         shifts = np.repeat(starts, counts) - np.repeat(text_starts[:-1], np.diff(bounds))

@@ -22,7 +22,7 @@ def longest_lexicon(tokens: Sequence[str], letters: Mapping[str, int], unknown_i
         letters: letter -> its byte. A token with any other character is none that a word is cut to.
         unknown_id: the one id of a word that cannot be put together from tokens.
     """
-    lengths = np.array([len(token) for token in tokens])
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     known = Entries(
         firsts=np.arange(len(tokens) + 1),
         counts=np.ones(len(tokens) + 1, np.int64),
@@ -30,10 +30,13 @@ def longest_lexicon(tokens: Sequence[str], letters: Mapping[str, int], unknown_i
         begins=np.zeros(len(tokens) + 1, np.int64),
         ends=np.append(lengths, 1),
     )
-    symbols = _symbols("".join(tokens), letters)
+    text = "".join((*tokens, PREFIX))  # so that two letters follow the start of each token
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    symbols = _symbols(codes, letters)
     # Where each token starts; those of the inside of words start behind their prefix.
     starts = bounds_of(lengths)[:-1]
-    inside = np.array([token.startswith(PREFIX) for token in tokens])
+    first, second = map(ord, PREFIX)
+    inside = (lengths > 1) & (codes[starts] == first) & (codes[starts + 1] == second)
     token_ids = np.arange(len(tokens))
     heads = _spelled(symbols, starts, lengths, token_ids[~inside])
     tails = _spelled(symbols, starts + len(PREFIX), lengths - len(PREFIX), token_ids[inside])
@@ -95,9 +98,8 @@ def _table(keys: Keys, token_ids: Indices) -> KeyTable:
     return table
 
 
-def _symbols(text: str, letters: Mapping[str, int]) -> NDArray[np.uint8]:
+def _symbols(codes: NDArray[np.uint32], letters: Mapping[str, int]) -> NDArray[np.uint8]:
     """Return the byte of each letter, 0 for other characters, and some zeros behind them."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     table = np.zeros(int(codes.max(initial=0)) + 1, np.uint8)
     known = {ord(letter): symbol for letter, symbol in letters.items() if ord(letter) < len(table)}
     table[list(known)] = list(known.values())

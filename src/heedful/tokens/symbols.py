@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.tokens.arrays import Indices
 from heedful.tokens.characters import IDEOGRAPHS, MOVABLE, PUNCTUATION
 from heedful.tokens.normalize import Normalizer
 
@@ -46,16 +47,17 @@ class Symbols:
         self._unknown = unknown
         # Memory that is not touched costs nothing: most pages never are.
         self._of = np.zeros(_CODES, np.uint8)
-        self.single_numbers = np.zeros(_CODES, np.int32)
-        """The number of each character that is a word by itself: the id of its token."""
+        self._after_numbers = np.zeros(_CODES, np.int32)  # 0 where there is no number
         codes = np.frombuffer("".join(ids).encode("utf-32-le", "surrogatepass"), np.uint32)
         counts = np.bincount(codes, minlength=1)
         if normalizer.split_ideographs:
             self._add_ideographs(np.flatnonzero(counts))
+        seen = np.flatnonzero(counts)
+        seen = seen[np.argsort(-counts[seen], kind="stable")]
         letters = [
             chr(code)
-            for code in np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
-            if self._of[code] != IDEOGRAPH and code not in PUNCTUATION
+            for code in seen[self._of[seen] != IDEOGRAPH].tolist()
+            if code not in PUNCTUATION
         ]
         self.letters = {letter: at for at, letter in enumerate(letters[:LETTERS], start=1)}
         """Letter -> its byte."""
@@ -65,9 +67,10 @@ class Symbols:
     def _add_ideographs(self, codes: NDArray[np.int64]) -> None:
         for plain in _PLAIN_IDEOGRAPHS:
             self._of[plain] = IDEOGRAPH
-            self.single_numbers[plain] = self._unknown
-        for code in codes[self._of[codes] == IDEOGRAPH].tolist():
-            self.single_numbers[code] = self._ids.get(chr(code), self._unknown)
+            self._after_numbers[plain] = self._unknown + 1
+        codes = codes[self._of[codes] == IDEOGRAPH]
+        characters = map(chr, codes.tolist())
+        self._after_numbers[codes] = [self._ids.get(one, self._unknown) + 1 for one in characters]
 
     def read(self, text: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | NDArray[np.uint32]]:
         """Return the symbol and the code of each character of a text.
@@ -88,6 +91,15 @@ class Symbols:
             symbols = self._of.take(codes)
         return symbols, codes
 
+    def single_numbers(self, codes: NDArray[np.uint8] | NDArray[np.uint32]) -> Indices:
+        """Return for each character the id of its token if it is a word by itself, else -1.
+
+        The codes are those of characters that were read.
+        """
+        numbers = self._after_numbers.take(codes).astype(np.int64)
+        numbers -= 1
+        return numbers
+
     def _see(self, codes: NDArray[np.integer]) -> None:
         for code in codes.tolist():
             self._of[code] = self._symbol(code)
@@ -103,7 +115,7 @@ class Symbols:
         if len(word) != 1:
             return HARD
         if image != word:
-            self.single_numbers[code] = self._ids.get(word, self._unknown)
+            self._after_numbers[code] = self._ids.get(word, self._unknown) + 1
             splits = normalizer.split_ideographs and code in IDEOGRAPHS
             return IDEOGRAPH if splits else MARK
         if word in self._more_letters:

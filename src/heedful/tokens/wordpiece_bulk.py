@@ -59,15 +59,12 @@ class WordPieceSplitter:
             cuts = np.flatnonzero((symbols == SPACE) | (symbols == IDEOGRAPH))
             numbers = np.unique(np.searchsorted(cuts, hard))
             chunks = np.stack([cuts[numbers - 1] + 1, cuts[numbers]])
-        numbers = np.full(len(starts), -1)
-        singles = np.flatnonzero(symbols.take(starts) > SPACE)
-        numbers[singles] = self._symbols.single_numbers.take(codes.take(starts[singles]))
         return BlockWords(
             symbols=symbols,
             places=starts,
             sizes=sizes,
             starts=starts,
-            numbers=numbers,
+            numbers=self._symbols.single_numbers(codes.take(starts)),
             hard_starts=chunks[0],
             hard_ends=chunks[1],
         )
