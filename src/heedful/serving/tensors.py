@@ -143,7 +143,7 @@ def read(content: bytes, header: str | None) -> Asked:
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
     except (ValueError, RecursionError):
-        raise Problem("validation", "the part of the body that should be JSON is not JSON") from None
+        raise Problem("validation", "what should be JSON in the body is not JSON") from None
     texts, rest = {}, content[size:]
     for tensor in body.inputs:
         if tensor.name in texts:
