@@ -74,6 +74,19 @@ def test_one_line_where_no_font_has_them(
     assert "科技新闻" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
+def test_a_font_that_came_later_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    manager = pytest.importorskip("matplotlib.font_manager")
+    wanted = next(font for font in manager.fontManager.ttflist if font.name == "STIXGeneral")
+    others = [font for font in manager.fontManager.ttflist if font.name != "STIXGeneral"]
+    monkeypatch.setattr(manager.fontManager, "ttflist", others)
+    broken = tmp_path / "broken.ttf"
+    broken.write_bytes(b"no font")
+    monkeypatch.setattr(manager, "findSystemFonts", lambda: [str(broken), wanted.fname])
+    monkeypatch.setattr(fonts, "_FAMILIES", ("STIXGeneral",))
+    east_asian_family.cache_clear()
+    assert east_asian_family() == "STIXGeneral"
+
+
 def test_tables_align_full_width_characters() -> None:
     stream = io.StringIO()
     Console(file=stream, width=80).print(confusion_table(SCORES))

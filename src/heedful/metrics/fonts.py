@@ -2,12 +2,16 @@
 
 import logging
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontEntry
 
 _logger = logging.getLogger(__name__)
 
@@ -57,5 +61,17 @@ def east_asian_family() -> str | None:
     """Return a family of fonts with Chinese characters; None if there is none."""
     from matplotlib import font_manager
 
-    installed = {font.name for font in font_manager.fontManager.ttflist}
+    manager = font_manager.fontManager
+    family = _family_of(manager.ttflist)
+    if family is None:  # matplotlib remembers what it once found; perhaps one has come since
+        known = {font.fname for font in manager.ttflist}
+        for path in set(font_manager.findSystemFonts()) - known:
+            with suppress(Exception):  # a broken file, by what reads it
+                manager.addfont(path)
+        family = _family_of(manager.ttflist)
+    return family
+
+
+def _family_of(fonts: "Sequence[FontEntry]") -> str | None:
+    installed = {font.name for font in fonts}
     return next((family for family in _FAMILIES if family in installed), None)
