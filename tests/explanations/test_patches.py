@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from heedful.batches.pictures import picture_example
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.html import render
 from heedful.explanations.methods import METHODS
+from heedful.explanations.overlays import tinted
+from heedful.explanations.pictures import AGAINST, FOR, save_picture
 from heedful.models import ViTConfig, ViTForImageClassification
 from heedful.tasks.media.patches import covered, grid_of
 
@@ -123,3 +126,59 @@ def test_covered_patches_show_nothing() -> None:
     pixels[:, 0:2, 2:4] = np.array([51, 102, 153], np.uint8)[:, None, None]
     assert_same_bits(painted.reshape(3, 4, 6), pixels, "whole numbers")
     assert abs(reader.values(pixels[None])[0, :, 0, 2]).max() < 0.01
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg"])
+def test_a_picture_file_shows_patches_over_the_picture(
+    run: Path, picture: Path, tmp_path: Path, ending: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    explanation = heedful.explain(run, str(picture), method=("gradient-x-input", "rollout"))
+    wide = patched(explanation, rows=9, columns=10)  # more tokens than a text may have
+    save_picture(explanation, tmp_path / f"a{ending}")
+    save_picture(wide, tmp_path / f"b{ending}")
+    if ending == ".png":
+        with Image.open(tmp_path / "a.png") as drawn:
+            assert min(drawn.size) > 300
+    else:
+        drawing = (tmp_path / "a.svg").read_text(encoding="utf-8")
+        # Two panels of scores, one of each layer, one of rollout.
+        assert drawing.count("<image ") == 2 + 2 + 1
+        assert drawing.count("what the class token takes from") == 3
+
+
+def patched(explanation: Explanation, rows: int, columns: int) -> Explanation:
+    (side,) = explanation.sides
+    assert side.picture is not None
+    count = rows * columns
+    size = count + 1
+    tokens = (side.tokens[0], *[side.tokens[1]] * count)
+    return replace(
+        explanation,
+        sides=(
+            replace(
+                side,
+                tokens=tokens,
+                picture=replace(side.picture, rows=rows, columns=columns),
+            ),
+        ),
+        attention=tuple(
+            replace(one, weights=np.ones((*one.weights.shape[:2], size, size), np.float32))
+            for one in explanation.attention
+        ),
+        attributions=tuple(
+            replace(one, scores=(tuple(map(float, range(size))),))
+            for one in explanation.attributions
+        ),
+    )
+
+
+def test_patches_have_the_colour_of_their_side() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.colors import to_rgb
+
+    over = tinted(np.array([[2.0, -1.0], [0.0, 1.0]]), (FOR, AGAINST))
+    np.testing.assert_allclose(over[0, 0], (*to_rgb(FOR), 0.75))
+    np.testing.assert_allclose(over[0, 1], (*to_rgb(AGAINST), 0.375))
+    np.testing.assert_allclose(over[..., 3], [[0.75, 0.375], [0, 0.375]])
+    assert not tinted(np.zeros((2, 2)), (FOR, AGAINST))[..., 3].any()

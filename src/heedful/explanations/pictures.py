@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from heedful.errors import UserError
 from heedful.explanations.explanation import AttentionMap, Attribution, Explanation, Side
 from heedful.explanations.heads import HeadImportance
+from heedful.explanations.overlays import overlay_panels
 from heedful.extras import missing
 from heedful.metrics.fonts import give_fonts
 
@@ -33,13 +34,14 @@ FOR, AGAINST = "#0072B2", "#D55E00"
 too."""
 
 _COLUMNS = 3
+_PICTURE_WIDTH = 3.2
 
 
 def save_picture(explanation: Explanation, path: Path) -> None:
     """Draw the scores of tokens as bars, and the attention of each layer, the mean of its heads.
 
     Of a model with a decoder, what it wrote attends to what it read (Bahdanau et al. 2015,
-    figure 3).
+    figure 3). Of a picture, both are drawn over it, patch by patch.
 
     Args:
         explanation: what is drawn.
@@ -48,11 +50,20 @@ def save_picture(explanation: Explanation, path: Path) -> None:
     Raises:
         UserError: matplotlib is not installed, or the text is too long to draw.
     """
+    patches = explanation.sides[0].picture
+    if patches is not None:
+        panels = overlay_panels(explanation, patches, _layers, (FOR, AGAINST))
+        _save_panels(panels, _PICTURE_WIDTH, explanation, path)
+        return
     longest = max(len(side.tokens) for side in explanation.sides)
     if longest > MOST_TOKENS:
         raise UserError(
             f"--out {path}: the text has {longest} tokens; at most {MOST_TOKENS} can be drawn"
         )
+    _save_panels(_text_panels(explanation), max(1.6 + 0.2 * longest, 4.0), explanation, path)
+
+
+def _text_panels(explanation: Explanation) -> "list[Callable[[Axes], None]]":
     panels: list[Callable[[Axes], None]] = [
         partial(_draw_bars, attribution=attribution, side=side, scores=scores)
         for attribution in explanation.attributions
@@ -64,9 +75,15 @@ def save_picture(explanation: Explanation, path: Path) -> None:
             partial(_draw_map, title=title, one=one, weights=weights, sides=explanation.sides)
             for title, weights in _layers(one)
         ]
+    return panels
+
+
+def _save_panels(
+    panels: "Sequence[Callable[[Axes], None]]", width: float, explanation: Explanation, path: Path
+) -> None:
+    """Draw panels of so many inches."""
     columns = min(_COLUMNS, max(len(panels), 1))
     rows = -(-len(panels) // columns)
-    width = max(1.6 + 0.2 * longest, 4.0)  # inches
     figure = _figure(width * columns, width * rows + 0.8)
     figure.suptitle(_title(explanation, round(11 * width * columns)), fontsize=10)
     for number, draw in enumerate(panels, start=1):
