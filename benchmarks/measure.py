@@ -58,7 +58,7 @@ def measure(
     names = _matching(rows, list(table), "row")
     every_arm = list(dict.fromkeys(arm for row in table.values() for arm in row.arms))
     wanted = set(_matching(arms, every_arm, "arm"))
-    python = _peers()
+    python = peers_python()
     threads = threads or len(os.sched_getaffinity(0))
     laps, size = laps or (QUICK_LAPS if quick else 5), size or (QUICK_SIZE if quick else 1.0)
     console = Console(width=max(170, Console().width), highlight=False)
@@ -93,7 +93,7 @@ def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[
     return [n for n in names if not patterns or any(fnmatch(n, pattern) for pattern in patterns)]
 
 
-def _peers() -> str:
+def peers_python() -> str:
     """Return the interpreter of the peers' environment."""
     folder = Path(os.environ.get(PEERS, ROOT / "benchmarks/.venv"))
     python = folder / "bin/python"

@@ -129,51 +129,20 @@ class _Clocked:
 
 def _joeynmt_settings(folder: Path) -> dict[str, Any]:
     """Return what its configuration file would say."""
-    side = {"level": "word", "voc_file": str(folder / "pieces.txt")}
-    stack = {
-        "type": "transformer",
-        "num_layers": BLOCKS,
-        "num_heads": HEADS,
-        "embeddings": {"embedding_dim": WIDTH, "scale": True},
-        "hidden_size": WIDTH,
-        "ff_size": 4 * WIDTH,
-        "dropout": DROPOUT,
-        "layer_norm": "post",
+    from benchmarks.peers.joey import settings
+
+    sizes = {"width": WIDTH, "heads": HEADS, "blocks": BLOCKS, "dropout": DROPOUT}
+    learning = {
+        # The rates of the paper, but with heedful's as the highest, and none in the first step.
+        "scheduling": "noam",
+        "learning_rate": 0.0,
+        "learning_rate_factor": RATE * (WIDTH * WARMUP) ** 0.5,
+        "learning_rate_warmup": WARMUP,
+        "label_smoothing": SMOOTHING,
+        "batch_size": BATCH,
+        "epochs": 1,
     }
-    return {
-        "name": "race",
-        "use_cuda": False,
-        "data": {
-            "train": str(folder / "train"),
-            "dev": str(folder / "val"),
-            "src": {"lang": "de", **side},
-            "trg": {"lang": "en", **side},
-        },
-        "testing": {},
-        "training": {
-            "optimizer": "adam",
-            "adam_betas": [0.9, 0.98],
-            # The rates of the paper, but with heedful's as the highest, and none in the first step.
-            "scheduling": "noam",
-            "learning_rate": 0.0,
-            "learning_rate_factor": RATE * (WIDTH * WARMUP) ** 0.5,
-            "learning_rate_warmup": WARMUP,
-            "clip_grad_norm": 1.0,
-            "label_smoothing": SMOOTHING,
-            "normalization": "tokens",
-            "batch_size": BATCH,
-            "epochs": 1,
-        },
-        "model": {
-            "initializer": "xavier_uniform",
-            "embed_initializer": "normal",
-            "embed_init_weight": WIDTH**-0.5,
-            "tied_embeddings": True,
-            "tied_softmax": True,
-            "encoder": stack,
-            "decoder": stack,
-        },
-    }
+    return settings(folder, ("de", "en"), {**sizes, "layer_norm": "post"}, learning)
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
@@ -193,7 +162,7 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     training = read("train")
     tokenizer = learn_tokenizer(training, TranslateSettings())
     (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
-    for part, pairs in (("train", training), ("val", read("val")[:HELD_OUT])):
+    for part, pairs in (("train", training), ("dev", read("val")[:HELD_OUT])):
         examples = [example for _, example in encode_pairs(pairs, tokenizer)]
         for language, rows in (
             ("de", [one.ids.tolist() for one in examples]),

@@ -82,7 +82,7 @@ def prepare(language: str, folder: Path, laps: int, share: float) -> Plan:
     """Write the texts, and a folder of the tokenizer."""
     from heedful.tokens import load_tokenizer
 
-    source, texts = {"en": _news, "zh": _reviews, "bytes": _bytes}[language](folder)
+    source, texts = SOURCES[language](folder)
     texts = texts[: round(TEXTS * share)]
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
     (folder / "folder.json").write_text(json.dumps(str(source)))
@@ -97,17 +97,23 @@ def _news(folder: Path) -> tuple[Path, list[str]]:
     return Path(resolve("minilm")), [record.text for record in ag_news("test")]
 
 
-def _reviews(folder: Path) -> tuple[Path, list[str]]:
+def _reviews(vocabulary: str, folder: Path) -> tuple[Path, list[str]]:
     from benchmarks.data import FOLDER
     from heedful.reading import read_records
     from heedful.settings import ColumnSettings
 
     source = folder / "chinese"
     source.mkdir()
-    (source / "vocab.txt").write_bytes((FOLDER / "zh/vocab.txt").read_bytes())
-    (source / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    settings = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
-    (source / "tokenizer_config.json").write_text(json.dumps(settings))
+    family = "xlnet" if vocabulary.endswith(".model") else "bert"
+    (source / "config.json").write_text(json.dumps({"model_type": family}))
+    content = (FOLDER / vocabulary).read_bytes()
+    if family == "xlnet":
+        (source / "spiece.model").write_bytes(content)
+    else:
+        content = gzip.decompress(content) if vocabulary.endswith(".gz") else content
+        (source / "vocab.txt").write_bytes(content)
+        settings = {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
+        (source / "tokenizer_config.json").write_text(json.dumps(settings))
     (file,) = (FOLDER / "zh/chnsenticorp").glob("train.tsv*")
     records = read_records([file], ColumnSettings(text="text_a", label="label"))
     return source, [record.text for record in records]
@@ -133,16 +139,25 @@ def score(folder: Path, answers: Mapping[str, str]) -> Scores:
     return {name: {"equal": float(answer == truth)} for name, answer in answers.items()}
 
 
-PEERS = ("tokenizers", "BertTokenizerFast", "RobertaTokenizerFast")
+SOURCES: dict[str, Callable[[Path], tuple[Path, list[str]]]] = {
+    "en": _news,
+    "zh": partial(_reviews, "zh/vocab.txt"),
+    "zh-multilingual": partial(_reviews, "tokenizers/multilingual-cased/vocab.txt.gz"),
+    "zh-xlnet": partial(_reviews, "tokenizers/xlnet-chinese/spiece.model"),
+    "bytes": _bytes,
+}
+PEERS = ("tokenizers", "BertTokenizerFast", "RobertaTokenizerFast", "XLNetTokenizerFast")
 
 
 def arms(language: str, what: str) -> dict[str, Arm]:
     """Return the arms for one way to call."""
-    name = PEERS[0 if what == "ids" else 2 if language == "bytes" else 1]
+    name = {"bytes": "RobertaTokenizerFast", "zh-xlnet": "XLNetTokenizerFast"}.get(
+        language, "BertTokenizerFast"
+    )
     return {
         "heedful, first time": Arm(run=partial(heedful, what, False), peer=False),
         "heedful, later times": Arm(run=partial(heedful, what, True), peer=False),
-        name: Arm(run=partial(peer, what)),
+        "tokenizers" if what == "ids" else name: Arm(run=partial(peer, what)),
     }
 
 
@@ -152,7 +167,13 @@ TITLES = {
     "tensors": "the call with padding to tensors",
     "offsets": "the call with offsets",
 }
-LANGUAGES = {"en": "AG News", "zh": "Chinese reviews", "bytes": "AG News by RoBERTa's vocabulary"}
+LANGUAGES = {
+    "en": "AG News",
+    "zh": "Chinese reviews",
+    "zh-multilingual": "Chinese reviews by the multilingual vocabulary",
+    "zh-xlnet": "Chinese reviews by XLNet's vocabulary",
+    "bytes": "AG News by RoBERTa's vocabulary",
+}
 ROWS = {
     f"tokenize-{language}-{what}": Row(
         title=f"{LANGUAGES[language]} to tokens: {text}",

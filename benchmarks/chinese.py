@@ -1,0 +1,305 @@
+"""What a small Chinese BERT is worth: from half an hour of text without labels, and from nothing.
+
+    python -m benchmarks.chinese [TASK ...] [--out runs/chinese] [--minutes 30 | --steps N]
+
+A BERT of size `mini` learns masked words of four novels and of the tasks' training texts, without
+their labels. Then it learns each task, and so does the same model with random weights, and a
+logistic regression on n-grams of characters. Prints a row of the table for each. The words are
+those of jieba: `pip install 'heedful[chinese]'`.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from scipy.sparse import hstack
+from seqeval.metrics import f1_score
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.metrics import accuracy_score
+
+import heedful
+from benchmarks.data import FOLDER
+from heedful.commands.vocabulary import learn
+from heedful.models import BertConfig, BertForMaskedLM
+from heedful.settings import VocabularySettings
+from heedful.tokens.loading import load_tokenizer
+
+DATA = FOLDER / "zh"
+LENGTH, BATCH = 256, 16
+PRETRAINING: dict[str, Any] = {
+    "objective": "mlm",
+    "masking": "word",
+    "documents": "gap",
+    "preset": "mini",
+    "max_length": LENGTH,
+    "batch_size": BATCH,
+    "dropout": 0.0,
+    "position_type": "relative_key",
+    "learning_rate": 1e-3,
+}
+FINE_TUNING: dict[str, Any] = {
+    "max_length": LENGTH,
+    "batch_size": 16,
+    "learning_rate": 3e-4,
+    "head_learning_rate": 1e-3,
+    "dropout": 0.1,
+}
+LEFT_OUT = ("《招商银行：投资永隆银行", "WEDotA")
+"""Of CLUENER's training data: a book that has a company in it, and a piece of two entities."""
+PROBE, SKIPPED = 60, 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """A task, its records and how it is learnt."""
+
+    verb: str
+    train: Sequence[Any]
+    test: Sequence[Any]
+    score: str
+    epochs: int
+
+
+def lines_of(name: str) -> list[str]:
+    """Return the lines of a file."""
+    return gzip.decompress((DATA / name).read_bytes()).decode("utf-8").splitlines()
+
+
+def reviews(part: str) -> list[dict[str, str]]:
+    """Read ChnSentiCorp."""
+    rows = (line.split("\t", 1) for line in lines_of(f"chnsenticorp/{part}.tsv.gz")[1:])
+    return [{"text": text, "label": label} for label, text in rows]
+
+
+def titles(part: str) -> list[dict[str, str]]:
+    """Read THUCNews."""
+    rows = (line.rsplit("\t", 1) for line in lines_of(f"thucnews/{part}.txt.gz"))
+    return [{"text": text, "label": label} for text, label in rows]
+
+
+def questions(part: str) -> list[dict[str, str]]:
+    """Read AFQMC."""
+    rows = csv.DictReader(lines_of(f"afqmc/{part}.csv.gz"))
+    return [
+        {"text": row["sentence1"], "text_pair": row["sentence2"], "label": row["label"]}
+        for row in rows
+    ]
+
+
+def entities(part: str) -> list[dict[str, Any]]:
+    """Read CLUENER, without two sentences that cannot be tagged."""
+    decoder, text = json.JSONDecoder(), "".join(lines_of(f"cluener/{part}.json.gz"))
+    records, at = [], 0
+    while at < len(text):
+        sentence, at = decoder.raw_decode(text, at)
+        spans = sorted(
+            (first, last + 1, label)
+            for label, texts in sentence["label"].items()
+            for places in texts.values()
+            for first, last in places
+        )
+        if not any(part in sentence["text"] for part in LEFT_OUT):
+            marked = [{"start": start, "end": end, "label": label} for start, end, label in spans]
+            records.append({"text": sentence["text"], "entities": marked})
+    return records
+
+
+def tasks() -> dict[str, Task]:
+    """Read all tasks."""
+    return {
+        "ChnSentiCorp": Task(
+            verb="classify",
+            train=reviews("train"),
+            test=reviews("test"),
+            score="accuracy",
+            epochs=2,
+        ),
+        "THUCNews titles": Task(
+            verb="classify", train=titles("dev"), test=titles("test"), score="accuracy", epochs=2
+        ),
+        "AFQMC": Task(
+            verb="classify",
+            train=questions("train"),
+            test=questions("dev"),
+            score="accuracy",
+            epochs=1,
+        ),
+        "CLUENER": Task(
+            verb="tag", train=entities("train"), test=entities("dev"), score="f1", epochs=3
+        ),
+    }
+
+
+def chapters() -> Iterator[str]:
+    """Yield the chapters of the novels."""
+    for path in sorted((DATA / "novels").glob("*.gz")):
+        text = gzip.decompress(path.read_bytes()).decode("utf-8")
+        for chapter in re.split(r"(?m)^(?=第[^\s]{1,9}回)", text):
+            yield "\n".join(line.strip() for line in chapter.splitlines() if line.strip())
+
+
+def texts(some: Iterable[Task]) -> Iterator[str]:
+    """Yield all that is learnt from without labels, a document each."""
+    yield from chapters()
+    for task in some:
+        for record in task.train:
+            yield record["text"]
+            if "text_pair" in record:
+                yield record["text_pair"]
+
+
+def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float) -> Path:
+    """Write the texts, learn the vocabulary and pre-train; a run that is there is taken."""
+    run, words, file = out / "pretrained", out / "words", out / "texts.txt"
+    if (run / "model.safetensors").exists():
+        return run
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n\n\n".join(texts(some)), encoding="utf-8")
+    learn([file], VocabularySettings(size=8000, alphabet=6000), words, overwrite=True)
+    common = {**PRETRAINING, "train": file, "vocabulary": str(words), "overwrite": True}
+    if steps is None:
+        heedful.train("pretrain", out=out / "probe", steps=PROBE, **common)
+        steps = round(60 * minutes / pace(out / "probe"))
+    heedful.train("pretrain", out=run, steps=steps, **common)
+    print(f"pre-trained for {steps} steps of {LENGTH * BATCH} tokens", flush=True)
+    return run
+
+
+def pace(run: Path) -> float:
+    """Return the seconds of a step once the run is under way."""
+    rows = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    taken = [row["tokens"] / row["tokens_per_second"] for row in rows if row.get("tokens")]
+    return mean(taken[SKIPPED:] or taken)
+
+
+def random_start(run: Path, folder: Path, seed: int) -> Path:
+    """Write a model like that of a run, with weights that have learnt nothing."""
+    torch.manual_seed(seed)
+    BertForMaskedLM(BertConfig.read(run / "config.json")).save_pretrained(folder)
+    load_tokenizer(run).save_pretrained(folder)
+    return folder
+
+
+def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
+    """Learn a task from a model, and return the score on its test data."""
+    columns = {"text_pair": "text_pair"} if "text_pair" in task.train[0] else {}
+    heedful.train(
+        task.verb,
+        train=task.train,
+        model=str(model),
+        out=out,
+        seed=seed,
+        epochs=task.epochs,
+        overwrite=True,
+        say=lambda line: None,
+        **columns,
+        **FINE_TUNING,
+    )
+    scores = heedful.evaluate(out, task.test, say=lambda line: None, **columns)
+    return float(scores[task.score])
+
+
+def regression(task: Task) -> float:
+    """Score a logistic regression on n-grams of characters."""
+    if task.verb == "tag":
+        return tagged_by_regression(task)
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 3), min_df=2, sublinear_tf=True)
+    vectors.fit(text for record in task.train for text in texts_of(record))
+    model = LogisticRegression(C=10, max_iter=1000)
+    model.fit(features(vectors, task.train), [record["label"] for record in task.train])
+    answers = model.predict(features(vectors, task.test))
+    return float(accuracy_score([record["label"] for record in task.test], answers))
+
+
+def texts_of(record: dict[str, str]) -> list[str]:
+    """Return the text of a record, or the two of a pair."""
+    return [record[name] for name in ("text", "text_pair") if name in record]
+
+
+def features(vectors: Any, records: Sequence[dict[str, str]]) -> Any:
+    """Weigh n-grams; of a pair those that both texts have, and those that one of them lacks."""
+    first = vectors.transform([record["text"] for record in records])
+    if "text_pair" not in records[0]:
+        return first
+    second = vectors.transform([record["text_pair"] for record in records])
+    return hstack([first.minimum(second), abs(first - second)]).tocsr()
+
+
+def tagged_by_regression(task: Task) -> float:
+    """Tag each character by the n-grams around it, and score the entities."""
+    hashed = FeatureHasher(2**20, input_type="string", alternate_sign=False)
+    model = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=5, tol=None, random_state=0)
+    rows, tags = [], []
+    for record in task.train:
+        rows += [*around(record["text"])]
+        tags += tags_of(record)
+    model.fit(hashed.transform(rows), tags)
+    truth = [tags_of(record) for record in task.test]
+    answers = [
+        model.predict(hashed.transform([*around(record["text"])])).tolist() for record in task.test
+    ]
+    return float(f1_score(truth, answers))
+
+
+def around(text: str) -> Iterator[list[str]]:
+    """Yield the n-grams of one to three characters that touch each character, by place."""
+    padded = f"  {text}  "
+    for place in range(2, len(text) + 2):
+        yield [
+            f"{start} {padded[place + start : place + start + size]}"
+            for size in (1, 2, 3)
+            for start in range(-2, 4 - size)
+        ]
+
+
+def tags_of(record: dict[str, Any]) -> list[str]:
+    """Return the BIO tag of each character."""
+    tags = ["O"] * len(record["text"])
+    for entity in record["entities"]:
+        span = range(entity["start"], entity["end"])
+        for place in span:
+            tags[place] = f"{'B' if place == span.start else 'I'}-{entity['label']}"
+    return tags
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="by default all")
+    parser.add_argument("--out", type=Path, default=Path("runs/chinese"))
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--steps", type=int, help="of the pre-training, rather than minutes")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    every = tasks()
+    if unknown := sorted(set(options.tasks) - set(every)):
+        parser.error(f"no task {unknown[0]!r}; there are: {', '.join(every)}")
+    run = pretrain(options.out, every.values(), options.steps, options.minutes)
+    print("| task | score | n-grams | random weights | pre-trained |\n|---|---|---|---|---|")
+    for name in options.tasks or every:
+        task, starts = every[name], {"random": [], "pretrained": []}
+        for seed in range(options.seeds):
+            fresh = random_start(run, options.out / f"random-{seed}", seed)
+            for start, model in (("random", fresh), ("pretrained", run)):
+                out = options.out / f"{name.split()[0].lower()}-{start}-{seed}"
+                starts[start].append(fine_tune(task, model, out, seed))
+                print(f"{out.name}: {starts[start][-1]:.4f}", file=sys.stderr, flush=True)
+        cells = [", ".join(f"{score:.4f}" for score in scores) for scores in starts.values()]
+        print(
+            f"| {name} | {task.score} | {regression(task):.4f} | {' | '.join(cells)} |", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

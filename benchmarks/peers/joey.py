@@ -1,0 +1,132 @@
+"""JoeyNMT's own program: how it is configured, trained and asked, in the peers' environment.
+
+    python -m benchmarks.peers.joey FOLDER STEPS BEAM
+
+FOLDER holds `train`, `dev` and `test`, each a file of pieces a language, and the list `pieces.txt`.
+What comes of it stands there, too: `answers.pieces`, a line each, and `facts.json`.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SKIPPED = 20
+
+
+def settings(
+    folder: Path, languages: tuple[str, str], model: Mapping[str, Any], training: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what its configuration file would say, of a Transformer with one table of pieces.
+
+    Args:
+        folder: of the pieces and texts.
+        languages: of the source and of the target, which are the endings of the files.
+        model: ``width``, ``heads``, ``blocks``, ``dropout`` and ``layer_norm``.
+        training: how it learns, by JoeyNMT's names.
+    """
+    side = {"level": "word", "voc_file": str(folder / "pieces.txt")}
+    stack = {
+        "type": "transformer",
+        "num_layers": model["blocks"],
+        "num_heads": model["heads"],
+        "embeddings": {"embedding_dim": model["width"], "scale": True},
+        "hidden_size": model["width"],
+        "ff_size": 4 * model["width"],
+        "dropout": model["dropout"],
+        "layer_norm": model["layer_norm"],
+    }
+    return {
+        "name": "race",
+        "use_cuda": False,
+        "data": {
+            "train": str(folder / "train"),
+            "dev": str(folder / "dev"),
+            "src": {"lang": languages[0], **side},
+            "trg": {"lang": languages[1], **side},
+        },
+        "testing": {},
+        "training": {
+            "optimizer": "adam",
+            "adam_betas": [0.9, 0.98],
+            "clip_grad_norm": 1.0,
+            "normalization": "tokens",
+            **training,
+        },
+        "model": {
+            "initializer": "xavier_uniform",
+            "embed_initializer": "normal",
+            "embed_init_weight": model["width"] ** -0.5,
+            "tied_embeddings": True,
+            "tied_softmax": True,
+            "encoder": stack,
+            "decoder": stack,
+        },
+    }
+
+
+def main(folder: Path, steps: int, beam: int) -> None:
+    """Train, and translate the test data."""
+    import torch
+    from joeynmt.config import parse_global_args, set_validation_args
+    from joeynmt.prediction import predict, prepare
+    from joeynmt.training import TrainManager
+
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    warmup = max(steps // 10, 1)
+    sizes = {"width": 256, "heads": 4, "blocks": 3, "dropout": 0.2, "layer_norm": "pre"}
+    learning = {
+        # Noam's rates, with that of heedful's runs as the highest.
+        "scheduling": "noam",
+        "learning_rate": 0.0,
+        "learning_rate_factor": 2e-3 * (sizes["width"] * warmup) ** 0.5,
+        "learning_rate_warmup": warmup,
+        "label_smoothing": 0.1,
+        "batch_size": 64,
+        "epochs": 10**6,
+        "updates": steps,
+        "logging_freq": 10**6,
+        "validation_freq": 10**9,
+    }
+    config = settings(folder, ("zh", "en"), sizes, learning)
+    config["data"]["test"] = str(folder / "test")
+    config["testing"] = {"beam_size": beam, "beam_alpha": 1.0, "batch_size": 64}
+    (folder / "model").mkdir(exist_ok=True)
+    args = parse_global_args({**config, "model_dir": str(folder / "model")}, mode="train")
+    model, train, dev, test = prepare(args, rank=0, mode="train")
+    manager = TrainManager(
+        rank=0,
+        model=model,
+        model_dir=args.model_dir,
+        device=args.device,
+        autocast=args.autocast,
+        seed=args.seed,
+        train_args=args.train,
+        dev_args=set_validation_args(args.test),
+    )
+    step, ends = manager._train_step, []
+
+    def clocked(batch: Any) -> Any:
+        ends.append(time.perf_counter())
+        return step(batch)
+
+    manager._train_step = clocked
+    manager.train_and_validate(train, dev)
+    timed = ends[SKIPPED:] if len(ends) > 2 * SKIPPED else ends
+    facts = {"steps": len(ends), "seconds_of_a_step": (timed[-1] - timed[0]) / (len(timed) - 1)}
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    model.eval()
+    _, _, _, answers, _, _ = predict(
+        model, test, args.device, 0, args=args.test, autocast=args.autocast
+    )
+    lines = "".join(f"{' '.join(map(str, answer))}\n" for answer in answers)
+    (folder / "answers.pieces").write_text(lines, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,170 @@
+"""Chinese into English, learnt from Tatoeba: a Transformer, an RNN, and JoeyNMT's Transformer.
+
+    python -m benchmarks.tatoeba [NAME ...] [--out runs/tatoeba] [--minutes 20 | --steps N]
+
+The pairs are split by their English side, drawn by a seed: no English sentence of the test data is
+learnt from with another translation. Each program learns from the same pairs, as many steps as the
+minutes hold by the pace of the first ones, and translates the same sentences with a beam of 5;
+sacreBLEU scores all. JoeyNMT reads the pieces of heedful's vocabulary; `make bench-peers` makes its
+environment. Prints a line of JSON for each.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import heedful
+from benchmarks.data import FOLDER
+from benchmarks.measure import peers_python
+from benchmarks.race import ROOT, environment
+from heedful.batches.parallel import encode_pairs
+from heedful.reading.parallel import read_pairs
+from heedful.settings import ColumnSettings, TranslateSettings
+from heedful.tasks.translator import learn_tokenizer
+from heedful.tokens import TranslationTokenizer
+
+SEED, DEV, TEST = 0, 500, 1500
+PROBE, SKIPPED = 60, 20
+BEAM = 5
+RECIPES: dict[str, dict[str, Any]] = {
+    "transformer": {"arch": "transformer", "pre_norm": True, "batch_size": 64},
+    "rnn": {"arch": "rnn", "batch_size": 64},
+}
+COMMON: dict[str, Any] = {"learning_rate": 2e-3, "schedule": "linear", "dropout": 0.2}
+
+
+def split(folder: Path) -> None:
+    """Write the three parts, a file of each language."""
+    text = gzip.decompress((FOLDER / "zh/tatoeba/cmn-eng.txt.gz").read_bytes()).decode("utf-8")
+    pairs = [line.split("\t")[:2] for line in text.splitlines()]
+    english = sorted({pair[0] for pair in pairs})
+    random.Random(SEED).shuffle(english)
+    test, dev = set(english[:TEST]), set(english[TEST : TEST + DEV])
+    parts: dict[str, list[list[str]]] = {"train": [], "dev": [], "test": []}
+    for pair in pairs:
+        parts["test" if pair[0] in test else "dev" if pair[0] in dev else "train"].append(pair)
+    for part, chosen in parts.items():
+        for language, side in (("en", 0), ("zh", 1)):
+            lines = "".join(f"{pair[side]}\n" for pair in chosen)
+            (folder / f"{part}.{language}").write_text(lines, encoding="utf-8")
+
+
+def files(folder: Path, part: str) -> list[Path]:
+    """Return the two files of a part."""
+    return [folder / f"{part}.zh", folder / f"{part}.en"]
+
+
+def train(name: str, folder: Path, out: Path, steps: int) -> float:
+    """Train one of heedful's, and return the seconds of a step once it is under way."""
+    heedful.train(
+        "translate",
+        train=files(folder, "train"),
+        out=out,
+        steps=steps,
+        overwrite=True,
+        say=lambda line: None,
+        **COMMON,
+        **RECIPES[name],
+    )
+    rows = map(json.loads, (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    taken = [row["tokens"] / row["tokens_per_second"] for row in rows if row.get("tokens")]
+    return mean(taken[SKIPPED:] or taken)
+
+
+def joeynmt(folder: Path, out: Path, steps: int) -> float:
+    """Train JoeyNMT, translate, and return the seconds of a step once it is under way."""
+    out.mkdir(parents=True, exist_ok=True)
+    tokenizer = write_pieces(folder, out)
+    command = [peers_python(), "-m", "benchmarks.peers.joey", str(out), str(steps), str(BEAM)]
+    threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
+    subprocess.run(command, check=True, cwd=ROOT, env=environment(threads, peer=True))
+    facts = json.loads((out / "facts.json").read_text(encoding="utf-8"))
+    lines = (out / "answers.pieces").read_text(encoding="utf-8").splitlines()
+    ids = {piece: index for index, piece in enumerate(tokenizer.target.tokens)}
+    texts = [tokenizer.target.decode([ids[piece] for piece in line.split()]) for line in lines]
+    (out / "answers.en").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return float(facts["seconds_of_a_step"])
+
+
+def write_pieces(folder: Path, out: Path) -> TranslationTokenizer:
+    """Learn the vocabulary that heedful would, and write the parts as lines of its pieces."""
+    parts = ("train", "dev", "test")
+    pairs = {part: list(read_pairs(files(folder, part), ColumnSettings())) for part in parts}
+    tokenizer = learn_tokenizer(pairs["train"], TranslateSettings())
+    (out / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
+    for part, some in pairs.items():
+        examples = [example for _, example in encode_pairs(some, tokenizer)]
+        for language, rows in (
+            ("zh", [example.ids.tolist() for example in examples]),
+            ("en", [[int(token) for token in example.labels] for example in examples]),
+        ):
+            lines = [" ".join(tokenizer.source.pieces(row[:-1])) for row in rows]
+            text = "".join(f"{line}\n" for line in lines)
+            (out / f"{part}.{language}").write_text(text, encoding="utf-8")
+    return tokenizer
+
+
+def scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, object]:
+    """Return BLEU and chrF with their signatures, as heedful's evaluation has them."""
+    from sacrebleu.metrics import BLEU, CHRF
+
+    result: dict[str, object] = {}
+    for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):
+        result[name] = round(metric.corpus_score(list(answers), [list(references)]).score, 2)
+        result[f"{name}_signature"] = str(metric.get_signature())
+    return result
+
+
+def measure(
+    name: str, folder: Path, out: Path, steps: int | None, minutes: float
+) -> dict[str, object]:
+    """Train and score one of them."""
+    learn = joeynmt if name == "joeynmt" else (lambda *args: train(name, *args))
+    if steps is None:
+        pace = learn(folder, out / f"{name}-probe", PROBE)
+        steps = round(60 * minutes / pace)
+    pace = learn(folder, out / name, steps)
+    references = (folder / "test.en").read_text(encoding="utf-8").splitlines()
+    if name == "joeynmt":
+        answers = (out / name / "answers.en").read_text(encoding="utf-8").splitlines()
+    else:
+        sources = (folder / "test.zh").read_text(encoding="utf-8").splitlines()
+        answers = [a.text for a in heedful.load(out / name)(sources, beam=BEAM)]
+    return {
+        "name": name,
+        "steps": steps,
+        "seconds_of_a_step": round(pace, 4),
+        **scores(answers, references),
+    }
+
+
+def main() -> None:
+    """Train those that are named, or all."""
+    names = (*RECIPES, "joeynmt")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
+    parser.add_argument("--out", type=Path, default=Path("runs/tatoeba"))
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--steps", type=int, help="rather than minutes")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.names) - set(names)):
+        parser.error(f"no translator {unknown[0]!r}; there are: {', '.join(names)}")
+    folder = options.out / "pairs"
+    folder.mkdir(parents=True, exist_ok=True)
+    split(folder)
+    for name in options.names or names:
+        print(
+            json.dumps(measure(name, folder, options.out, options.steps, options.minutes)),
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
