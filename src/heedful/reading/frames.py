@@ -3,17 +3,25 @@
 import hashlib
 import json
 import os
+import secrets
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from heedful.errors import UserError
+
+if sys.platform != "win32":
+    import fcntl
 
 PathOrPaths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
 """Paths, a list of dicts, or a table of pandas or pyarrow."""
+
+_LOCK = ".lock"
 
 
 @contextmanager
@@ -32,17 +40,47 @@ def as_files(data: Data) -> Iterator[list[Path]]:
         yield [Path(str(path)) for path in data]
     else:
         content, ending = _content(data)
-        folder = Path(tempfile.gettempdir()) / f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"data{ending}"
-        path.write_bytes(content)
-        try:
+        name = f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
+        with _held(Path(tempfile.gettempdir()) / name) as folder:
+            path = folder / f"data{ending}"
+            fresh = folder / f"{secrets.token_hex(8)}.partial"
+            fresh.write_bytes(content)
+            fresh.replace(path)  # another process may be reading the same
             yield [path]
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[Path]:
+    """Make a folder of our own, which who holds it last deletes: other processes may hold it, too.
+
+    Raises:
+        UserError: another user has made it.
+    """
+    if sys.platform == "win32":  # which deletes no file that is open
+        folder.mkdir(exist_ok=True)
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with _locked(folder) as lock:
+        try:
+            yield folder
         finally:
-            path.unlink(missing_ok=True)
-            # Who trains and evaluates on the same data has one file for both.
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            with suppress(BlockingIOError):  # somebody else goes on with it
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked(folder: Path) -> IO[bytes]:
+    """Return the open lock of a folder, which is made if it is not there."""
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+            raise UserError(f"{folder} belongs to another user; set TMPDIR to another folder")
+        with suppress(FileNotFoundError):  # who held it last has deleted it meanwhile
+            lock = (folder / _LOCK).open("ab")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
+                return lock
 
 
 def _content(data: Any) -> tuple[bytes, str]:
