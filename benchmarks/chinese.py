@@ -186,7 +186,7 @@ def pace(run: Path) -> float:
 def random_start(run: Path, folder: Path, seed: int) -> Path:
     """Write a model like that of a run, with weights that have learnt nothing."""
     torch.manual_seed(seed)
-    BertForMaskedLM(BertConfig.read(run / "config.json")).save_pretrained(folder)
+    BertForMaskedLM(BertConfig.read(run / "config.json")).save_pretrained(folder, overwrite=True)
     load_tokenizer(run).save_pretrained(folder)
     return folder
 
