@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,6 +172,16 @@ def patched(explanation: Explanation, rows: int, columns: int) -> Explanation:
             for one in explanation.attributions
         ),
     )
+
+
+def test_without_matplotlib_one_line_says_what_to_install(
+    run: Path, picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explanation = heedful.explain(run, str(picture), method="gradient-x-input")
+    for module in ("matplotlib", "matplotlib.figure", "matplotlib.colors"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(heedful.UserError, match=r"pip install 'heedful\[plot\]'"):
+        save_picture(explanation, tmp_path / "a.png")
 
 
 def test_patches_have_the_colour_of_their_side() -> None:

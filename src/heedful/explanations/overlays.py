@@ -41,13 +41,13 @@ def overlay_panels(
         (scores,) = one.scores
         if scores is not None:
             title = f"{one.method}\n{one.target}"
-            tint = tinted(np.reshape(scores[1:], grid), colours)
-            panels.append(partial(_draw, patches=patches, title=title, over=tint))
+            tint = partial(tinted, np.reshape(scores[1:], grid), colours)
+            panels.append(partial(_draw, patches=patches, title=title, tint=tint))
     for one_map in explanation.attention:
         for name, weights in layers(one_map):
             title = f"{name}\nwhat the class token takes from"
-            tint = _mapped(weights[0, 1:].reshape(grid))
-            panels.append(partial(_draw, patches=patches, title=title, over=tint))
+            tint = partial(_mapped, weights[0, 1:].reshape(grid))
+            panels.append(partial(_draw, patches=patches, title=title, tint=tint))
     return panels
 
 
@@ -73,13 +73,15 @@ def _share(numbers: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
     return numbers / highest if highest > 0 else np.zeros_like(numbers)
 
 
-def _draw(axes: "Axes", patches: Patches, title: str, over: NDArray[np.float64]) -> None:
+def _draw(
+    axes: "Axes", patches: Patches, title: str, tint: Callable[[], NDArray[np.float64]]
+) -> None:
     from matplotlib.image import imread
 
     pixels = imread(io.BytesIO(base64.b64decode(patches.png)), format="png")
     extent = (0, patches.columns, patches.rows, 0)
     axes.imshow(pixels, cmap="gray", extent=extent, aspect="auto", interpolation="nearest")
-    axes.imshow(over, extent=extent, aspect="auto", interpolation="nearest")
+    axes.imshow(tint(), extent=extent, aspect="auto", interpolation="nearest")
     axes.set_box_aspect(pixels.shape[0] / pixels.shape[1])
     axes.set_title(title, fontsize=8)
     axes.set_axis_off()
