@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -51,7 +51,7 @@ def as_files(data: Data) -> Iterator[list[Path]]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[Path]:
-    """Make a folder of our own, which who holds it last deletes: other processes may hold it, too.
+    """Make a folder, which other processes may hold, too; the last one to leave deletes it.
 
     Raises:
         UserError: another user has made it.
@@ -76,10 +76,14 @@ def _locked(folder: Path) -> IO[bytes]:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             raise UserError(f"{folder} belongs to another user; set TMPDIR to another folder")
-        with suppress(FileNotFoundError):  # who held it last has deleted it meanwhile
-            lock = (folder / _LOCK).open("ab")
+        with (
+            suppress(FileNotFoundError),
+            ExitStack() as closing,
+        ):  # deleted by the last one to leave
+            lock = closing.enter_context((folder / _LOCK).open("ab"))
             fcntl.flock(lock, fcntl.LOCK_SH)
             if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
+                closing.pop_all()
                 return lock
 
 
