@@ -30,6 +30,7 @@ from sklearn.metrics import accuracy_score
 
 import heedful
 from benchmarks.data import FOLDER
+from benchmarks.pace import PROBE, pace
 from heedful.commands.vocabulary import learn
 from heedful.models import BertConfig, BertForMaskedLM
 from heedful.settings import VocabularySettings
@@ -57,7 +58,6 @@ FINE_TUNING: dict[str, Any] = {
 }
 LEFT_OUT = ("《招商银行：投资永隆银行", "WEDotA")
 """Of CLUENER's training data: a book that has a company in it, and a piece of two entities."""
-PROBE, SKIPPED = 60, 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,13 +176,6 @@ def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float)
     return run
 
 
-def pace(run: Path) -> float:
-    """Return the seconds of a step once the run is under way."""
-    rows = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    taken = [row["tokens"] / row["tokens_per_second"] for row in rows if row.get("tokens")]
-    return mean(taken[SKIPPED:] or taken)
-
-
 def random_start(run: Path, folder: Path, seed: int) -> Path:
     """Write a model like that of a run, with weights that have learnt nothing."""
     torch.manual_seed(seed)
@@ -295,7 +288,7 @@ def main() -> None:
                 out = options.out / f"{name.split()[0].lower()}-{start}-{seed}"
                 starts[start].append(fine_tune(task, model, out, seed))
                 print(f"{out.name}: {starts[start][-1]:.4f}", file=sys.stderr, flush=True)
-        cells = [", ".join(f"{score:.4f}" for score in scores) for scores in starts.values()]
+        cells = [f"{mean(s):.4f} ({min(s):.4f}–{max(s):.4f})" for s in starts.values()]
         print(
             f"| {name} | {task.score} | {regression(task):.4f} | {' | '.join(cells)} |", flush=True
         )

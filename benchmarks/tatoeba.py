@@ -17,12 +17,12 @@ import random
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import heedful
 from benchmarks.data import FOLDER
 from benchmarks.measure import peers_python
+from benchmarks.pace import PROBE, pace
 from benchmarks.race import ROOT, environment
 from heedful.batches.parallel import encode_pairs
 from heedful.reading.parallel import read_pairs
@@ -31,7 +31,6 @@ from heedful.tasks.translator import learn_tokenizer
 from heedful.tokens import TranslationTokenizer
 
 SEED, DEV, TEST = 0, 500, 1500
-PROBE, SKIPPED = 60, 20
 BEAM = 5
 RECIPES: dict[str, dict[str, Any]] = {
     "transformer": {"arch": "transformer", "pre_norm": True, "batch_size": 64},
@@ -73,9 +72,7 @@ def train(name: str, folder: Path, out: Path, steps: int) -> float:
         **COMMON,
         **RECIPES[name],
     )
-    rows = map(json.loads, (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    taken = [row["tokens"] / row["tokens_per_second"] for row in rows if row.get("tokens")]
-    return mean(taken[SKIPPED:] or taken)
+    return pace(out)
 
 
 def joeynmt(folder: Path, out: Path, steps: int) -> float:
@@ -128,9 +125,8 @@ def measure(
     """Train and score one of them."""
     learn = joeynmt if name == "joeynmt" else (lambda *args: train(name, *args))
     if steps is None:
-        pace = learn(folder, out / f"{name}-probe", PROBE)
-        steps = round(60 * minutes / pace)
-    pace = learn(folder, out / name, steps)
+        steps = round(60 * minutes / learn(folder, out / f"{name}-probe", PROBE))
+    seconds = learn(folder, out / name, steps)
     references = (folder / "test.en").read_text(encoding="utf-8").splitlines()
     if name == "joeynmt":
         answers = (out / name / "answers.en").read_text(encoding="utf-8").splitlines()
@@ -140,7 +136,7 @@ def measure(
     return {
         "name": name,
         "steps": steps,
-        "seconds_of_a_step": round(pace, 4),
+        "seconds_of_a_step": round(seconds, 4),
         **scores(answers, references),
     }
 
