@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 ENGLISH, CHINESE = ROOT / "docs", ROOT / "docs" / "zh"
 README = ROOT / "README.zh-CN.md"
 PAGES = [README, *sorted(CHINESE.glob("*.md"))]
-# Long measurements, what is made from the code, and what is for those who work on heedful.
+# Long measurements, and what is made from the code.
 IN_ENGLISH_ALONE = {
     *("benchmarks", "performance"),
-    *("commands", "reference", "reference-models", "family", "model", "heads", "new-task"),
+    *("commands", "reference", "reference-models", "family"),
 }
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 
