@@ -1,9 +1,15 @@
+import bz2
+import errno
 import gzip
 import io
+import lzma
+import os
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
+import pyarrow
 import pytest
 
 from heedful.errors import UserError
@@ -33,10 +39,64 @@ def test_byte_order_mark_is_dropped_at_the_start_only(tmp_path: Path) -> None:
     assert list(read_lines(path)) == ["one\n", "\ufefftwo\n"]
 
 
-def test_gzip_of_several_members_is_one_stream(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.GZ"
-    path.write_bytes(gzip.compress(b"one\ntw") + gzip.compress(b"o\n"))
-    assert list(read_lines(path)) == ["one\n", "two\n"]
+def zstandard(content: bytes) -> bytes:
+    """Compress as programs of several threads do, with a frame that is skipped."""
+    packed: bytes = pyarrow.Codec("zstd").compress(content, asbytes=True)
+    return b"\x50\x2a\x4d\x18\x04\0\0\0size" + packed
+
+
+PACK = {
+    ".gz": lambda content: gzip.compress(content, 1, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lambda content: lzma.compress(content, preset=0),
+    ".zst": zstandard,
+}
+NAMES = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "Zstandard"}
+MANY = ("".join(map(str, range(100_000))) + "\n").encode() * 3
+"""Longer than any block of these formats."""
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_a_compressed_file_of_several_members_is_one_stream(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt{ending.upper()}"
+    path.write_bytes(PACK[ending](b"one\ntw") + PACK[ending](b"o\n" + MANY))
+    assert list(read_lines(path)) == ["one\n", "two\n", *MANY.decode().splitlines(keepends=True)]
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_damaged_compressed_files(tmp_path: Path, ending: str) -> None:
+    path, kind, packed = tmp_path / f"a.txt{ending}", NAMES[ending], PACK[ending](MANY)
+    path.write_bytes(packed[:-9])
+    assert error_of(path).startswith(f"{path}: {kind} data cut short after ")
+    path.write_bytes(packed[:16] + bytes(255 - byte for byte in packed[16:]))
+    assert error_of(path).startswith(f"{path}: {kind} data damaged after ")
+    path.write_bytes(b"plain\n")
+    assert error_of(path) == f"{path}: not {kind} data, though its name ends in {ending}"
+    path.with_suffix("").write_bytes(PACK[ending]("é\n".encode() * 100))
+    hint = f"it looks like {kind}: its name must end in {ending}"
+    assert hint in error_of(path.with_suffix(""))
+
+
+@pytest.mark.parametrize("ending", [".bz2", ".zst"])
+def test_a_disk_that_fails_is_no_damage(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACK[ending](MANY))
+
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(size)
+
+        def readinto(self, buffer: Any, /) -> int:
+            memoryview(buffer)[:100] = self.read(100)
+            return 100
+
+    content = path.read_bytes()
+    monkeypatch.setattr(Path, "open", lambda *_: io.BufferedReader(Failing(content), 100))
+    assert error_of(path) == f"{path}: cannot be read: {os.strerror(errno.EIO)}"
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +108,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sys.stdin.closed
 
 
-WHOLE = gzip.compress(("".join(map(str, range(100_000))) + "\n").encode() * 3, mtime=0)
+WHOLE = gzip.compress(MANY, mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +134,13 @@ WHOLE = gzip.compress(("".join(map(str, range(100_000))) + "\n").encode() * 3, m
         (
             "a.txt.gz",
             WHOLE[:10] + b"\x07" + WHOLE[11:],
-            ": gzip data damaged after 0 lines (Error -3 while decompressing data: invalid block "
-            "type)",
+            ": gzip data damaged after 0 whole lines (Error -3 while decompressing data: invalid "
+            "block type)",
         ),
         (
             "a.txt.gz",
             gzip.compress(b"one\n", mtime=0) + b"tail",
-            ": gzip data damaged after 0 lines (Not a gzipped file (b'ta'))",
+            ": gzip data damaged after 0 whole lines (Not a gzipped file (b'ta'))",
         ),
     ],
 )
@@ -93,14 +153,16 @@ def test_what_is_not_text(tmp_path: Path, name: str, content: bytes, message: st
 def test_a_wrong_checksum_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(WHOLE[:-8] + b"\0\0\0\0" + WHOLE[-4:])
-    assert error_of(path).startswith(f"{path}: gzip data damaged after 2 lines (CRC check failed")
+    assert error_of(path).startswith(
+        f"{path}: gzip data damaged after 2 whole lines (CRC check failed"
+    )
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.txt", *(f"a.txt{ending}" for ending in PACK)])
 def test_an_endless_line_is_refused_before_it_is_held(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     content = b"x" * 999 + b"\n" + b"y" * 20_000_000
-    path.write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
+    path.write_bytes(PACK.get(path.suffix, bytes)(content))
     tracemalloc.start()
     try:
         assert error_of(path, 1000) == f"{path}, line 2: longer than 1,000 bytes"
@@ -110,7 +172,7 @@ def test_an_endless_line_is_refused_before_it_is_held(tmp_path: Path, name: str)
 
 
 def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
-    for name in ("a.txt", "a.txt.gz"):
+    for name in ("a.txt", *(f"a.txt{ending}" for ending in PACK)):
         (tmp_path / name).write_bytes(b"")
         assert list(read_lines(tmp_path / name)) == []
 

@@ -275,7 +275,7 @@ def vocabulary(
     Parameters
     ----------
     files
-        Plain text files, also with .gz.
+        Plain text files, also compressed (.gz, .bz2, .xz, .zst).
     out
         Folder to make: the tokens and what says how texts are split.
     overwrite

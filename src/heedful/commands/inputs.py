@@ -9,6 +9,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.reading import Text
+from heedful.reading.compressed import ending_of
 from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
 from heedful.reading.shards import matching
 from heedful.settings import TASKS, ColumnSettings
@@ -89,7 +90,7 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 
 
 def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
-    plain = path == STDIN or path.name.removesuffix(".gz").endswith(".txt")
+    plain = path == STDIN or ending_of(path) == ".txt"
     if TASKS[task.name].columns and plain and columns.format is None:
         columns = replace(columns, format="text")
     return task.read([path], columns, labelled=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from heedful.commands.parts import Parts, begin, folder_of, go_on, is_begun, refuse_if_there
 from heedful.errors import UserError
+from heedful.reading.compressed import without_compression
 from heedful.settings import OutputSettings
 
 
@@ -39,7 +40,7 @@ def names_of(out: Path, inputs: Sequence[Path], *, plain: bool) -> list[str]:
         )
     names: dict[str, Path] = {}
     for path in () if ending else inputs:
-        name = Path(path.name.removesuffix(".gz")).stem + (".txt" if plain else ".jsonl")
+        name = without_compression(path).stem + (".txt" if plain else ".jsonl")
         if name in names:
             raise UserError(
                 f"--out {out}: {names[name]} and {path} would both write {name}; "

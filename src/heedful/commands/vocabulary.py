@@ -47,7 +47,7 @@ def learn(
     """Learn a vocabulary and write it into a folder that `load_tokenizer` reads.
 
     Args:
-        files: plain text, also ``.gz``, streamed.
+        files: plain text, also compressed, streamed.
         settings: kind and size of the vocabulary, and what is done to a text before it is split.
         out: the folder.
         overwrite: whether to replace what stands there.

@@ -35,7 +35,7 @@ def read_choices(
     """Read questions from files of JSON lines, one at a time.
 
     Args:
-        paths: files, also with ``.gz``; ``-`` is stdin.
+        paths: files, also compressed ones; ``-`` is stdin.
         labelled: whether to read answers; without it they may be missing.
         encoding: how characters are stored.
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.reading.lines import UTF8, ending_of, read_files, read_lines, source_name
+from heedful.reading.compressed import ending_of
+from heedful.reading.lines import UTF8, read_files, read_lines, source_name
 
 DocumentLayout = Literal["blank-line", "gap", "file", "line"]
 """What separates two documents: a blank line, two blank lines or more (as between the chapters of a
@@ -42,7 +43,7 @@ class Document:
 def read_documents(
     paths: Sequence[Path], layout: DocumentLayout = "blank-line", encoding: str = UTF8
 ) -> Iterator[Document]:
-    """Stream the documents of plain text files, also ``.gz``; the end of a file ends a document.
+    """Stream the documents of plain text files; the end of a file ends a document.
 
     Args:
         paths: the files, read one after the other.

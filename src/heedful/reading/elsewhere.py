@@ -4,7 +4,6 @@ The drivers are the user's to install. Nothing is opened unless a user names it.
 two slashes of such a name into one; `url_of` unfolds them.
 """
 
-import gzip
 import io
 import re
 from collections.abc import Iterator
@@ -81,7 +80,7 @@ def _told(path: Path) -> Iterator[None]:
     """Turn what drivers raise into an error that names the file."""
     try:
         yield
-    except (UserError, gzip.BadGzipFile):
+    except UserError:
         raise
     except FileNotFoundError:
         raise UserError(f"{url_of(path)}: no such file") from None

@@ -1,10 +1,10 @@
 """Texts that were decoded wrongly before we see them."""
 
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from heedful.reading.lines import UTF8, ending_of, open_bytes, source_name
+from heedful.reading.compressed import DamagedError, ending_of
+from heedful.reading.lines import UTF8, open_bytes, source_name
 
 REPLACEMENT = "\ufffd"
 
@@ -28,7 +28,7 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
                     if mark in line:
                         count += line.count(mark)
                         first = first or f"{source_name(path)}, line {number}"
-        except (OSError, EOFError, zlib.error):  # told with its place where the file is read
+        except (OSError, DamagedError):  # told with its place where the file is read
             continue
     if not count:
         return None

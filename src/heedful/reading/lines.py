@@ -1,13 +1,11 @@
 """Bytes to lines of text, one at a time, from files and stdin.
 
 Whatever can be wrong with a file of any format is reported here: it is missing, a folder, not
-readable, named ``.gz`` but not gzip, damaged, not UTF-8, binary, or has a line without an end.
+readable, damaged, named as if it were compressed, not UTF-8, binary, or has a line without an end.
 """
 
-import gzip
 import io
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from heedful.errors import UserError, did_you_mean
+from heedful.reading.compressed import DamagedError, inflated, looks_compressed
 from heedful.reading.elsewhere import check_elsewhere, is_elsewhere, open_elsewhere, url_of
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -27,22 +26,10 @@ Item = TypeVar("Item")
 
 _BUFFER_BYTES = 2**17
 
-_NOT_UTF8_HINTS = {
-    b"\xff\xfe": "; it looks like UTF-16: save it as UTF-8",
-    b"\xfe\xff": "; it looks like UTF-16: save it as UTF-8",
-    b"\x1f\x8b": "; it looks like gzip: its name must end in .gz",
-}
-
 
 def source_name(path: Path) -> str:
     """Return how a file is named in messages."""
     return "standard input" if path == STDIN else url_of(path)
-
-
-def ending_of(path: Path) -> str:
-    """Return the ending of a file's name in small letters, without ``.gz``."""
-    ending = path.suffix.lower()
-    return path.with_suffix("").suffix.lower() if ending == ".gz" else ending
 
 
 def read_files(
@@ -106,7 +93,8 @@ def read_lines(
     r"""Yield the lines of a text file, or of stdin for ``-``, with their line ends.
 
     Only ``\n`` ends a line, so that no other character of the text is taken for a line end. A byte
-    order mark at the start is dropped; a name that ends in ``.gz`` is inflated as it is read.
+    order mark at the start is dropped. A file is inflated as it is read if its name ends as that of
+    a compressed one.
 
     Args:
         path: the file.
@@ -127,7 +115,7 @@ def read_lines(
                 try:
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
-                    hint = _NOT_UTF8_HINTS.get(raw[:2], "") if number == 1 else ""
+                    hint = _hint(raw) if number == 1 else ""
                     if encoding == UTF8 and not hint:
                         hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
@@ -144,12 +132,18 @@ def read_lines(
                         f"{source}, line {number}: byte {nul} is NUL; this is not a text file"
                     )
                 yield line
-    except EOFError:
-        raise UserError(f"{source}: gzip data cut short after {number:,} whole lines") from None
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{source}: gzip data damaged after {number:,} lines ({error})") from None
+    except DamagedError as error:
+        lines = f"{number:,} whole lines"
+        raise UserError(f"{source}: {error.what} after {lines}{error.reason}") from None
     except OSError as error:
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
+
+
+def _hint(raw: bytes) -> str:
+    """Return what a file that is not UTF-8 may be, by how it begins."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "; it looks like UTF-16: save it as UTF-8"
+    return looks_compressed(raw)
 
 
 def _looks_like(raw: bytes) -> str:
@@ -179,25 +173,21 @@ _ENOUGH = 0.25
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or stdin for ``-``, and inflate it if its name ends in ``.gz``.
+    """Open a file, or stdin for ``-``, inflated if its name ends as that of a compressed one.
 
     Raises:
-        UserError: its name ends so, but it is not gzip; or stdin is closed.
+        UserError: its name ends so, but it is not compressed; or stdin is closed.
     """
     if path == STDIN:
         if sys.stdin is None:
             raise UserError("standard input: closed")
         yield sys.stdin.buffer
-    elif path.suffix.lower() != ".gz":
-        with open_stored(path) as stream:
-            yield stream
     else:
-        with open_stored(path) as packed:
-            if packed.peek(2)[:2] not in (b"", b"\x1f\x8b"):
-                raise UserError(f"{source_name(path)}: not gzip data, though its name ends in .gz")
-            # The outer buffer finds lines in C; GzipFile's own `readline` goes through Python.
-            with gzip.open(packed) as inflated, io.BufferedReader(inflated, _BUFFER_BYTES) as lines:
-                yield lines
+        with (
+            open_stored(path) as stored,
+            inflated(stored, path, source_name(path)) as stream,
+        ):
+            yield stream
 
 
 def open_stored(path: Path) -> AbstractContextManager[io.BufferedReader]:

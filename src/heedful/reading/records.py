@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
+from heedful.reading.compressed import compression_of, ending_of
 from heedful.reading.delimited import csv_rows, tsv_rows, without_line_end
 from heedful.reading.fields import (
     Cells,
@@ -25,7 +26,6 @@ from heedful.reading.lines import (
     STDIN,
     UTF8,
     check_file,
-    ending_of,
     read_files,
     read_lines,
     source_name,
@@ -107,7 +107,8 @@ def read_records(
     Args:
         paths: the files, in order; ``-`` is stdin (plain text unless ``columns`` says otherwise).
         columns: which columns to read, and the format of all files; by default the ending of each
-            file's name (before ``.gz``) decides. Plain text has no columns: each line is a text.
+            file's name decides, before one such as ``.gz``. Plain text has no columns: each line is
+            a text.
         allow_empty: whether a text may be empty or blank: right for prediction, rarely for
             training.
 
@@ -175,9 +176,9 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
         raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
     if format == "parquet" and columns.encoding != UTF8:
         raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
-    if format == "parquet" and (path == STDIN or path.suffix.lower() == ".gz"):
+    if format == "parquet" and (path == STDIN or compression_of(path) is not None):
         raise UserError(
-            f"{source_name(path)}: Parquet is read from files only, not from stdin or .gz"
+            f"{source_name(path)}: Parquet is read from files only, not from stdin or compressed"
         )
     return format
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from heedful.errors import UserError
+from heedful.reading.compressed import ending_of
 from heedful.reading.fields import find_field, kind_of, read_text
 from heedful.reading.json_objects import (
     number_of,
@@ -17,7 +18,7 @@ from heedful.reading.json_objects import (
     read_spread_objects,
     value_of,
 )
-from heedful.reading.lines import UTF8, ending_of, read_files, source_name
+from heedful.reading.lines import UTF8, read_files, source_name
 from heedful.reading.tagging import Entity, TaggedText
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UserError
+from heedful.reading.compressed import ending_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import (
     list_of,
@@ -19,7 +20,7 @@ from heedful.reading.json_objects import (
     text_of,
     value_of,
 )
-from heedful.reading.lines import STDIN, UTF8, ending_of, read_files, read_lines, source_name
+from heedful.reading.lines import STDIN, UTF8, read_files, read_lines, source_name
 from heedful.reading.records import read_records
 from heedful.settings import ColumnSettings
 
@@ -61,8 +62,8 @@ def read_questions(
 
     Args:
         paths: SQuAD 1.1 or 2.0 (``.json``), or rows with ``question``, ``context`` and ``answers``,
-            a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also with
-            ``.gz``. Without answers also ``.csv``, ``.tsv`` and ``.parquet``.
+            a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also
+            compressed. Without answers also ``.csv``, ``.tsv`` and ``.parquet``.
         labelled: whether to read answers; without it they may be missing.
         encoding: how characters are stored.
 

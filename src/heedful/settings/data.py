@@ -53,7 +53,7 @@ class DataSettings:
     """Training data and the model to start from, the same for every task."""
 
     train: list[Path]
-    """Training files in the task's format, also compressed (.gz)."""
+    """Training files in the task's format, also compressed (.gz, .bz2, .xz, .zst)."""
     dev: list[Path] | None = None
     """Files to evaluate on during training; the best step is kept."""
     model: str = "minilm"
@@ -89,7 +89,7 @@ class ParallelSettings:
 
     train: list[Path]
     """Two plain text files, sources and their translations line by line, or tables with a column
-    of each; also compressed (.gz)."""
+    of each; also compressed (.gz, .bz2, .xz, .zst)."""
     dev: list[Path] | None = None
     """Files to evaluate on during training; the best step is kept."""
     model: str | None = None

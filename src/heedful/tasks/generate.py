@@ -32,6 +32,7 @@ from heedful.metrics.writing import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import head_of, load_model
 from heedful.reading import Record, Text
+from heedful.reading.compressed import ending_of
 from heedful.settings import (
     ColumnSettings,
     DataSettings,
@@ -102,7 +103,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
                 "generate reads --text and writes --label: leave out --text-pair and "
                 "--label-separator"
             )
-        plain = [path.name.removesuffix(".gz").endswith(".txt") for path in paths]
+        plain = [ending_of(path) == ".txt" for path in paths]
         if columns.format == "text" or (columns.format is None and any(plain)):
             if not all(plain) and columns.format is None:
                 raise UserError("give either .txt files or tables, not both at once")

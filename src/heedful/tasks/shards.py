@@ -12,6 +12,7 @@ from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.batches.stream import drawn_from
 from heedful.errors import UserError
+from heedful.reading.compressed import compression_of
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
 from heedful.reading.shards import shard_prints
@@ -52,7 +53,7 @@ class ShardedText:
         examples = pack(list(self._sequences(documents, 0, 0, 0)))
         if line := self.objective.doubt(examples.labels):
             say(line)
-        if all(shard.suffix.lower() != ".gz" and shard.is_file() for shard in self.shards):
+        if all(compression_of(shard) is None and shard.is_file() for shard in self.shards):
             size = sum(shard.stat().st_size for shard in self.shards)
             share = size / sum(len(text.encode()) for text in texts)
             say(f"an epoch has about {share * len(examples) / batch_size:,.0f} steps")

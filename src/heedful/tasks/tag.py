@@ -38,6 +38,7 @@ from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.models.loading import read_config
 from heedful.reading import Text, read_records
+from heedful.reading.compressed import ending_of
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
 from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
@@ -353,8 +354,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
     default = ColumnSettings()
     text, label = columns.text, columns.label
-    name = path.name.lower().removesuffix(".gz")
-    ending = name[name.rfind(".") :]
+    ending = ending_of(path)
     kind = columns.format or _FORMATS.get(ending) or ("conll" if labelled else None)
     if not columns.header and (kind == "conll" or (labelled and kind == "jsonl")):
         raise UserError(f"{path}: --no-header is for CSV and TSV; this is read as {kind}")

@@ -1,0 +1,154 @@
+"""Compressed files, which are inflated while they are read: gzip, bzip2, xz and Zstandard."""
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from heedful.errors import UserError
+
+
+class DamagedError(Exception):
+    """Compressed data cannot be inflated any further.
+
+    Args:
+        what: the kind of data, and what is wrong with it.
+        reason: more about that, in brackets; or nothing.
+    """
+
+    def __init__(self, what: str, reason: str = "") -> None:
+        super().__init__(f"{what}{reason}")
+        self.what, self.reason = what, reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compression:
+    """A kind of compression."""
+
+    name: str
+    magic: tuple[bytes, ...]
+    """What its data begins with."""
+    inflate: Callable[[Any], Any]
+    """From a stream to the stream that is inflated."""
+    errors: tuple[type[Exception], ...]
+    """What the latter raises if its data is damaged."""
+
+
+def _zstandard(packed: IO[bytes]) -> Any:
+    import pyarrow  # it takes long, and few need it
+
+    return pyarrow.input_stream(packed, compression="zstd")
+
+
+# Files of several threads begin with a frame to skip, of one of 16 numbers.
+_SKIPPED = tuple(bytes([number, 0x2A, 0x4D, 0x18]) for number in range(0x50, 0x60))
+
+COMPRESSIONS = {
+    ".gz": Compression(
+        name="gzip",
+        magic=(b"\x1f\x8b",),
+        inflate=gzip.open,
+        errors=(zlib.error, gzip.BadGzipFile),
+    ),
+    ".bz2": Compression(name="bzip2", magic=(b"BZh",), inflate=bz2.open, errors=(OSError,)),
+    ".xz": Compression(
+        name="xz", magic=(b"\xfd7zXZ\x00",), inflate=lzma.open, errors=(lzma.LZMAError,)
+    ),
+    ".zst": Compression(
+        name="Zstandard",
+        magic=(b"\x28\xb5\x2f\xfd", *_SKIPPED),
+        inflate=_zstandard,
+        errors=(OSError,),
+    ),
+}
+"""The kinds that are read, by how names end."""
+
+_CUT_SHORT = "Truncated compressed stream"
+"""What pyarrow says where others raise EOFError."""
+_LONGEST_MAGIC = 6
+
+
+def compression_of(path: Path) -> Compression | None:
+    """Return how a file is compressed, by the ending of its name; None if it is not."""
+    return COMPRESSIONS.get(path.suffix.lower())
+
+
+def without_compression(path: Path) -> Path:
+    """Return a file's name without the ending that says how it is compressed."""
+    return path if compression_of(path) is None else path.with_suffix("")
+
+
+def ending_of(path: Path) -> str:
+    """Return the ending of a file's name in small letters, without that of its compression."""
+    return without_compression(path).suffix.lower()
+
+
+def looks_compressed(start: bytes) -> str:
+    """Return a hint where the start of a file is that of compressed data, else nothing."""
+    for ending, kind in COMPRESSIONS.items():
+        if start.startswith(kind.magic):
+            return f"; it looks like {kind.name}: its name must end in {ending}"
+    return ""
+
+
+def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
+    """Return the content of a stream, inflated as the ending of a file's name says.
+
+    Reading it raises a `DamagedError` where the data ends too early or is damaged.
+
+    Args:
+        packed: the stream; one that is not compressed is returned as it is.
+        path: the file.
+        source: how the file is named in messages.
+
+    Raises:
+        UserError: its name ends as if it were compressed, but it is not.
+    """
+    kind = compression_of(path)
+    if kind is None:
+        return packed
+    start = packed.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]
+    if start and not start.startswith(kind.magic):
+        raise UserError(f"{source}: not {kind.name} data, though its name ends in {path.suffix}")
+    # The outer buffer finds lines in C; readers of their own go through Python for each.
+    return io.BufferedReader(_Inflated(packed, kind), _BUFFER_BYTES)
+
+
+_BUFFER_BYTES = 2**17
+
+
+class _Inflated(io.RawIOBase):
+    """A stream that is inflated, whatever its kind."""
+
+    def __init__(self, packed: io.BufferedReader, kind: Compression) -> None:
+        self._kind = kind
+        # An empty file holds nothing, whatever its kind.
+        self._stream = kind.inflate(packed) if packed.peek(1) else packed
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer."""
+        try:
+            return int(self._stream.readinto(buffer))
+        except EOFError:
+            raise DamagedError(f"{self._kind.name} data cut short") from None
+        except self._kind.errors as error:
+            if getattr(error, "errno", None) is not None:  # the disk's, not the data's
+                raise
+            if str(error) == _CUT_SHORT:
+                raise DamagedError(f"{self._kind.name} data cut short") from None
+            raise DamagedError(f"{self._kind.name} data damaged", f" ({error})") from None
+
+    def close(self) -> None:
+        """Let go of the stream."""
+        if not self.closed:
+            self._stream.close()
+        super().close()
