@@ -68,6 +68,27 @@ def test_a_plan_of_an_epoch(
         ]
 
 
+@given(lengths_of, sizes, st.integers(0, 600), st.integers(0, 2**40))
+def test_a_step_of_any_lengths_is_cut_where_padding_costs_more(
+    lengths: list[int], batch_size: int, most_padding: int, seed: int
+) -> None:
+    def plan(most_padding: float) -> list[Step]:
+        return plan_epoch(
+            lengths,
+            batch_size=batch_size,
+            batch_tokens=10**9,
+            seed=seed,
+            epoch=1,
+            alike=False,
+            most_padding=most_padding,
+        )
+
+    cut = plan(most_padding)
+    assert flat(cut) == flat(plan(math.inf)), "other items learn together"
+    for step in cut:
+        check_bounds(step, lengths, 10**9, batch_size, most_padding)
+
+
 @given(lengths_of, st.integers(1, 3000), st.integers(1, 120), st.sampled_from([0, 512, 10**9]))
 def test_a_plan_of_a_pass(
     lengths: list[int], tokens: int, max_items: int, most_padding: int

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful import BertForSequenceClassification, files
+from heedful import files
 from heedful.checkpoints import steps
 from heedful.commands.train import train
 from heedful.errors import UserError
@@ -165,7 +165,7 @@ def test_a_run_that_learns_in_another_order_is_refused(
     known: bool, tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", known)
+    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(MemoryError):
@@ -177,10 +177,10 @@ def test_a_run_that_learns_in_another_order_is_refused(
         (checkpoint / steps.STATE).write_text(json.dumps(state))
         (checkpoint / files.MANIFEST).unlink()
         files.write_manifest(checkpoint)
-    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", not known)
+    monkeypatch.setattr("heedful.training.run._alike", lambda *_: known)
     with pytest.raises(UserError, match=r"step-3: another version .* another order; .*anew"):
         run(tiny_model, colours, out, resume=True)
-    monkeypatch.setattr(BertForSequenceClassification, "learns_unpadded", known)
+    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
     run(tiny_model, colours, out, resume=True)
 
 

@@ -4,7 +4,8 @@ A batch is padded to its longest item, so a batch has items of similar length; i
 sides, a text and its translation, each side is padded to the longest of its own. Training should
 still be close to independent draws: only items of one large random pool are sorted, and the batches
 of all pools are shuffled. A model that computes nothing for padding needs none of that: its batches
-are random.
+are random. One that computes it may have random batches, too, each cut into micro-batches where
+the padding would cost more.
 """
 
 import math
@@ -23,8 +24,8 @@ _LEAST_POOLS = {1: 4, 2: 2}
 """By the number of sides: items that must be similar on both sides need a larger pool."""
 
 PASS_PADDING = 512
-"""The most tokens of padding in a batch of a pass: they cost about as much as one more batch, which
-often has a new shape."""
+"""The most tokens of padding in a batch of a pass, and in a micro-batch of random items: they cost
+about as much as one more batch, which often has a new shape."""
 
 
 def plan_epoch(
@@ -37,6 +38,7 @@ def plan_epoch(
     shuffle: bool = True,
     alike: bool = True,
     pool: int = 128,
+    most_padding: float = math.inf,
 ) -> list[Step]:
     """Plan the optimizer steps of one epoch; every item is in exactly one.
 
@@ -53,6 +55,7 @@ def plan_epoch(
         alike: whether a step has items of similar length; else it draws from all of them.
         pool: about how many batches are sorted by length together; fewer if that would leave less
             than four pools, or two of items with two sides.
+        most_padding: the most tokens of padding in a micro-batch.
     """
     assert batch_size > 0
     assert batch_tokens > 0
@@ -64,7 +67,14 @@ def plan_epoch(
     else:
         batches = _cut(np.arange(len(sizes)), batch_size)
     return [
-        _split(_longest_first(batch, sizes), sizes, batch_tokens, batch_size) for batch in batches
+        _split(
+            _longest_first(batch, sizes),
+            sizes,
+            batch_tokens,
+            batch_size,
+            most_padding=most_padding,
+        )
+        for batch in batches
     ]
 
 

@@ -122,6 +122,8 @@ class Encoder(Body):
         variant: what its family does otherwise than BERT.
     """
 
+    packs_for = "first"
+
     def __init__(
         self, config: EncoderConfig, add_pooling_layer: bool = True, variant: Variant = _BERT
     ) -> None:

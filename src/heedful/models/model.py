@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
@@ -30,8 +30,9 @@ class Model(nn.Module, ABC):
 
     can_recompute: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
-    learns_unpadded: ClassVar[bool] = False
-    """Whether training computes next to nothing for padding, so that lengths may be mixed."""
+    packs_for: ClassVar[Literal["first", "last"] | None] = None
+    """Of which token a body's state has to be all that is wanted, so that training computes next to
+    nothing for padding; None if there is no such token."""
     prefix: ClassVar[str] = ""
     """The attribute that it is, as the body of a model with a head."""
     in_files: Mapping[str, str] = {}
@@ -59,6 +60,11 @@ class Model(nn.Module, ABC):
     def with_body(self, body: "Model") -> "Model":
         """Return the same model with another body."""
         return body
+
+    @property
+    def learns_unpadded(self) -> bool:
+        """Whether training computes next to nothing for padding, so that lengths may be mixed."""
+        return False
 
     @property
     def max_positions(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.generation import Steps
-from heedful.models.heads import LanguageHead
+from heedful.models.heads import LanguageHead, reads_first, reads_last
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 
@@ -76,6 +76,13 @@ class WithHead(Model):
     @gradient_checkpointing.setter
     def gradient_checkpointing(self, recompute: bool) -> None:
         self.body.gradient_checkpointing = recompute
+
+    @property
+    def learns_unpadded(self) -> bool:
+        """Whether training computes next to nothing for padding; see ``Model``."""
+        token = self.body.packs_for
+        first = token == "first" and reads_first(self.head)
+        return first or (token == "last" and reads_last(self.head))
 
     @property
     def max_positions(self) -> int:

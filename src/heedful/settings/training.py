@@ -40,6 +40,9 @@ class TrainSettings:
     batch_tokens: int | Literal["auto"] = BATCH_TOKENS
     """Tokens per micro-batch; a larger batch is accumulated, with the same result. auto: as many as
     fit."""
+    group_by_length: bool | None = None
+    """Make steps of items of similar length: faster, but one step differs more from the next. By
+    default so, but for a Transformer that translates."""
     learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
     head_learning_rate: float | None = None

@@ -3,6 +3,8 @@
 Shapes: N items.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ class Examples:
         store_of: gives the examples of an epoch.
         training: how to train.
         alike: whether the items of a step have similar lengths.
+        most_padding: the most tokens of padding in a micro-batch.
     """
 
     def __init__(
@@ -30,9 +33,10 @@ class Examples:
         training: TrainSettings,
         *,
         alike: bool,
+        most_padding: float,
     ) -> None:
         self._task, self._tokenizer = task, tokenizer
-        self.alike = alike
+        self.alike, self._most_padding = alike, most_padding
         self.batch_tokens = 0 if training.batch_tokens == "auto" else training.batch_tokens
         """How many tokens are computed at once; 0 is one item."""
         self._store_of, self._training = store_of, training
@@ -46,9 +50,10 @@ class Examples:
         """Plan the steps of an epoch."""
         self._open(epoch)
         training = self._training
-        batch_tokens = self.batch_tokens
+        batch_tokens, most_padding = self.batch_tokens, self._most_padding
         if self._task.whole_batch:
             batch_tokens = int(self._sizes.max()) * training.batch_size
+            most_padding = math.inf
         return plan_epoch(
             self._sizes,
             batch_size=training.batch_size,
@@ -56,6 +61,7 @@ class Examples:
             seed=training.seed,
             epoch=epoch,
             alike=self.alike,
+            most_padding=most_padding,
         )
 
     def fetch(self, items: Positions, epoch: int) -> Batch:

@@ -4,6 +4,7 @@ Decide what is learnt, start the model, open the folder, encode the data, train,
 handed in: it needs what comes after training.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from heedful.batches import Batch, Positions
+from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
@@ -126,13 +128,30 @@ def _examples(
     task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say
 ) -> tuple[AnyTask, Start, Examples | Stream]:
     """Prepare the training data, or what reads it by stream."""
-    alike = not start.model.learns_unpadded
+    training, alike = recipe.training, _alike(task, recipe, start)
+    # A student of hidden states gives those of each token, of padding, too.
+    unpadded = start.model.learns_unpadded and not recipe.teaching.hidden_weight
+    most_padding = math.inf if alike or unpadded else PASS_PADDING
     if task.streams(recipe):
         task, start, shards = task.shards(recipe, start, say)
-        return task, start, Stream(task, start.tokenizer, shards, recipe.training, alike=alike)
+        read = Stream(
+            task, start.tokenizer, shards, training, alike=alike, most_padding=most_padding
+        )
+        return task, start, read
     with ranks.first_before_others():
         task, start, store_of = task.stores(recipe, start, folder, say)
-    return task, start, Examples(task, start.tokenizer, store_of, recipe.training, alike=alike)
+    examples = Examples(
+        task, start.tokenizer, store_of, training, alike=alike, most_padding=most_padding
+    )
+    return task, start, examples
+
+
+def _alike(task: AnyTask, recipe: Recipe, start: Start) -> bool:
+    """Return whether the items of a step have similar lengths."""
+    if recipe.training.group_by_length is not None:
+        return recipe.training.group_by_length
+    # Pairs that are alike on both sides are alike in more than length, and teach less.
+    return not (task.two_sided and start.model.learns_unpadded)
 
 
 def _lessons(

@@ -34,6 +34,7 @@ class Stream:
         shards: what is read.
         training: how to train.
         alike: whether the items of a step have similar lengths.
+        most_padding: the most tokens of padding in a micro-batch.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class Stream:
         training: TrainSettings,
         *,
         alike: bool,
+        most_padding: float,
     ) -> None:
         self._task, self._tokenizer, self._training = task, tokenizer, training
-        self.alike = alike
+        self.alike, self._most_padding = alike, most_padding
         lanes = min(shards.side_by_side, shards.count)
         self._buffer = Buffer(
             shards=shards.count,
@@ -87,6 +89,7 @@ class Stream:
             seed=drawn_from(training.seed, stage.epoch),
             epoch=stage.filling,
             alike=self.alike,
+            most_padding=self._most_padding,
         )
 
     def fetch(self, items: Positions, filling: int) -> Batch:

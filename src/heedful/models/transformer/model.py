@@ -54,7 +54,6 @@ class Transformer(Model):
 
     config: TransformerConfig
     can_recompute = True
-    learns_unpadded = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -105,6 +104,11 @@ class Transformer(Model):
             "decoder_head_mask": decoder,
             "cross_attn_head_mask": decoder,
         }
+
+    @property
+    def learns_unpadded(self) -> bool:
+        """Whether training computes next to nothing for padding; see ``Model``."""
+        return True
 
     @property
     def num_blocks(self) -> int:

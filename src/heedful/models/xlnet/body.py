@@ -69,6 +69,7 @@ class XLNetModel(Body):
     config: XLNetConfig
     prefix = names.PREFIX
     in_files = names.IN_FILES
+    packs_for = "last"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
