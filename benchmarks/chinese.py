@@ -54,7 +54,7 @@ PRETRAINING: dict[str, Any] = {
 }
 FINE_TUNING: dict[str, Any] = {
     "max_length": LENGTH,
-    "batch_size": 16,
+    "batch_tokens": 1024,
     "learning_rate": 3e-4,
     "head_learning_rate": 1e-3,
     "dropout": 0.1,
@@ -72,6 +72,7 @@ class Task:
     test: Sequence[Any]
     score: str
     epochs: int
+    batch_size: int = 16
     grouped: bool = False
     """Whether steps are of sentences of similar length."""
 
@@ -131,7 +132,12 @@ def tasks() -> dict[str, Task]:
             epochs=4,
         ),
         "THUCNews titles": Task(
-            verb="classify", train=titles("dev"), test=titles("test"), score="accuracy", epochs=2
+            verb="classify",
+            train=titles("dev"),
+            test=titles("test"),
+            score="accuracy",
+            epochs=2,
+            batch_size=32,
         ),
         "AFQMC": Task(
             verb="classify",
@@ -139,6 +145,7 @@ def tasks() -> dict[str, Task]:
             test=questions("dev"),
             score="accuracy",
             epochs=1,
+            batch_size=32,
         ),
         "CLUENER": Task(
             verb="tag",
@@ -210,6 +217,7 @@ def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
         out=out,
         seed=seed,
         epochs=task.epochs,
+        batch_size=task.batch_size,
         group_by_length=task.grouped,
         overwrite=True,
         say=lambda line: None,

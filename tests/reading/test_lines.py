@@ -77,6 +77,17 @@ def test_damaged_compressed_files(tmp_path: Path, ending: str) -> None:
     assert hint in error_of(path.with_suffix(""))
 
 
+def test_a_python_without_a_compression_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.txt.xz"
+    path.write_bytes(PACK[".xz"](b"one\n"))
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    assert error_of(path) == (
+        f"{path}: xz data, which this Python cannot read: it was built without the module lzma"
+    )
+
+
 @pytest.mark.parametrize("ending", [".bz2", ".zst"])
 def test_a_disk_that_fails_is_no_damage(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch

@@ -1,12 +1,10 @@
 """Compressed files, which are inflated while they are read: gzip, bzip2, xz and Zstandard."""
 
-import bz2
-import gzip
 import io
-import lzma
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,16 +31,16 @@ class Compression:
     name: str
     magic: tuple[bytes, ...]
     """What its data begins with."""
-    inflate: Callable[[Any], Any]
-    """From a stream to the stream that is inflated."""
-    errors: tuple[type[Exception], ...]
-    """What the latter raises if its data is damaged."""
+    module: str
+    """What reads it. A Python that was built without some libraries lacks some of these."""
+    inflate: Callable[[Any, io.BufferedReader], Any]
+    """Takes the module and a stream, and returns the stream that is inflated."""
+    errors: Callable[[Any], tuple[type[Exception], ...]]
+    """Takes the module, and returns what it raises if data is damaged."""
 
 
-def _zstandard(packed: IO[bytes]) -> Any:
-    import pyarrow  # it takes long, and few need it
-
-    return pyarrow.input_stream(packed, compression="zstd")
+def _open(module: Any, packed: io.BufferedReader) -> Any:
+    return module.open(packed)
 
 
 # Files of several threads begin with a frame to skip, of one of 16 numbers.
@@ -52,18 +50,30 @@ COMPRESSIONS = {
     ".gz": Compression(
         name="gzip",
         magic=(b"\x1f\x8b",),
-        inflate=gzip.open,
-        errors=(zlib.error, gzip.BadGzipFile),
+        module="gzip",
+        inflate=_open,
+        errors=lambda gzip: (zlib.error, gzip.BadGzipFile),
     ),
-    ".bz2": Compression(name="bzip2", magic=(b"BZh",), inflate=bz2.open, errors=(OSError,)),
+    ".bz2": Compression(
+        name="bzip2",
+        magic=(b"BZh",),
+        module="bz2",
+        inflate=_open,
+        errors=lambda bz2: (OSError,),
+    ),
     ".xz": Compression(
-        name="xz", magic=(b"\xfd7zXZ\x00",), inflate=lzma.open, errors=(lzma.LZMAError,)
+        name="xz",
+        magic=(b"\xfd7zXZ\x00",),
+        module="lzma",
+        inflate=_open,
+        errors=lambda lzma: (lzma.LZMAError,),
     ),
     ".zst": Compression(
         name="Zstandard",
         magic=(b"\x28\xb5\x2f\xfd", *_SKIPPED),
-        inflate=_zstandard,
-        errors=(OSError,),
+        module="pyarrow",
+        inflate=lambda pyarrow, packed: pyarrow.input_stream(packed, compression="zstd"),
+        errors=lambda pyarrow: (OSError,),
     ),
 }
 """The kinds that are read, by how names end."""
@@ -107,16 +117,26 @@ def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
         source: how the file is named in messages.
 
     Raises:
-        UserError: its name ends as if it were compressed, but it is not.
+        UserError: its name ends as if it were compressed, but it is not; or this Python cannot
+            inflate it.
     """
     kind = compression_of(path)
     if kind is None:
         return packed
     start = packed.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]
-    if start and not start.startswith(kind.magic):
+    if not start:  # an empty file holds nothing, whatever its name
+        return packed
+    if not start.startswith(kind.magic):
         raise UserError(f"{source}: not {kind.name} data, though its name ends in {path.suffix}")
+    try:
+        module = import_module(kind.module)
+    except ImportError:
+        raise UserError(
+            f"{source}: {kind.name} data, which this Python cannot read: it was built without "
+            f"the module {kind.module}"
+        ) from None
     # The outer buffer finds lines in C; readers of their own go through Python for each.
-    return io.BufferedReader(_Inflated(packed, kind), _BUFFER_BYTES)
+    return io.BufferedReader(_Inflated(packed, kind, module), _BUFFER_BYTES)
 
 
 _BUFFER_BYTES = 2**17
@@ -125,10 +145,9 @@ _BUFFER_BYTES = 2**17
 class _Inflated(io.RawIOBase):
     """A stream that is inflated, whatever its kind."""
 
-    def __init__(self, packed: io.BufferedReader, kind: Compression) -> None:
-        self._kind = kind
-        # An empty file holds nothing, whatever its kind.
-        self._stream = kind.inflate(packed) if packed.peek(1) else packed
+    def __init__(self, packed: io.BufferedReader, kind: Compression, module: Any) -> None:
+        self._name, self._errors = kind.name, kind.errors(module)
+        self._stream = kind.inflate(module, packed)
 
     def readable(self) -> bool:
         """Tell that it can be read."""
@@ -139,13 +158,13 @@ class _Inflated(io.RawIOBase):
         try:
             return int(self._stream.readinto(buffer))
         except EOFError:
-            raise DamagedError(f"{self._kind.name} data cut short") from None
-        except self._kind.errors as error:
+            raise DamagedError(f"{self._name} data cut short") from None
+        except self._errors as error:
             if getattr(error, "errno", None) is not None:  # the disk's, not the data's
                 raise
             if str(error) == _CUT_SHORT:
-                raise DamagedError(f"{self._kind.name} data cut short") from None
-            raise DamagedError(f"{self._kind.name} data damaged", f" ({error})") from None
+                raise DamagedError(f"{self._name} data cut short") from None
+            raise DamagedError(f"{self._name} data damaged", f" ({error})") from None
 
     def close(self) -> None:
         """Let go of the stream."""
