@@ -70,8 +70,9 @@ class PieceArrays:
         return [ids[start:end].tolist() for start, end in pairwise(self.bounds.tolist())]
 
 
-_SHARED = 2**16
-"""Whole numbers from 0 that lists share, instead of a new object for each item of each."""
+_SHARED = tuple(2**bits for bits in range(16, 19))
+"""How many whole numbers from 0 lists share, instead of a new object for each item of each: no more
+than they need."""
 
 
 def as_list(array: Indices) -> list[int]:
@@ -82,12 +83,14 @@ def as_list(array: Indices) -> list[int]:
 
 def _as_objects(array: Indices) -> Indices | NDArray[np.object_]:
     """Return an array of Python's numbers, or where one is large the array itself."""
-    return _shared_numbers().take(array) if array.max(initial=0) < _SHARED else array
+    largest = array.max(initial=0)
+    enough = next((count for count in _SHARED if largest < count), None)
+    return array if enough is None else _shared_numbers(enough).take(array)
 
 
 @cache
-def _shared_numbers() -> NDArray[np.object_]:
-    return np.arange(_SHARED).astype(object)
+def _shared_numbers(count: int) -> NDArray[np.object_]:
+    return np.arange(count).astype(object)
 
 
 def as_arrays(lists: PieceLists) -> PieceArrays:

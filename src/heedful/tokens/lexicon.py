@@ -33,20 +33,46 @@ class Entries:
     """(N,)"""
     ends: Indices
     """(N,)"""
+    buffers: tuple[Indices, ...] = ()
+    """What these are the beginnings of, with room behind them; empty where there is none."""
 
     def __len__(self) -> int:
         return len(self.firsts)
 
     def extended(self, counts: Indices, ids: Indices, begins: Indices, ends: Indices) -> "Entries":
-        """Return these words and more, whose numbers follow."""
+        """Return these words and more, whose numbers follow.
+
+        They stand in the room behind these, if there is enough: what these were extended by before
+        is lost.
+        """
         firsts = bounds_of(counts)[:-1] + len(self.ids)
-        return Entries(
-            firsts=np.concatenate([self.firsts, firsts]),
-            counts=np.concatenate([self.counts, counts]),
-            ids=np.concatenate([self.ids, ids]),
-            begins=np.concatenate([self.begins, begins]),
-            ends=np.concatenate([self.ends, ends]),
+        old = (self.firsts, self.counts, self.ids, self.begins, self.ends)
+        new = (firsts, counts, ids, begins, ends)
+        buffers = tuple(
+            _appended(buffer, len(column), more)
+            for buffer, column, more in zip(self.buffers or old, old, new, strict=True)
         )
+        columns = [
+            buffer[: len(column) + len(more)]
+            for buffer, column, more in zip(buffers, old, new, strict=True)
+        ]
+        return Entries(
+            firsts=columns[0],
+            counts=columns[1],
+            ids=columns[2],
+            begins=columns[3],
+            ends=columns[4],
+            buffers=buffers,
+        )
+
+
+def _appended(buffer: Indices, used: int, more: Indices) -> Indices:
+    """Return a buffer in which more numbers follow those that are used, with as much room again."""
+    size = used + len(more)
+    if size > len(buffer):
+        buffer = np.concatenate([buffer[:used], np.empty(2 * size - used, np.int64)])
+    buffer[used:size] = more
+    return buffer
 
 
 class Lexicon:
@@ -73,7 +99,8 @@ class Lexicon:
 
     def forget(self) -> None:
         """Forget all words but those that are known."""
-        self.entries = self._known
+        nothing = np.zeros(0, np.int64)
+        self.entries = self._known.extended(nothing, nothing, nothing, nothing)  # with room
         self._table = KeyTable(len(self._known) + MAX_REMEMBERED)
         self._table.add(*self._known_keys)
 
