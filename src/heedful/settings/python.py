@@ -38,6 +38,7 @@ class TrainOptions(TypedDict, total=False):
     max_minutes: float | None
     batch_size: int
     batch_tokens: int | Literal["auto"]
+    group_by_length: bool | None
     learning_rate: float
     head_learning_rate: float | None
     schedule: Schedule
