@@ -338,7 +338,7 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             "a.parquet.gz",
             None,
             ColumnSettings(),
-            ": Parquet is read from files only, not from stdin or compressed",
+            ": Parquet is read from uncompressed files only, not from stdin",
         ),
     ],
 )
@@ -362,7 +362,7 @@ def test_errors_that_need_no_reading_come_at_once(write: Write) -> None:
         read_records([good], ColumnSettings(format="cvs"))
     with pytest.raises(UserError, match=r"^no data file given$"):
         read_records([], ColumnSettings())
-    refused = "^standard input: Parquet is read from files only, not from stdin or compressed$"
+    refused = "^standard input: Parquet is read from uncompressed files only, not from stdin$"
     with pytest.raises(UserError, match=refused):
         read_records([Path("-")], ColumnSettings(format="parquet"))
     with pytest.raises(UserError, match=r"^--label-separator: empty; give what stands between two"):

@@ -3,9 +3,8 @@
 A batch is padded to its longest item, so a batch has items of similar length; if an item has two
 sides, a text and its translation, each side is padded to the longest of its own. Training should
 still be close to independent draws: only items of one large random pool are sorted, and the batches
-of all pools are shuffled. A model that computes nothing for padding needs none of that: its batches
-are random. One that computes it may have random batches, too, each cut into micro-batches where
-the padding would cost more.
+of all pools are shuffled. Batches may also be random: a model that computes nothing for padding
+loses little by that, and for another each is cut into micro-batches where padding would cost more.
 """
 
 import math

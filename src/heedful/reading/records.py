@@ -107,8 +107,8 @@ def read_records(
     Args:
         paths: the files, in order; ``-`` is stdin (plain text unless ``columns`` says otherwise).
         columns: which columns to read, and the format of all files; by default the ending of each
-            file's name decides, before one such as ``.gz``. Plain text has no columns: each line is
-            a text.
+            file's name decides, without ``.gz`` and the like. Plain text has no columns: each line
+            is a text.
         allow_empty: whether a text may be empty or blank: right for prediction, rarely for
             training.
 
@@ -178,7 +178,7 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
         raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
     if format == "parquet" and (path == STDIN or compression_of(path) is not None):
         raise UserError(
-            f"{source_name(path)}: Parquet is read from files only, not from stdin or compressed"
+            f"{source_name(path)}: Parquet is read from uncompressed files only, not from stdin"
         )
     return format
 

@@ -41,8 +41,8 @@ class TrainSettings:
     """Tokens per micro-batch; a larger batch is accumulated, with the same result. auto: as many as
     fit."""
     group_by_length: bool | None = None
-    """Make steps of items of similar length: faster, but one step differs more from the next. By
-    default so, but for a Transformer that translates."""
+    """Put items of similar length into a step: faster, but steps differ more from each other.
+    Default: yes, except for a Transformer that translates."""
     learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
     head_learning_rate: float | None = None
