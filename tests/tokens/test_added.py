@@ -1,5 +1,6 @@
 """Added tokens are kept whole as by the reference, whatever they ask for."""
 
+import json
 import os
 import random
 from itertools import product
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny_folders import write_folder
 from tests.tokens.reference import assert_same_batch
 
 from heedful.errors import UserError
@@ -81,3 +83,18 @@ def test_what_there_has_to_be() -> None:
     assert [*added.ids] == ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "new"]
     assert added.are_in("a new one")
     assert not added.are_in("a ne w one")
+
+
+@pytest.mark.parametrize("family", ["roberta", "albert", "xlm-roberta", "deberta-v2", "big_bird"])
+def test_tokens_that_only_the_old_file_names(tmp_path: Path, family: str) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder(family, folder := tmp_path / family)
+    plain = load_tokenizer(folder)
+    added = {"<ent>": len(plain)}
+    if family == "deberta-v2":  # its mask is one, too
+        added["[MASK]"] = len(plain) - 1
+    (folder / "added_tokens.json").write_text(json.dumps(added))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    ours = load_tokenizer(folder)
+    for text in ("  a  b <ent> c", "a<ent>b", "<ent>", " <ent>  <mask> a"):
+        assert ours.encode(text) == theirs.encode(text), text

@@ -87,6 +87,18 @@ def test_a_folder_is_read_as_by_the_reference(
     _same(BertTokenizer.from_pretrained(tmp_path / "theirs"), theirs)
 
 
+@pytest.mark.parametrize("config", [{"model_max_length": 4.0}, {"max_len": 4}])
+def test_the_longest_row_may_be_written_in_other_ways(
+    folder: Path, reference: Any, config: dict[str, Any]
+) -> None:
+    _config(folder, **config)
+    ours = BertTokenizer.from_pretrained(folder)
+    theirs = type(reference).from_pretrained(folder)
+    assert ours.model_max_length == theirs.model_max_length == 4
+    cut = theirs(TEXTS, truncation=True, max_length=4)  # it slices by the number as it is written
+    assert ours(TEXTS, truncation=True)["input_ids"] == cut["input_ids"]
+
+
 def test_arguments_win_over_the_folder(folder: Path, reference: Any) -> None:
     _config(folder, do_lower_case=True, strip_accents=True, never_split=["U.N."])
     changed: dict[str, Any] = {
@@ -148,6 +160,8 @@ def _lowercase(value: bool) -> dict[str, Any]:
     [
         ({"tokenizer_config": {"do_lower_case": "no"}}, "do_lower_case 'no' is a str"),
         ({"tokenizer_config": {"model_max_length": "512"}}, "model_max_length '512' is a str"),
+        ({"tokenizer_config": {"model_max_length": 4.5}}, "model_max_length 4.5: must be a whole"),
+        ({"tokenizer_config": {"max_len": 0}}, "max_len 0: must be a whole number from 1"),
         ({"tokenizer_config": {"never_split": "abc"}}, "never_split 'abc' is a str"),
         ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize False"),
         ({"tokenizer_config": {"truncation_side": "left"}}, "truncation_side 'left'"),
@@ -193,6 +207,41 @@ def test_what_a_folder_may_not_say(
     with pytest.raises(UserError, match=message) as caught:
         BertTokenizer.from_pretrained(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("normalizer", None, "normalizer null is not supported, only 'BertNormalizer'"),
+        ("normalizer", {"type": "Lowercase"}, "normalizer: type 'Lowercase' is not supported"),
+        ("normalizer", {"type": "BertNormalizer", "clean_text": False}, "clean_text False"),
+        ("pre_tokenizer", None, "pre_tokenizer null is not supported, only 'BertPreTokenizer'"),
+        ("pre_tokenizer", {"type": "WhitespaceSplit"}, "type 'WhitespaceSplit'"),
+        ("post_processor", None, "post_processor null is not supported"),
+        ("post_processor", {"type": "ByteLevel"}, "post_processor: type 'ByteLevel'"),
+        ("post_processor", {"type": "BertProcessing"}, "does not put special tokens where"),
+        (
+            "post_processor",
+            {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}]},
+            "does not put special tokens where this class does",
+        ),
+        ("model", {"type": "BPE", "vocab": {}}, "model: type 'BPE' is not supported"),
+        ("model", {"max_input_chars_per_word": 50}, "max_input_chars_per_word 50"),
+    ],
+)
+def test_words_that_are_told_or_framed_another_way_are_refused(
+    folder: Path, tmp_path: Path, reference: Any, part: str, value: Any, message: str
+) -> None:
+    """Read as BERT's they would give other ids than the file says."""
+    type(reference).from_pretrained(folder).save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs/tokenizer.json"
+    compiled = json.loads(path.read_text())
+    path.write_text(json.dumps(compiled | {part: value}))
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(tmp_path / "theirs")
+    ids = {"cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
+    path.write_text(json.dumps(compiled | {"post_processor": {"type": "BertProcessing", **ids}}))
+    assert load_tokenizer(tmp_path / "theirs").encode("a") == [2, 5, 3]
 
 
 def test_an_argument_settles_a_conflict(folder: Path) -> None:

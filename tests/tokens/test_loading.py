@@ -68,6 +68,22 @@ def test_the_class_decides_before_the_model(
     assert kind_of(folder).classes[0] == expected
 
 
+def test_older_folders_name_the_class_beside_the_model(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": null}')
+    model = folder / "config.json"
+    for model_type in ("albert", "gpt2"):
+        model.write_text(
+            json.dumps({"model_type": model_type, "tokenizer_class": "BertTokenizerFast"})
+        )
+        assert kind_of(folder).classes[0] == "BertTokenizer"
+    model.write_text('{"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}')
+    message = r"config\.json: tokenizer_class 'BertJapaneseTokenizer' is not supported"
+    with pytest.raises(UserError, match=message):
+        load_tokenizer(folder)
+    model.write_text('{"model_type": "bert"}')
+    assert kind_of(folder).classes[0] == "BertTokenizer"
+
+
 def test_else_the_files_decide(folder: Path, toy_roberta: RobertaTokenizer) -> None:
     (folder / "config.json").unlink()
     assert type(heedful.load_tokenizer(folder)) is BertTokenizer

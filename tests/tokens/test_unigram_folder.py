@@ -149,7 +149,6 @@ def _compiled(folder: Path, **changes: Any) -> Path:
         ],
         "normalizer": None,
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
-        "post_processor": None,
         "model": {"type": "Unigram", "unk_id": 3, "vocab": vocab, "byte_fallback": False},
     }
     value |= changes
@@ -236,7 +235,8 @@ def test_unknown_characters_are_written_in_bytes_where_the_model_has_them(tmp_pa
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"}}, "not Base64"),
         ({"pre_tokenizer": {"type": "Whitespace"}}, "only a Metaspace"),
         ({"pre_tokenizer": None}, "only a Metaspace"),
-        ({"post_processor": {"type": "TemplateProcessing", "single": []}}, "puts special tokens"),
+        ({"post_processor": {"type": "TemplateProcessing", "single": []}}, "put special tokens"),
+        ({"post_processor": None}, "put special tokens"),
         ({"model": {"type": "Unigram", "unk_id": 9, "vocab": [["a", 0.0]]}}, "unk_id 9"),
         ({"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", "x"]]}}, "not a token with a"),
     ],

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
+from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.folder import read_files
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.normalize import Normalizer
@@ -125,7 +126,7 @@ class BertTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
         chosen = read_settings(files, cls.kind, overrides)
-        return cls(
+        tokenizer = cls(
             read_vocabulary(files, cls.kind),
             do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
             strip_accents=chosen.strip_accents,
@@ -134,6 +135,9 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
+        types = cls.kind.token_types
+        check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
+        return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write ``vocab.txt``, ``tokenizer_config.json`` and ``special_tokens_map.json``."""

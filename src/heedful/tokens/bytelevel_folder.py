@@ -7,6 +7,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.files import write_json
 from heedful.tokens.bpe import Pair
+from heedful.tokens.compiled_file import check_layout, check_parts
 from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
@@ -167,19 +168,11 @@ def read_settings(
 
 
 def _check_compiled(files: TokenizerFiles, kind: ByteLevelKind) -> None:
-    path = files.compiled_path
     if files.compiled.get("normalizer") is not None:
-        raise UserError(f"{path}: a normalizer is not supported, only null")
-    fixed = {**_FIXED_COMPILED, "post_processor": {"type": (kind.processor,)}}
-    for name, keys in fixed.items():
-        part = typed(path, files.compiled, name, (dict,))
-        for key, allowed in keys.items() if part is not None else ():
-            # The first releases did not say of what type a model is.
-            value = part.get(key, allowed[0])
-            if value not in allowed:
-                raise UserError(
-                    f"{path}: {name}: {key} {value!r} is not supported, only {allowed[0]!r}"
-                )
+        raise UserError(f"{files.compiled_path}: a normalizer is not supported, only null")
+    # Without special tokens around texts, nothing has to come last.
+    last = (kind.processor,) if kind.around else (kind.processor, None)
+    check_parts(files, {**_FIXED_COMPILED, "post_processor": {"type": last}})
 
 
 def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabulary, list[Pair]]:
@@ -208,6 +201,8 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
     vocabulary = read_special(
         files, tokens, source=str(path), defaults=defaults, refused=(), ordinary=True
     )
+    if kind.around:
+        check_layout(files, kind.layout(vocabulary), vocabulary.ids)
     return vocabulary, merges
 
 

@@ -128,9 +128,19 @@ def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compile
 
 
 def read_max_length(files: TokenizerFiles) -> int | None:
-    """Return the longest row the model takes, None where that is not known."""
-    length: int | None = typed(files.config_path, files.config, "model_max_length", (int, float))
-    return None if length is None or length >= _LARGEST_LENGTH else length
+    """Return the longest row the model takes, None where that is not known.
+
+    Raises:
+        UserError: it is no number of tokens.
+    """
+    # The first releases called it by another name.
+    key = "model_max_length" if "model_max_length" in files.config else "max_len"
+    length: float | None = typed(files.config_path, files.config, key, (int, float))
+    if length is None or length >= _LARGEST_LENGTH:
+        return None
+    if length != int(length) or length < 1:
+        raise UserError(f"{files.config_path}: {key} {length!r}: must be a whole number from 1")
+    return int(length)
 
 
 def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
@@ -208,6 +218,8 @@ def read_special(
             if token in getattr(defaults, switch) and named[name] not in described
         }
         switches[switch] = switches.get(switch, frozenset()) | on
+    # Of ordinary tokens that only the old file names, the reference normalizes the text before.
+    switches["normalized"] |= {token for token in rest if token not in described}
     special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
     return Vocabulary(tokens, special, source=source)
 

@@ -124,7 +124,7 @@ KINDS = (
         is_in=translation.is_translation_folder,
     ),
 )
-"""All kinds. The class that a folder names decides, else its model, else its files."""
+"""All kinds. The class that a folder names decides, else its model's type, else its files."""
 
 
 def load_tokenizer(
@@ -164,8 +164,11 @@ def kind_of(folder: Path) -> TokenizerKind:
     Raises:
         UserError: there is none, or it is of another kind.
     """
-    path = folder / CONFIG
-    name = str(_read(path).get("tokenizer_class", ANY_CLASS))
+    model, path = _read(folder / MODEL_CONFIG), folder / CONFIG
+    name = _read(path).get("tokenizer_class")
+    if name is None:  # older folders say it of the model
+        name, path = model.get("tokenizer_class"), folder / MODEL_CONFIG
+    name = str(name or ANY_CLASS)
     if name.removesuffix("Fast") != ANY_CLASS:
         for kind in KINDS:
             if name.removesuffix("Fast") in kind.classes:
@@ -175,9 +178,8 @@ def kind_of(folder: Path) -> TokenizerKind:
             f"{path}: tokenizer_class {name!r} is not supported{did_you_mean(name, allowed)}; "
             f"supported: {', '.join(allowed)}"
         )
-    model_type = _read(folder / MODEL_CONFIG).get("model_type")
     for kind in KINDS:
-        if model_type in kind.model_types:
+        if model.get("model_type") in kind.model_types:
             return kind
     for kind in KINDS:
         if kind.is_in(folder):

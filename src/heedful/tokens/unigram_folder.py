@@ -7,6 +7,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.files import write_json
 from heedful.tokens.charsmap import Charsmap
+from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.folder import (
     COMPILED,
     CONFIG,
@@ -35,7 +36,7 @@ from heedful.tokens.rewriting import (
 from heedful.tokens.sentencepiece_file import PieceKind, SentencePieceModel, read_model
 from heedful.tokens.splitting import UNDERLINE, Rules
 from heedful.tokens.unigram import Unigram
-from heedful.tokens.unigram_json import check_layout, read_rules, read_scores, unknown_token
+from heedful.tokens.unigram_json import read_rules, read_scores, unknown_token
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 _AVOIDED = 100.0

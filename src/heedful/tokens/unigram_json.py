@@ -9,7 +9,6 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.folder import TokenizerFiles, compiled_part, typed
-from heedful.tokens.layout import PairLayout
 from heedful.tokens.rewriting import (
     BARE,
     LOWERCASE,
@@ -96,51 +95,6 @@ def read_rules(files: TokenizerFiles) -> Rules:
             "alone or behind a WhitespaceSplit"
         )
     return Rules(steps=tuple(steps), prefix=_prefix(path, last), at_white_space=at_white_space)
-
-
-def check_layout(files: TokenizerFiles, layout: PairLayout, ids: Mapping[str, int]) -> None:
-    """Check where the file puts special tokens; one that says nothing means no other way.
-
-    Raises:
-        UserError: not where ``layout`` does.
-    """
-    path = files.compiled_path
-    part = typed(path, files.compiled, "post_processor", (dict,)) or {}
-    kind = part.get("type")
-    if not part or (kind == "RobertaProcessing" and len(layout.middle) == 2):
-        return
-    if kind == "BertProcessing" and len(layout.middle) == 1:
-        return
-    if kind == "TemplateProcessing":
-        single, pair = ([*_template(part.get(name), ids)] for name in ("single", "pair"))
-        first, second = [("A", 0)], [("B", layout.second_type)]
-        begin, middle = ([(each, 0) for each in side] for side in (layout.begin, layout.middle))
-        end = [(each, layout.second_type) for each in layout.end]
-        alone = [(each, 0) for each in layout.end]
-        if layout.closing_type is not None:
-            end[-1], alone[-1] = ((one[-1][0], layout.closing_type) for one in (end, alone))
-        if single == [*begin, *first, *alone] and pair == [
-            *begin,
-            *first,
-            *middle,
-            *second,
-            *end,
-        ]:
-            return
-    raise UserError(
-        f"{path}: post_processor: it puts special tokens where this class does not: not supported"
-    )
-
-
-def _template(entries: Any, ids: Mapping[str, int]) -> Iterator[tuple[Any, Any]]:
-    for entry in entries if isinstance(entries, list) else []:
-        match entry:
-            case {"Sequence": {"id": name, "type_id": number}}:
-                yield name, number
-            case {"SpecialToken": {"id": str(name), "type_id": number}}:
-                yield ids.get(name), number
-            case _:
-                yield None, None
 
 
 def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:

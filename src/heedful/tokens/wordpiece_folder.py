@@ -6,6 +6,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.files import write_json
+from heedful.tokens.compiled_file import check_parts
 from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
@@ -90,6 +91,18 @@ _COMPILED_KEYS = {
 }
 """What the switches are called in ``tokenizer.json``."""
 
+_FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "model": {
+        "type": ("WordPiece",),
+        "continuing_subword_prefix": (PREFIX,),
+        "max_input_chars_per_word": (MAX_WORD,),
+    },
+    "normalizer": {"type": ("BertNormalizer",), "clean_text": (True,)},
+    "pre_tokenizer": {"type": ("BertPreTokenizer",)},
+    "post_processor": {"type": ("TemplateProcessing", "BertProcessing", "RobertaProcessing")},
+}
+"""What ``tokenizer.json`` may say where it says anything."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordPieceSettings:
@@ -118,6 +131,7 @@ def read_settings(
             in what decides ids.
     """
     check_config(files, _LIKE_BERT if kind.name in _LIKE_BERT else (kind.name,), _FIXED)
+    check_parts(files, _FIXED_COMPILED)
     path, config = files.config_path, files.config
     values = asdict(overrides)
     if values["never_split"] is None:
@@ -165,12 +179,6 @@ def _tokens(files: TokenizerFiles) -> list[str]:
                 f"{path}: its {wrong[0]!r} is not on that line of {VOCABULARY} beside it"
             )
         return tokens
-    for key, value in (
-        ("continuing_subword_prefix", PREFIX),
-        ("max_input_chars_per_word", MAX_WORD),
-    ):
-        if model.get(key, value) != value:
-            raise UserError(f"{path}: {key} {model[key]!r} is not supported, only {value!r}")
     return tokens_in_order(ids, source=str(path))
 
 
