@@ -88,6 +88,19 @@ def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", sorted({family for family, _ in HEADS}))
+def test_hidden_tokens_between_others(family: str, dtype: torch.dtype) -> None:
+    """Where distances count, what is hidden must not bring the others closer."""
+    model = _model(family, "token").to(dtype)
+    inputs = _inputs(model, [9, 6])
+    inputs["attention_mask"][:, 2:5] = False
+    with torch.inference_mode():
+        plain, fast = _numbers(model(**inputs)), _numbers(compile_model(model).model(**inputs))
+    tolerance, real = 1e-5 if dtype is torch.float32 else 0.1, inputs["attention_mask"]
+    torch.testing.assert_close(fast[real], plain[real], rtol=tolerance, atol=tolerance)
+
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "pruned heads": {"pruned_heads": {0: [1, 3], 1: [0]}},
     "chunks of the feed-forward part": {"chunk_size_feed_forward": 2},

@@ -96,6 +96,7 @@ def test_a_dictionary_there_and_back() -> None:
 
 
 BOOKKEEPING = {
+    "_num_labels": 9,
     "_name_or_path": "bert-base-uncased",
     "architectures": ["BertForMaskedLM"],
     "attention_probs_dropout_prob": 0.1,
@@ -109,6 +110,7 @@ BOOKKEEPING = {
     "torch_dtype": "float32",
     "transformers_version": "4.8.2",
     "use_cache": True,
+    "xla_device": True,
 }
 
 

@@ -19,8 +19,9 @@ from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import PackedLinear, joined
 from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
-from heedful.compiled.terms import compiled_terms
+from heedful.compiled.terms import Terms, compiled_terms
 from heedful.layers.block import Block, Context
+from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Past
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
@@ -31,6 +32,11 @@ from heedful.layers.tree import Tree
 
 class EncoderBlock(Protocol):
     """A block of a compiled encoder: what ``CompiledStack`` asks of it."""
+
+    sparse: BlockSparse | None
+    """How long sequences are read, if not every token by every token."""
+    terms: Terms | None
+    """What positions add to the scores, if anything."""
 
     def __call__(
         self,
@@ -192,9 +198,14 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
 
 def pack_unbroken(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     """Do the same for sequences that may begin with padding; None if one has some inside."""
-    if mask is not None and bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any()):
+    if mask is not None and _is_broken(mask):
         return None
     return _grouped(mask, batch, length)
+
+
+def _is_broken(mask: Tensor) -> bool:
+    """Tell whether a sequence has padding between its tokens, or no token. Shape (B, S)."""
+    return bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any())
 
 
 def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
@@ -294,6 +305,12 @@ class CompiledStack(nn.Module):
         self.norm = None if stack.layer_norm is None else Norm.of(stack.layer_norm)
         self.blocks = blocks
         self.kernel = kernel
+        # What is left out must not change how far the others stand apart.
+        self.unbroken = (
+            stack.relative_attention_bias is not None
+            or stack.convolution is not None
+            or any(block.terms is not None or block.sparse is not None for block in blocks)
+        )
         self._hooks = [
             hooks
             for part in stack.modules()
@@ -387,7 +404,10 @@ class CompiledStack(nn.Module):
         if mask.shape[1] != 1 or (mask.shape[2] != 1 and not self.causal):
             return None
         if mask.shape[2] == 1:
-            return pack(mask[:, 0, 0], batch, length)
+            tokens = mask[:, 0, 0]
+            if self.unbroken and _is_broken(tokens):
+                return None
+            return pack(tokens, batch, length)
         left = _seen_from_first(mask)
         if left is None:
             return None

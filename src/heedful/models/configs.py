@@ -23,6 +23,8 @@ IGNORED = frozenset(
             "prefix",
             "tie_encoder_decoder",
         ),
+        # What the first releases wrote beside `id2label`, and of the machine.
+        *("_num_labels", "xla_device"),
         # How it was run: here an argument of the call, or the caller's choice.
         *("torch_dtype", "dtype", "torchscript", "use_bfloat16"),
         *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),

@@ -39,7 +39,7 @@ _FIXED: dict[str, Any] = {
 _IGNORED = {
     *(IGNORED - _FIXED.keys()),
     # How fresh weights were drawn, and what a classifier with the same body would have.
-    *("init_std", "classif_dropout", "classifier_dropout", "num_labels", "_num_labels"),
+    *("init_std", "classif_dropout", "classifier_dropout", "num_labels"),
     *("id2label", "label2id", "problem_type", "num_hidden_layers"),
     # Switches of an older reference, which its Marian models do not read.
     *("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated"),
