@@ -204,6 +204,14 @@ def test_prefixes_that_do_not_fit_are_named(
         run([5, 6], prefixes, do_sample=sampled)
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("token", [99, -1])
+def test_forbidden_tokens_are_of_the_vocabulary(token: int, sampled: bool) -> None:
+    message = rf"tokens \[{token}\] must not be generated; the vocabulary has 4 tokens"
+    with pytest.raises(UserError, match=message):
+        run([5, 6], never=(token,), do_sample=sampled)
+
+
 def test_coverage_needs_attention() -> None:
     @dataclass(frozen=True)
     class Nothing:

@@ -66,6 +66,14 @@ def test_what_is_transparent_is_white() -> None:
 def test_deep_pixels_are_rounded() -> None:
     deep = Image.fromarray(np.array([[0, 257, 65535]], dtype=np.uint16))
     assert _pixels(_bytes(deep), channels=1) == [[0, 1, 255]]
+    between = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    for picture in (
+        Image.fromarray(between),
+        Image.frombytes("I;16B", (256, 256), between.astype(">u2").tobytes()),  # of some TIFFs
+    ):
+        assert np.array_equal(
+            open_picture(_bytes(picture, "TIFF"), "it", channels=1), np.rint(between / 257)
+        )
 
 
 def test_of_an_animation_the_first_picture_counts() -> None:

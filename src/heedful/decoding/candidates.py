@@ -174,6 +174,9 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
 
     Returns:
         Shapes (N, V) and (N, V).
+
+    Raises:
+        UserError: a forbidden token is not in the vocabulary.
     """
     plain = _log_softmax(scores)
     penalised = plain
@@ -186,6 +189,11 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
     if past.shape[1] < options.min_new_tokens:
         forbidden.append(options.eos_token_id)
     if forbidden:
+        if not 0 <= min(forbidden) <= max(forbidden) < scores.shape[1]:
+            raise UserError(
+                f"tokens {sorted(forbidden)} must not be generated; the vocabulary has "
+                f"{scores.shape[1]} tokens"
+            )
         penalised.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
     if options.no_repeat_ngram:
         indices = repeating(past, options.no_repeat_ngram)

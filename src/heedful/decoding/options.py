@@ -71,11 +71,11 @@ class Search:
     """Lowers the score for source tokens whose attention adds up to less than 1: the weight beta of
     Wu et al. 2016, equation 14. Needs a model that attends to a source."""
     repetition_penalty: float = 1.0
-    """Multiplies the log-probability of a token that is in the text already (Keskar et al. 2019,
+    """Multiplies the log-probability of a token that was generated already (Keskar et al. 2019,
     section 4.1): above 1, repetition becomes less likely."""
     no_repeat_ngram: int = 0
-    """No sequence of this many tokens occurs twice (Paulus et al. 2018, section 2.5); 0 for no
-    limit."""
+    """No sequence of this many tokens is generated twice (Paulus et al. 2018, section 2.5); 0 for
+    no limit. What a text goes on from, its prompt, does not count."""
     do_sample: bool = False
     """Whether to draw each token by its probability instead of searching."""
     temperature: float = 1.0

@@ -10,6 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from heedful.errors import UserError, did_you_mean
 from heedful.extras import missing
 
@@ -136,7 +138,7 @@ def _flat(picture: "Image", source: str) -> "Image":
     from PIL import Image
 
     if picture.mode in _DEEP:  # Pillow would cut numbers above 255
-        return picture.point(lambda number: number / 257, "L")
+        return Image.fromarray(np.rint(np.asarray(picture) / 257).astype(np.uint8))
     if picture.mode in ("I", "F"):
         raise UserError(f"{source}: pixels of 32 bits; save it with 8 or 16 bits a colour")
     if picture.has_transparency_data:

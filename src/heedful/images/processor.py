@@ -141,7 +141,13 @@ class ViTImageProcessor:
         if not hasattr(picture, "has_transparency_data"):
             kind = type(picture).__name__
             raise UserError(f"{source}: a {kind}; give a file, its bytes, or a picture of Pillow")
-        return self.pixels(flat_picture(picture, source, channels=self.channels), source)
+        try:
+            flat = flat_picture(picture, source, channels=self.channels)
+        except UserError:
+            raise
+        except (ValueError, OSError) as error:  # Pillow's, of a mode or a file behind it
+            raise UserError(f"{source}: {error}") from None
+        return self.pixels(flat, source)
 
     def read(self, content: Path | bytes, source: str) -> NDArray[np.uint8]:
         """Return the pixels of a picture at the model's size. Shape (C, Y, X), 0 to 255.
