@@ -7,8 +7,7 @@ Shapes: B batch, S length, N tokens without padding, H heads, K head width, D mo
 """
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from heedful.compiled.attention import Group, attend
 from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.packing import Packing, is_broken, pack, pack_unbroken, seen_from_first
 from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.compiled.terms import Terms, compiled_terms
@@ -163,89 +163,12 @@ class CompiledBlock:
         return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
 
-class Packing(NamedTuple):
-    """Which tokens of a padded batch are computed, and in which order."""
-
-    groups: list[Group]
-    tokens: Tensor | None
-    """Where the tokens stand in the batch laid out as one row; None for all in order. Shape (N,)"""
-    firsts: Tensor
-    """Where the first of each sequence stands among them. Shape (B,)."""
-    order: list[int] | None
-    """Which sequence of the batch each of the sorted ones is; None if they are in order."""
-
-    def of_tokens(self, padded: Tensor) -> Tensor:
-        """Return shape (N, D) for shape (B, S, D)."""
-        flat = padded.reshape(-1, padded.shape[2])
-        return flat if self.tokens is None else flat[self.tokens]
-
-
-def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
-    """Leave out padding, and sort sequences by length.
-
-    Args:
-        mask: bool, True for a token. Shape (B, S), or None if there is no padding.
-        batch: B.
-        length: S.
-
-    Returns:
-        None if a sequence does not begin with a token.
-    """
-    if mask is not None and not bool(mask[:, 0].all()):
-        return None
-    return _grouped(mask, batch, length)
-
-
-def pack_unbroken(mask: Tensor | None, batch: int, length: int) -> Packing | None:
-    """Do the same for sequences that may begin with padding; None if one has some inside."""
-    if mask is not None and _is_broken(mask):
-        return None
-    return _grouped(mask, batch, length)
-
-
-def _is_broken(mask: Tensor) -> bool:
-    """Tell whether a sequence has padding between its tokens, or no token. Shape (B, S)."""
-    return bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any())
-
-
-def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
-    if mask is None:
-        return Packing([Group(batch, length)], None, torch.arange(0, batch * length, length), None)
-    lengths: list[int] = mask.sum(1).tolist()
-    order = sorted(range(batch), key=lambda row: -lengths[row])
-    in_order = order == list(range(batch))
-    rows = torch.tensor(order)
-    numbers = torch.arange(batch * length).view(batch, length)
-    if not in_order:
-        mask, numbers = mask[rows], numbers[rows]
-    tokens = numbers[mask]
-    ordered = [lengths[row] for row in order]
-    groups = [Group(len(list(same)), size) for size, same in groupby(ordered)]
-    ends = torch.tensor(ordered).cumsum(0)
-    firsts = F.pad(ends[:-1], (1, 0))
-    return Packing(groups, tokens, firsts, None if in_order else order)
-
-
 def _told(relations: Relations, packing: Packing, longest: int) -> Told:
     """Return what blocks are told of the tokens that are computed; see ``Told``."""
     spare = (relations.vectors.shape[1] + 1) // 2 - longest
     vectors = relations.vectors[0, spare : spare + 2 * longest - 1]
     types = relations.types
     return Told(vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0])
-
-
-def _seen_from_first(mask: Tensor) -> Tensor | None:
-    """Return which tokens a causal mask leaves, if each sees those before it that are left.
-
-    Args:
-        mask: bool. Shape (B or 1, 1, S, S).
-
-    Returns:
-        Shape (B or 1, S); None if it says anything else.
-    """
-    left = mask[:, 0, -1]
-    before = torch.ones_like(mask[0, 0]).tril()
-    return left if torch.equal(mask[:, 0], left[:, None] & before) else None
 
 
 def version_of(weight: Tensor) -> tuple[int, int]:
@@ -405,10 +328,10 @@ class CompiledStack(nn.Module):
             return None
         if mask.shape[2] == 1:
             tokens = mask[:, 0, 0]
-            if self.unbroken and _is_broken(tokens):
+            if self.unbroken and is_broken(tokens):
                 return None
             return pack(tokens, batch, length)
-        left = _seen_from_first(mask)
+        left = seen_from_first(mask)
         if left is None:
             return None
         return pack(None if bool(left.all()) else left.expand(batch, -1), batch, length)

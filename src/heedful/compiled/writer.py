@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.attention import attend
-from heedful.compiled.encoder import CompiledBlock, CompiledStack, pack, version_of
+from heedful.compiled.encoder import CompiledBlock, CompiledStack, version_of
 from heedful.compiled.few import Biases
 from heedful.compiled.linear import PackedLinear
+from heedful.compiled.packing import pack
 from heedful.layers.tree import Grid, Tree
 from heedful.models.encoder import Encoder
 from heedful.models.with_head import WithHead, language_head
