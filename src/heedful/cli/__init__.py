@@ -6,15 +6,19 @@ dataclasses give the options, and their docstrings the help; those that need no 
 
 import os
 import sys
-import tomllib
 from io import TextIOWrapper
-from pathlib import Path
 
-from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
-from cyclopts.config import Dict
+from cyclopts import App, CycloptsError, Parameter
 
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
+from heedful.cli.arguments import (
+    check_whole_numbers,
+    defaults,
+    split_options,
+    take_config,
+    with_dashes,
+)
 from heedful.cli.options import put_help_on_one_line, say
 from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
 
@@ -57,9 +61,9 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # JSON is UTF-8 whatever the terminal is, and has this escape for half a surrogate pair.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    arguments = sys.argv[1:]
-    debug = "--debug" in arguments
-    sys.exit(run([argument for argument in arguments if argument != "--debug"], debug=debug))
+    options, texts = split_options(sys.argv[1:])
+    debug = "--debug" in options
+    sys.exit(run([option for option in options if option != "--debug"] + texts, debug=debug))
 
 
 def run(arguments: list[str], *, debug: bool = False) -> int:
@@ -72,7 +76,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     if not HELP.isdisjoint(arguments):
         put_help_on_one_line()
     try:
-        arguments = _with_config(arguments)
+        arguments = _configure(arguments)
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except KeyboardInterrupt as stop:
         say(str(stop) or "stopped")
@@ -96,27 +100,10 @@ def _message(error: BaseException) -> str:
     return str(error)
 
 
-def _with_config(arguments: list[str]) -> list[str]:
-    """Take ``--config FILE`` out of the arguments and use the file for what they do not say."""
-    app.config = ()
-    if "--config" not in arguments:
-        return arguments
-    at = arguments.index("--config")
-    if at + 1 == len(arguments):
-        raise UserError("--config needs a TOML file")
-    path = Path(arguments[at + 1])
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"--config {path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"--config {path}: {error}") from None
-
-    def defaults(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        nested = values
-        for command in reversed(commands):  # where the library looks for a command's options
-            nested = {command: nested}
-        Dict(data=nested, source=str(path))(app, commands, arguments)
-
-    app.config = (defaults,)
-    return arguments[:at] + arguments[at + 2 :]
+def _configure(arguments: list[str]) -> list[str]:
+    """Return the arguments that are the library's, and have it ask ``--config`` for the others."""
+    options, texts = split_options(arguments)
+    config, options = take_config(options)
+    files = () if config is None else (defaults(config),)
+    app.config = (*files, check_whole_numbers)
+    return with_dashes(options) + texts

@@ -1,0 +1,126 @@
+"""Arguments of a command line, where they are not read as the library reads them.
+
+``--config FILE.toml`` gives defaults, ``-`` is a value, and whole numbers are whole.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from cyclopts import App, ArgumentCollection
+from cyclopts.config import Dict
+
+from heedful.errors import UserError
+
+Source = Callable[[App, tuple[str, ...], ArgumentCollection], None]
+"""What the library calls with the options of a command before it converts their values."""
+
+_WHOLE = re.compile(r"\s*[+-]?[\d_]+(\.0*)?\s*")
+
+
+def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return what comes before ``--``, and what is no option from there on."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end:]
+
+
+def with_dashes(options: list[str]) -> list[str]:
+    """Join a lone ``-`` to the option it follows, for the library takes it for an option, too."""
+    joined: list[str] = []
+    for option in options:
+        if option == "-" and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] += "=-"
+        else:
+            joined.append(option)
+    return joined
+
+
+def take_config(options: list[str]) -> tuple[Path | None, list[str]]:
+    """Take ``--config FILE`` out of the options.
+
+    Raises:
+        UserError: it names no file.
+    """
+    for at, option in enumerate(options):
+        name, joined, file = option.partition("=")
+        if name != "--config":
+            continue
+        if not joined:
+            file = "".join(options[at + 1 : at + 2])
+        if not file:
+            raise UserError("--config needs a TOML file")
+        return Path(file), options[:at] + options[at + (1 if joined else 2) :]
+    return None, options
+
+
+def defaults(path: Path) -> Source:
+    """Return what uses a TOML file for the options that are not given.
+
+    Raises:
+        UserError: it is missing, or is no TOML file.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise UserError(f"--config {path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--config {path}: {error}") from None
+
+    def source(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        nested = _without_negatives(path, values, arguments)
+        for command in reversed(commands):  # where the library looks for a command's options
+            nested = {command: nested}
+        Dict(data=nested, source=str(path))(app, commands, arguments)
+
+    return source
+
+
+def _without_negatives(
+    path: Path, values: Mapping[str, Any], arguments: ArgumentCollection
+) -> dict[str, Any]:
+    """Return values with ``header = false`` for ``no-header = true``.
+
+    The library takes the negative name for another name of the option, and its value as it is.
+
+    Raises:
+        UserError: such a value is neither true nor false, or both are given.
+    """
+    positive = {
+        name.removeprefix("--"): argument.name.removeprefix("--")
+        for argument in arguments
+        for name in argument.negatives
+    }
+    plain: dict[str, Any] = {}
+    for key, value in values.items():
+        name = key.replace("_", "-")
+        if name in positive:
+            if not isinstance(value, bool):
+                raise UserError(f"--config {path}: {key} {value}: must be true or false")
+            name, value = positive[name], not value
+        if name in plain:
+            raise UserError(f"--config {path}: {name} is given twice, the second time as {key}")
+        plain[name] = value
+    return plain
+
+
+def check_whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse a fraction where a whole number is due: the library would round it.
+
+    Raises:
+        UserError: naming the option and what it was given.
+    """
+    for argument in arguments:
+        kinds = get_args(argument.hint) or (argument.hint,)
+        if int not in kinds:
+            continue
+        words = [word for kind in kinds for word in get_args(kind)]  # such as "auto"
+        for token in argument.tokens:
+            if token.value in words or _WHOLE.fullmatch(token.value):
+                continue
+            given = f"{argument.name} {token.value}"
+            if token.source != "cli":
+                given = f"--config {token.source}: {given.removeprefix('--')}"
+            rest = "".join(f" or {word}" for word in words)
+            raise UserError(f"{given}: must be a whole number{rest}")

@@ -1,0 +1,125 @@
+"""Config files, a lone dash and whole numbers on the command line."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful import cli
+from heedful.cli import EXIT_USER_ERROR, run, training
+from heedful.task import Recipe
+
+Parse = Callable[..., Recipe]
+
+
+@pytest.fixture
+def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
+    """Give a function that says what ``heedful train classify`` would train on."""
+    recipes: list[Recipe] = []
+    monkeypatch.setattr(training, "train_and_report", lambda name, recipe: recipes.append(recipe))
+
+    def check(*options: object) -> Recipe:
+        words = ["train", "classify", "--out", "run", *map(str, options)]
+        assert run(words) == 0
+        return recipes.pop()
+
+    return check
+
+
+@pytest.fixture
+def fails(parse: Parse, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Give a function that returns the line by which ``heedful train classify`` refuses options."""
+
+    def check(*options: object) -> str:
+        words = ["train", "classify", "--out", "run", *map(str, options)]
+        assert run(words) == EXIT_USER_ERROR
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [
+        ("no-header = true", False),
+        ("no_header = true", False),
+        ("no-header = false", True),
+        ("header = false", False),
+    ],
+)
+def test_a_negative_name_in_a_config_is_the_negative(
+    parse: Parse, tmp_path: Path, line: str, header: bool
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'train = ["a.csv"]\n{line}\n')
+    assert parse("--config", config).columns.header is header
+    assert parse("--config", config, "--header").columns.header
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("header = false\nno-header = true", "header is given twice, the second time as no-header"),
+        ("batch_size = 1\nbatch-size = 2", "batch-size is given twice, the second time as"),
+        ('no-header = "yes"', "no-header yes: must be true or false"),
+        ("no-resume = true", 'Unknown option: "[no-resume]"'),
+        ("epochs = 1.5", "epochs 1.5: must be a whole number"),
+    ],
+)
+def test_a_config_that_is_refused(
+    fails: Callable[..., str], tmp_path: Path, content: str, message: str
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'train = ["a.csv"]\n{content}\n')
+    line = fails("--config", config)
+    assert message in line
+    assert str(config) in line
+
+
+def test_a_config_of_windows_and_one_joined_to_its_option(parse: Parse, tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_bytes(b'\xef\xbb\xbftrain = ["a.csv"]\nepochs = 7\n')
+    assert parse(f"--config={config}").training.epochs == 7
+
+
+def test_a_config_needs_a_name(fails: Callable[..., str]) -> None:
+    assert "--config needs a TOML file" in fails("--train", "a.csv", "--config")
+    assert "--config needs a TOML file" in fails("--train", "a.csv", "--config=")
+
+
+def test_what_follows_two_dashes_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def tokenize(texts: tuple[str, ...], *_: Any) -> list[Any]:
+        seen.append(texts)
+        return []
+
+    monkeypatch.setattr("heedful.commands.tokenize.tokenize", tokenize)
+    texts = ("--config", "x", "--debug", "-", "--help")
+    monkeypatch.setattr(sys, "argv", ["heedful", "tokenize", "--", *texts])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert (stop.value.code, seen) == (0, [texts])
+
+
+def test_a_lone_dash_is_a_value(parse: Parse) -> None:
+    recipe = parse("--train", "-", "--label-separator", "-")
+    assert recipe.data.train == [Path("-")]
+    assert recipe.columns.label_separator == "-"
+
+
+@pytest.mark.parametrize("value", ["1.5", "0x10", "1e2", "many", "-0.5"])
+def test_what_is_no_whole_number(fails: Callable[..., str], value: str) -> None:
+    line = fails("--train", "a.csv", "--epochs", value)
+    assert line == f"heedful: --epochs {value}: must be a whole number"
+
+
+def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..., str]) -> None:
+    settings = parse("--train", "a.csv", "--epochs", "4.0", "--batch-tokens", "auto").training
+    assert (settings.epochs, settings.batch_tokens) == (4, "auto")
+    assert parse("--train", "a.csv", "--batch-tokens", "512").training.batch_tokens == 512
+    line = fails("--train", "a.csv", "--batch-tokens", "1.5")
+    assert "--batch-tokens 1.5: must be a whole number or auto" in line
