@@ -9,9 +9,11 @@ import pytest
 from tests.golden.asking import command
 from tests.golden.copies import LATEST
 
+import heedful
 from heedful.cli import run
 from heedful.commands import shards
 from heedful.commands.parts import Parts
+from heedful.errors import UserError
 
 OUT = Path("answers.jsonl")
 PARTS = Path("answers.jsonl.parts")
@@ -37,7 +39,7 @@ def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def stop_after(shards: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a command as Ctrl-C would, once some shards are written."""
-    add = Parts.add
+    add, before = Parts.add, OUT.read_text() if OUT.exists() else None
 
     def stopping(self: Parts, *arguments: Any) -> None:
         if len(self.shards) == shards:
@@ -47,7 +49,7 @@ def stop_after(shards: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         patch.setattr(Parts, "add", stopping)
         assert run(words) == 130
-    assert not OUT.exists()
+    assert (OUT.read_text() if OUT.exists() else None) == before
 
 
 def right() -> str:
@@ -179,6 +181,38 @@ def test_what_was_stopped_is_replaced_on_request(monkeypatch: pytest.MonkeyPatch
     assert OUT.read_text() == right()
 
 
+def test_what_is_replaced_stands_until_all_is_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    OUT.write_text("mine\n")
+    assert "no column 'texte'" in error_of([*PREDICT, "--overwrite", "--text", "texte"], capsys)
+    assert (OUT.read_text(), PARTS.exists()) == ("mine\n", False)
+    stop_after(2, [*PREDICT, "--overwrite"], monkeypatch)
+    assert "give --resume to go on with it" in error_of(PREDICT, capsys)
+    assert run([*PREDICT, "--resume"]) == 0
+    assert "going on after 20 answers\n" in capsys.readouterr().err
+    assert (OUT.read_text(), PARTS.exists()) == (right(), False)
+
+
+def test_a_folder_is_finished_when_it_has_all_files(capsys: pytest.CaptureFixture[str]) -> None:
+    predict = [*PREDICT[:5], "folder"]
+    folder = Path("folder")
+    folder.mkdir()
+    assert run([*predict, "--resume"]) == 0
+    assert (folder / "new.jsonl").read_text() == right()
+    assert run([*predict, "--resume"]) == 0
+    assert "folder is finished; nothing to do\n" in capsys.readouterr().err
+    assert run([*predict, "--overwrite"]) == 0
+    (folder / "new.jsonl").rename(folder / "other.jsonl")
+    assert "folder holds no new.jsonl" in error_of([*predict, "--resume"], capsys)
+    assert "folder exists; choose another name" in error_of(predict, capsys)
+    shutil.rmtree(folder)
+    folder.touch()
+    assert "folder is a file" in error_of([*predict, "--resume"], capsys)
+    OUT.mkdir()
+    assert "answers.jsonl is a folder" in error_of([*PREDICT, "--resume"], capsys)
+
+
 def test_a_job_that_is_started_again_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +241,23 @@ def test_patterns_name_files_in_order() -> None:
     assert json.loads(Path("classify/metrics.json").read_text())["data"] == ["data/classify.csv"]
 
 
+def test_what_is_read_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("corpus.jsonl").write_text('{"text": "a cat"}\n{"text": "a dog"}\n')
+    words = ["predict", "embed", "--input", "new.csv", "--against", "corpus.jsonl"]
+    line = error_of([*words, "--out", "./corpus.jsonl", "--overwrite"], capsys)
+    assert "--out corpus.jsonl: corpus.jsonl is read from there; choose another name" in line
+    words = ["evaluate", "classify", "--data", "n*.csv", "--predictions", "new.csv"]
+    assert "--predictions new.csv: new.csv is read from there" in error_of(
+        [*words, "--overwrite"], capsys
+    )
+    words = ["report", "classify", "--data", "n*.csv", "--out", "new.csv", "--overwrite"]
+    assert "--out new.csv: new.csv is read from there" in error_of(words, capsys)
+    with pytest.raises(UserError, match=r"^predictions new.csv: new.csv is read from there"):
+        heedful.evaluate("classify", "new.csv", predictions="new.csv", overwrite=True)
+    assert Path("new.csv").read_text() == Path("data/classify.csv").read_text()
+    assert Path("corpus.jsonl").read_text().count("\n") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -216,6 +267,7 @@ def test_patterns_name_files_in_order() -> None:
         (["--out", "no/a.jsonl", "--input", "new.csv"], "there is no folder 'no'"),
         (["--input", "new.csv", "--out", "new.csv", "--overwrite"], "new.csv is read from there"),
         (["--input", "data/*.txt", "--out", "data", "--overwrite"], "is read from there"),
+        (["--input", "new.csv", "--out", "a.txt.gz", "--plain"], "answers are not compressed"),
         (["--resume", "the cat"], "--resume is for the files of --out"),
         (["--input", "new*.tsv", "--out", "a"], "new*.tsv: no file matches this pattern"),
         (

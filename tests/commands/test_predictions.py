@@ -99,6 +99,23 @@ def test_a_file_that_cannot_be_made(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "picture", "message"),
+    [
+        ("classify", "a.pdf", "must end in .png or .svg"),
+        ("classify", "none/a.png", "there is no folder"),
+        ("regress", "a.png", "only a run that gives each text one label"),
+        ("many", "a.png", "only a run that gives each text one label"),
+    ],
+)
+def test_a_picture_that_cannot_be_made_is_refused_before_anything_is_scored(
+    name: str, picture: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    words = ["evaluate", name, "--data", "absent.csv", "--picture", str(tmp_path / picture)]
+    assert run(words) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_an_error_leaves_no_file(tmp_path: Path) -> None:
     data = tmp_path / "new.csv"
     data.write_text("text,label\nthe red cat sleeps,animal\nthe red cat sleeps,nothing\n", "utf-8")

@@ -48,6 +48,13 @@ def test_what_a_file_looks_like(tmp_path: Path, text: str, encoding: str, hint: 
     assert list(read_lines(path, encoding=encoding)) == text.splitlines(keepends=True)
 
 
+def test_what_a_file_looks_like_by_any_name_of_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(SIMPLIFIED.encode("gb18030"))
+    with pytest.raises(UserError, match="it looks like GB18030: give --encoding gb18030"):
+        list(read_lines(path, encoding="UTF8"))
+
+
 @pytest.mark.parametrize(("name", "encoding"), [("cmrc2018/dev", "gb18030"), ("drcd/dev", "big5")])
 def test_real_texts_are_recognised(
     data_folder: Path, tmp_path: Path, name: str, encoding: str

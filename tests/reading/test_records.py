@@ -369,6 +369,16 @@ def test_errors_that_need_no_reading_come_at_once(write: Write) -> None:
         ColumnSettings(label_separator="")
 
 
+@pytest.mark.parametrize("name", ["UTF-8", "utf8", "U8"])
+def test_every_name_of_utf_8_is_that_of_parquet(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a"], "label": ["x"]}), path)
+    (record,) = read_records([path], ColumnSettings(encoding=name))
+    assert record.text == "a"
+    with pytest.raises(UserError, match="--encoding is for text; Parquet says itself"):
+        read_records([path], ColumnSettings(encoding="latin-1"))
+
+
 def test_the_format_can_be_said(write: Write) -> None:
     path = write("a.txt", 'text\tlabel\n"a\tb\n')
     assert next(read_records([path], ColumnSettings(format="tsv"))).text == '"a'

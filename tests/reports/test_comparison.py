@@ -1,6 +1,7 @@
 """Whether two runs differ: for every task, and what is refused."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,15 @@ def test_what_cannot_be_compared(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_what_is_read_twice_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in ("-", str(pipe), "/dev/null"):
+        assert run(["compare", "classify", "pruned", "--data", path]) == 2
+        message = f"--data {path}: both runs read the data, so it must be a file"
+        assert message in capsys.readouterr().err
 
 
 def test_a_metric_that_there_is_not(capsys: pytest.CaptureFixture) -> None:

@@ -81,6 +81,7 @@ def evaluate(
     from heedful.commands import evaluate as command
     from heedful.commands.predictions import PredictionsFile
     from heedful.metrics import (
+        check_confusion_picture,
         confusion_table,
         precision_table,
         save_confusion_picture,
@@ -96,6 +97,9 @@ def evaluate(
                 file = PredictionsFile(predictions, overwrite=overwrite)
             predictor = _predictor(run, predicting)
             predictor.score_by(scoring)
+            if picture is not None:
+                one_label = "matthews" in predictor.task.metrics()
+                check_confusion_picture(picture, one_label=one_label)
         scores = command.evaluate(run, data, columns, predictor, say, file)
         if not ranks.is_first():
             return

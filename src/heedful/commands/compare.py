@@ -5,10 +5,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from heedful.commands.evaluate import labelled_records
+from heedful.commands.inputs import files_of
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
 from heedful.judging import Judgement
 from heedful.predictor import Predictor
+from heedful.reading.lines import STDIN
 from heedful.reports.comparison import Comparison, Pairing, check_comparable
 from heedful.settings import ColumnSettings
 from heedful.task import Say
@@ -41,8 +43,9 @@ def compare(
     tasks = [predictor.task for predictor in predictors]
     judges = (tasks[0].judge(), tasks[1].judge())
     check_comparable(names, (tasks[0].name, tasks[1].name), judges)
-    if Path("-") in data:
-        raise UserError("--data -: both runs read the data, so it must be a file")
+    for path in files_of(data):
+        if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
+            raise UserError(f"--data {path}: both runs read the data, so it must be a file")
     pairing = Pairing(judges)
     with ExitStack() as stack:
         judged: list[Iterator[Judgement]] = [

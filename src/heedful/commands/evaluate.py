@@ -13,6 +13,7 @@ from heedful import files
 from heedful.checkpoints.runs import RECORD
 from heedful.commands.identity import check_same
 from heedful.commands.inputs import files_of
+from heedful.commands.outputs import refuse_if_read
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
@@ -39,11 +40,14 @@ def evaluate(
     """Evaluate a run and write the scores to its ``metrics.json``.
 
     Raises:
-        UserError: see `Evaluation`; or what nothing scores is asked for.
+        UserError: see `Evaluation`; or what nothing scores is asked for, or the file of
+            predictions is one of the data.
     """
     say = ranks.said_once(say)
     with ranks.failing_together():
         data = files_of(data)
+        if predictions_file is not None:
+            refuse_if_read("--predictions", predictions_file.path, data)
     check_same(run, predictor, asdict(columns), data)
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()

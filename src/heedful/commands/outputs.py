@@ -1,4 +1,7 @@
-"""Where the answers of ``heedful predict --out`` go: a new file or folder, or one begun before."""
+"""Where the answers of ``heedful predict --out`` go: a new file or folder, or one begun before.
+
+No command writes over what it reads.
+"""
 
 import os
 import shutil
@@ -7,30 +10,58 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heedful.commands.parts import Parts, begin, folder_of, go_on, is_begun, refuse_if_there
+from heedful.commands.parts import (
+    Parts,
+    begin,
+    check_kind,
+    check_replaceable,
+    folder_of,
+    go_on,
+    is_begun,
+    is_replacing,
+    is_there,
+    refuse_if_there,
+)
 from heedful.errors import UserError
-from heedful.reading.compressed import without_compression
+from heedful.reading.compressed import compression_of, without_compression
 from heedful.settings import OutputSettings
 
 
-def names_of(out: Path, inputs: Sequence[Path], *, plain: bool) -> list[str]:
+def refuse_if_read(option: str, out: Path, read: Sequence[Path]) -> None:
+    """Refuse to write where something is read.
+
+    Args:
+        option: the one that says where to write.
+        out: the file or folder to write.
+        read: the files or folders that are read.
+
+    Raises:
+        UserError: naming what is read.
+    """
+    for path in read:
+        if out.resolve() in (path.resolve(), *path.resolve().parents):
+            raise UserError(f"{option} {out}: {path} is read from there; choose another name")
+
+
+def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: bool) -> list[str]:
     """Return the names of the files of the folder to make, one for each input; none for a file.
 
     Args:
         out: a file, if its name has an ending, or a folder.
-        inputs: the files that are read.
+        inputs: the files that hold what is answered.
+        read: all files that are read.
         plain: whether answers are text, not JSON.
 
     Raises:
-        UserError: there is no input, or it is where the answers would go; the ending is not that
-            of what is written; or two files of a folder would have one name.
+        UserError: there is no input, or a file is read where the answers would go; the ending is
+            not that of what is written; or two files of a folder would have one name.
     """
     if not inputs:
         raise UserError("--out is for the answers to --input FILES")
-    for path in inputs:
-        if out.resolve() in (path.resolve(), *path.resolve().parents):
-            raise UserError(f"--out {out}: {path} is read from there; choose another name")
+    refuse_if_read("--out", out, read)
     ending = out.suffix.lower()
+    if compression_of(out) is not None:
+        raise UserError(f"--out {out}: answers are not compressed; leave out {out.suffix}")
     if plain and ending == ".jsonl":
         raise UserError(f"--out {out}: --plain writes text; give another ending")
     if not plain and ending not in ("", ".jsonl"):
@@ -65,8 +96,8 @@ def open_parts(
         What is finished of it; None if all is.
 
     Raises:
-        UserError: something stands there and no flag says what to do with it, or what was begun
-            depends on something else.
+        UserError: something stands there and no flag says what to do with it, or it is not what
+            would be written; or what was begun depends on something else.
     """
     out = output.out
     assert out is not None
@@ -74,16 +105,24 @@ def open_parts(
         raise UserError(
             "--resume goes on with a prediction and --overwrite starts anew: give one of them"
         )
-    begun = is_begun(out)
+    names, begun = facts["files"], is_begun(out)
     output = _after_restart(output, begun=begun)
     if output.overwrite:
-        _remove(out, facts["files"])
+        check_replaceable(out, names)
         shutil.rmtree(folder_of(out), ignore_errors=True)
         begun = False
-    if output.resume and out.exists():
+    elif is_there(out, names) and not (begun and is_replacing(out)):
+        if not output.resume:
+            refuse_if_there(out, names)
+        _check_finished(out, names)
         return None
-    refuse_if_there(out)
-    parts = Parts(out=out, size=output.shard_size or size, plain=plain, shards=[])
+    parts = Parts(
+        out=out,
+        size=output.shard_size or size,
+        plain=plain,
+        overwrite=output.overwrite,
+        shards=[],
+    )
     if not begun:
         return begin(parts, facts)
     if not output.resume:
@@ -102,22 +141,16 @@ def _after_restart(output: OutputSettings, *, begun: bool) -> OutputSettings:
     return replace(output, resume=resume, overwrite=not resume)
 
 
-def _remove(out: Path, names: Sequence[str]) -> None:
-    """Delete answers that are to be replaced.
+def _check_finished(out: Path, names: Sequence[str]) -> None:
+    """Check that all answers are there.
 
     Raises:
-        UserError: what stands there may be something else.
+        UserError: what stands there is something else, or a part of them.
     """
-    if not names:
-        if out.is_dir():
-            raise UserError(f"--out {out} is a folder; give the name of a file")
-        out.unlink(missing_ok=True)
-    elif out.is_dir():
-        others = sorted({path.name for path in out.iterdir()} - set(names))
-        if others:
+    check_kind(out, names)
+    for name in names:
+        if not (out / name).is_file():
             raise UserError(
-                f"--out {out} holds {others[0]}, which would not be replaced: choose another folder"
+                f"--out {out} holds no {name}, so it is not what this command writes; choose "
+                "another folder or give --overwrite"
             )
-        shutil.rmtree(out)
-    elif out.exists():
-        raise UserError(f"--out {out} is a file; give the name of a folder, or an ending")

@@ -20,8 +20,8 @@ from heedful.commands.identity import check_identity
 from heedful.commands.shards import Row
 from heedful.errors import UserError
 
-ASKED, FINISHED, JOINED = "prediction.json", "finished.jsonl", "joined"
-_SIZE = "shard_size"
+ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
+_SIZE, _OVERWRITE = "shard_size", "overwrite"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +47,8 @@ class Parts:
     """Items of a shard; the last one may have fewer."""
     plain: bool
     """Whether answers are text, of which one may take several lines. A line of a shard is JSON."""
+    overwrite: bool
+    """Whether they replace answers that stand there until all are joined."""
     shards: list[Shard]
 
     @property
@@ -94,7 +96,7 @@ class Parts:
                 for a single file.
 
         Raises:
-            UserError: something has come to stand there meanwhile.
+            UserError: something has come to stand there meanwhile that is not to be replaced.
         """
         joined, lines = self.folder / JOINED, self._lines()
         if counts:
@@ -107,7 +109,12 @@ class Parts:
             with _open(joined) as stream:
                 stream.writelines(lines)
                 _sync(stream)
-        refuse_if_there(self.out)
+        if self.overwrite:
+            check_replaceable(self.out, list(counts))
+            if self.out.exists():
+                self.out.rename(self.folder / REPLACED)
+        else:
+            refuse_if_there(self.out, list(counts))
         joined.rename(self.out)
         files.sync_tree(self.out.parent, deep=False)
         self.discard()
@@ -132,7 +139,8 @@ def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:
     if not parts.out.parent.is_dir():
         raise UserError(f"--out {parts.out}: there is no folder {str(parts.out.parent)!r}")
     with files.new_folder(parts.folder) as partial:
-        files.write_json(partial / ASKED, {_SIZE: parts.size, **facts})
+        asked = {_SIZE: parts.size, _OVERWRITE: parts.overwrite, **facts}
+        files.write_json(partial / ASKED, asked)
     return parts
 
 
@@ -148,14 +156,19 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
         UserError: the answers depended on something else, or what is known of them is damaged.
     """
     before = files.read_json(parts.folder / ASKED)
-    if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
+    if not {_SIZE, _OVERWRITE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
         raise UserError(f"{parts.folder / ASKED}: a key is missing; give --overwrite")
     if size not in (None, before[_SIZE]):
         raise UserError(
             f"{parts.folder} was started with --shard-size {before[_SIZE]}, now it is {size}"
         )
     check_identity(str(parts.folder), before, facts)
-    parts = replace(parts, size=before[_SIZE], shards=_finished(parts.folder))
+    parts = replace(
+        parts,
+        size=before[_SIZE],
+        overwrite=bool(before[_OVERWRITE]),
+        shards=_finished(parts.folder),
+    )
     kept = {ASKED, *(_shard(parts.folder, number).name for number in range(len(parts.shards)))}
     for path in parts.folder.iterdir():
         if path.name not in kept:
@@ -182,14 +195,55 @@ def folder_of(out: Path) -> Path:
     return out.with_name(out.name + ".parts")
 
 
-def refuse_if_there(out: Path) -> None:
-    """Refuse to write over what stands there.
+def is_replacing(out: Path) -> bool:
+    """Tell whether what was begun replaces what stands where it goes."""
+    return bool(files.read_json(folder_of(out) / ASKED).get(_OVERWRITE))
+
+
+def is_there(out: Path, names: Sequence[str]) -> bool:
+    """Tell whether something stands where answers go; an empty folder is filled.
+
+    Args:
+        out: where they go.
+        names: those of the files of a folder; none for a file.
+    """
+    return out.exists() and not (names and out.is_dir() and not any(out.iterdir()))
+
+
+def refuse_if_there(out: Path, names: Sequence[str]) -> None:
+    """Refuse to write over what stands there; see `is_there`.
 
     Raises:
         UserError: naming it.
     """
-    if out.exists():
+    if is_there(out, names):
         raise UserError(f"--out {out} exists; choose another name or give --overwrite")
+
+
+def check_kind(out: Path, names: Sequence[str]) -> None:
+    """Refuse a file in the place of a folder, and the other way round; see `is_there`.
+
+    Raises:
+        UserError: naming it.
+    """
+    if names and out.exists() and not out.is_dir():
+        raise UserError(f"--out {out} is a file; give the name of a folder, or an ending")
+    if not names and out.is_dir():
+        raise UserError(f"--out {out} is a folder; give the name of a file")
+
+
+def check_replaceable(out: Path, names: Sequence[str]) -> None:
+    """Refuse to replace what may be something else than answers; see `is_there`.
+
+    Raises:
+        UserError: naming it.
+    """
+    check_kind(out, names)
+    others = {path.name for path in out.iterdir()} - set(names) if out.is_dir() else set()
+    if others:
+        raise UserError(
+            f"--out {out} holds {min(others)}, which would not be replaced: choose another folder"
+        )
 
 
 def _finished(folder: Path) -> list[Shard]:

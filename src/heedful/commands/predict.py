@@ -100,7 +100,7 @@ def predict_files(
     say = ranks.said_once(say)
     with ranks.failing_together():
         asked = replace(asked, input=files_of(asked.input))
-        names = names_of(output.out, asked.input, plain=asked.plain)
+        names = names_of(output.out, asked.input, asked.files, plain=asked.plain)
         streams = _streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
     parts: Parts | None = None

@@ -16,6 +16,7 @@ _HOMES = {
     "NeighbourScores": "neighbours",
     "NextTokenScores": "language",
     "RegressionScores": "regression",
+    "check_confusion_picture": "pictures",
     "confusion_table": "tables",
     "precision_table": "tables",
     "save_confusion_picture": "pictures",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from heedful.metrics.language import LanguageScores as LanguageScores
     from heedful.metrics.language import NextTokenScores as NextTokenScores
     from heedful.metrics.neighbours import NeighbourScores as NeighbourScores
+    from heedful.metrics.pictures import check_confusion_picture as check_confusion_picture
     from heedful.metrics.pictures import save_confusion_picture as save_confusion_picture
     from heedful.metrics.regression import RegressionScores as RegressionScores
     from heedful.metrics.tables import confusion_table as confusion_table

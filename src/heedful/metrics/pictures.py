@@ -16,6 +16,29 @@ SUFFIXES = (".png", ".svg")
 _CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
+def check_confusion_picture(path: Path, *, one_label: bool) -> None:
+    """Refuse a picture that cannot be drawn.
+
+    Args:
+        path: where it goes.
+        one_label: whether each text has one label.
+
+    Raises:
+        UserError: the suffix is another than ``.png`` and ``.svg``, a text may have several labels
+            or none, there is no such folder, or matplotlib is not installed.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise UserError(f"picture {str(path)!r}: there is no folder {str(path.parent)!r}")
+    if not one_label:
+        raise UserError("only a run that gives each text one label has a confusion matrix to draw")
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError:
+        raise missing("plot") from None
+
+
 def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     """Draw the confusion matrix: rows are the true classes, shaded by share.
 
@@ -28,20 +51,11 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
         path: a ``.png`` or ``.svg`` file.
 
     Raises:
-        UserError: another suffix, multi-label scores, a folder that does not exist, or matplotlib
-            is not installed.
+        UserError: see `check_confusion_picture`.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise UserError(f"picture {str(path)!r}: there is no folder {str(path.parent)!r}")
-    if "confusion" not in scores:
-        raise UserError("only a run that gives each text one label has a confusion matrix to draw")
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing("plot") from None
+    check_confusion_picture(path, one_label="confusion" in scores)
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     size = len(scores["confusion"])
     cell = 0.95 if size <= 4 else 0.75 if size <= 12 else 0.4  # inches

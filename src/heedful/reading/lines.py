@@ -4,6 +4,7 @@ Whatever can be wrong with a file of any format is reported here: it is missing,
 readable, damaged, named as if it were compressed, not UTF-8, binary, or has a line without an end.
 """
 
+import codecs
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,16 @@ MAX_LINE_BYTES = 16 * 2**20
 """The longest line that is read: far above any text a model takes, far below any memory."""
 
 STDIN = Path("-")
-UTF8 = "utf-8"
+UTF8 = "utf-8"  # as Python itself names it
 
 Item = TypeVar("Item")
 
 _BUFFER_BYTES = 2**17
+
+
+def is_utf8(encoding: str) -> bool:
+    """Tell whether an encoding is UTF-8, which has several names."""
+    return codecs.lookup(encoding).name == UTF8
 
 
 def source_name(path: Path) -> str:
@@ -116,7 +122,7 @@ def read_lines(
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
                     hint = _hint(raw) if number == 1 else ""
-                    if encoding == UTF8 and not hint:
+                    if is_utf8(encoding) and not hint:
                         hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
                     raise UserError(

@@ -24,8 +24,8 @@ from heedful.reading.fields import (
 from heedful.reading.json_objects import read_objects
 from heedful.reading.lines import (
     STDIN,
-    UTF8,
     check_file,
+    is_utf8,
     read_files,
     read_lines,
     source_name,
@@ -174,7 +174,7 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
         )
     if format in ("jsonl", "parquet") and not columns.header:
         raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
-    if format == "parquet" and columns.encoding != UTF8:
+    if format == "parquet" and not is_utf8(columns.encoding):
         raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
     if format == "parquet" and (path == STDIN or compression_of(path) is not None):
         raise UserError(
