@@ -97,7 +97,8 @@ def parse_json(
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object with indents; non-finite numbers are refused."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    # Names of files may hold bytes that are not UTF-8, as \udce9: an escape of JSON, too.
+    path.write_bytes((text + "\n").encode("utf-8", errors="backslashreplace"))
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":

@@ -118,7 +118,7 @@ def open_blocks(path: Path, schema: "pa.Schema") -> "list[pa.RecordBatch]":
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        reader = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))  # names may not be UTF-8
         blocks = [reader.get_batch(block) for block in range(reader.num_record_batches)]
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]

@@ -55,4 +55,4 @@ It reads {reads}
 
 Made with {versions}.
 """
-    (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8")
+    (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8", errors="backslashreplace")

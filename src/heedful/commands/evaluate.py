@@ -74,7 +74,8 @@ def evaluate(
         say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
     scores = {"data": [str(path) for path in data], **scores}
     if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
-        files.write_json(run / METRICS, scores)
+        with files.new_file(run / METRICS, overwrite=True) as partial:
+            files.write_json(partial, scores)
     return scores
 
 

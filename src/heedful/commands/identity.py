@@ -105,5 +105,6 @@ def _print_of_run(folder: Path) -> str:
     names = sorted(path for path in folder.iterdir() if path.is_file())
     digest = hashlib.sha256()
     for path in names:
-        digest.update(f"{path.name}\0{files.sha256(path)}\n".encode())
+        line = f"{path.name}\0{files.sha256(path)}\n"
+        digest.update(line.encode(errors="surrogateescape"))  # a name may not be UTF-8
     return digest.hexdigest()

@@ -1,0 +1,49 @@
+"""What is written is read back, and is there whole or not at all."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.golden.copies import LATEST
+
+from heedful import files
+from heedful.cli import run
+
+LATIN = os.fsdecode(b"caf\xe9")
+"""A name of a file that is not UTF-8, as Python has it."""
+
+
+def test_json_holds_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    path, value = tmp_path / "a.json", {LATIN: ["café", f"\\{LATIN}"]}
+    files.write_json(path, value)
+    assert files.read_json(path) == value
+    assert "café" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1}])
+def test_what_cannot_be_json_leaves_the_file(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "a.json"
+    files.write_json(path, {"a": 1})
+    with pytest.raises((ValueError, TypeError)):
+        files.write_json(path, {"a": value})
+    assert files.read_json(path) == {"a": 1}
+
+
+def test_commands_take_names_that_are_not_utf_8(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(LATEST / "classify", "run")
+    data = f"{LATIN}.csv"
+    shutil.copy(LATEST / "data/classify.csv", data)
+    train = ["train", "classify", "--model", str(tiny_model), "--train", data, "--dev", data]
+    assert run([*train, "--steps", "1", "--out", LATIN]) == 0
+    assert json.loads(Path(LATIN, "heedful.json").read_text())["data"][0]["file"] == data
+    assert run(["evaluate", "run", "--data", data]) == 0
+    assert files.read_json(Path("run/metrics.json"))["data"] == [data]
+    assert run(["predict", "run", "--input", data, "--out", f"{LATIN}-answers"]) == 0
+    assert [path.name for path in Path(f"{LATIN}-answers").iterdir()] == [f"{LATIN}.jsonl"]
+    assert run(["report", "run", "--data", data, "--out", f"{LATIN}.html"]) == 0
