@@ -156,7 +156,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
         UserError: the answers depended on something else, or what is known of them is damaged.
     """
     before = files.read_json(parts.folder / ASKED)
-    if not {_SIZE, _OVERWRITE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
+    if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
         raise UserError(f"{parts.folder / ASKED}: a key is missing; give --overwrite")
     if size not in (None, before[_SIZE]):
         raise UserError(
@@ -166,7 +166,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     parts = replace(
         parts,
         size=before[_SIZE],
-        overwrite=bool(before[_OVERWRITE]),
+        overwrite=bool(before.get(_OVERWRITE)),  # earlier versions deleted at the start
         shards=_finished(parts.folder),
     )
     kept = {ASKED, *(_shard(parts.folder, number).name for number in range(len(parts.shards)))}
