@@ -155,6 +155,11 @@ def test_characters_of_a_latin_word_are_one_word(finished: Path) -> None:
     record = TaggedText(text=text, words=words, entities=None, source="f", line=1)
     (answer,) = heedful.load(finished).answers([record])
     assert found(answer) == [("thing", "sky"), ("colour", "red")]
+    tags = [word.tag for word in answer.words]
+    assert tags == [*"OOO", "B-thing", "I-thing", "I-thing", *"OO", "B-colour", *["I-colour"] * 2]
+    s, k, y = answer.words[3:6]
+    assert max(s.scores, key=s.scores.__getitem__) == "B-thing"
+    assert s.scores == k.scores == y.scores
 
 
 @pytest.fixture(scope="module")
@@ -424,7 +429,7 @@ def test_given_words_have_the_tag_of_their_first_part(
     answer = decoded(tiny_model, encoded(item), item, rows)
     assert [(word.text, word.tag) for word in answer.words] == [
         ("sky's", "B-X"),
-        ("\u200b", "O"),
+        ("\u200b", "I-X"),  # which the tokenizer drops: the tags must be those of the entity
         ("red", "I-X"),
     ]
     assert [entity.text for entity in answer.entities] == ["sky's \u200b red"]

@@ -1,9 +1,11 @@
 """What a tagger answers: the entities of a text, and each of its words with its tag."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +14,13 @@ from torch import Tensor
 from heedful.batches.windows import WINDOW_SHARE, fit_text, nearest_windows
 from heedful.errors import UserError
 from heedful.reading.tagging import (
-    Scheme,
+    Entity,
     TaggedText,
     Word,
     entities_of,
     likeliest_tags,
     parse_tag,
+    tags_of,
     transitions,
 )
 from heedful.settings import LongText
@@ -45,7 +48,8 @@ class TaggedWord:
     text: str
     tag: str
     scores: dict[str, float] | None
-    """Probability of every tag; none for a word that the model was not given."""
+    """Probability of every tag; none for a word that the model was not given. Of characters that
+    the model reads as one word, that of the word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +133,7 @@ def tagging(
     values: Mapping[Word, NDArray[np.floating]],
     *,
     labels: tuple[str, ...],
-    scheme: Scheme,
+    scheme: Literal["BIO", "IOBES"],
     tokens_total: int,
     tokens_used: int,
     windows: int,
@@ -138,7 +142,8 @@ def tagging(
 
     Args:
         record: the text.
-        words: all its words that the tokenizer does not drop, in order.
+        words: all its words that the tokenizer does not drop, in order; what it reads as one word
+            is one, however it was given.
         values: the probability of each tag, of the words that the model was given. Shape (L,).
         labels: the L tags.
         scheme: what says which may follow which.
@@ -149,7 +154,6 @@ def tagging(
     Raises:
         UserError: a probability is not a number.
     """
-    tags: dict[Word, str] = {}
     scores: dict[Word, dict[str, float]] = {}
     entities: list[FoundEntity] = []
     for was_read, group in groupby(words, key=values.__contains__):
@@ -162,7 +166,6 @@ def tagging(
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
         sure = rows[np.arange(len(run)), best].tolist()
         named = [labels[number] for number in best]
-        tags |= zip(run, named, strict=True)
         scores |= zip(
             run, [dict(zip(labels, row, strict=True)) for row in rows.tolist()], strict=True
         )
@@ -179,20 +182,55 @@ def tagging(
             )
     return Tagging(
         entities=tuple(entities),
-        words=tuple(
-            TaggedWord(
-                start=word[0],
-                end=word[1],
-                text=record.text[word[0] : word[1]],
-                tag=tags.get(word, "O"),
-                scores=scores.get(word),
-            )
-            for word in (words if record.words is None else record.words)
-        ),
+        words=_tagged(record, words, entities, scores, scheme),
         tokens_total=tokens_total,
         tokens_used=tokens_used,
         windows=windows,
     )
+
+
+def _tagged(
+    record: TaggedText,
+    words: Sequence[Word],
+    entities: Sequence[FoundEntity],
+    scores: Mapping[Word, dict[str, float]],
+    scheme: Literal["BIO", "IOBES"],
+) -> tuple[TaggedWord, ...]:
+    """Tag the words as they were given: an entity's first and its others, whatever was read as one.
+
+    Args:
+        record: the text.
+        words: those that were read, in order.
+        entities: those that were found, in order.
+        scores: the probability of each tag, of words that were read.
+        scheme: of the tags.
+    """
+    given = words if record.words is None else record.words
+    starts = [start for start, _ in given]
+    tags = tags_of(
+        [
+            Entity(bisect_left(starts, entity.start), bisect_left(starts, entity.end), entity.label)
+            for entity in entities
+        ],
+        len(given),
+        scheme,
+    )
+    return tuple(
+        TaggedWord(
+            start=start,
+            end=end,
+            text=record.text[start:end],
+            tag=tag,
+            scores=scores.get(_holding(words, start, end)),
+        )
+        for (start, end), tag in zip(given, tags, strict=True)
+    )
+
+
+def _holding(words: Sequence[Word], start: int, end: int) -> Word:
+    """Return which of the words holds a slice of the text; the slice itself if none does."""
+    index = bisect_right(words, start, key=itemgetter(0)) - 1
+    return words[index] if index >= 0 and words[index][1] >= end else (start, end)
 
 
 def tagged_pieces(
