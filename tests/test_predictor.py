@@ -2,9 +2,12 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import heedful
@@ -221,3 +224,82 @@ def test_an_option_of_a_call_is_checked_as_one_of_the_run() -> None:
     assert sum(predict("bread", raw=True).scores.values()) != pytest.approx(1)
     with pytest.raises(UserError, match="beam has no effect"):
         predict("bread", beam=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": 2.5}, r"top is 2\.5: expected a whole number"),
+        ({"max_length": "12"}, "max_length is '12': expected a whole number or None"),
+        ({"batch_size": None}, "batch_size is None: expected a whole number"),
+        ({"raw": "no"}, "raw is 'no': expected True or False"),
+        ({"targets": "red"}, "targets is 'red': expected a list of text"),
+        ({"targets": ["red", 3]}, "targets is 3: expected text"),
+        ({"long_text": None}, "long_text is None: expected 'window', "),
+    ],
+)
+def test_an_option_of_another_type_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        heedful.load(GOLDEN, **options)
+    with pytest.raises(UserError, match=f"^{message}"):
+        heedful.load(GOLDEN)("bread", **options)
+
+
+def test_options_may_be_lists_and_numbers_of_numpy() -> None:
+    masked = heedful.load(GOLDEN.with_name("masked"))
+    one, two = (masked("the [MASK] cat", targets=kind(["cat", "red"])) for kind in (list, tuple))
+    assert one == two
+    assert len(masked("the [MASK] cat", top=np.int64(2)).blanks[0].candidates) == 2
+
+
+class Frame:
+    """A table of pandas, as far as it is asked: it iterates over the names of its columns."""
+
+    columns = ("text",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+A_TEXT = r"expected a text, or a list of them, found a"
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"text": "bread"}, rf"{A_TEXT} dict; give the column of texts: model\(data\['text'\]\)"),
+        (Frame(), f"{A_TEXT} Frame; give the column of texts"),
+        (3, "expected a text, or a list of them, found the number 3"),
+        (["a", None], "text 2: expected text, found null"),
+        ([{"text": "a"}], "text 1: expected text, found a dict; give the text in it"),
+        ([b"a"], "text 1: expected text, found a value of type bytes"),
+        (["a", ("b", None)], "text 2: expected texts alone in it, found null"),
+        (["a"] * 5000 + [3], "text 5001: expected text, found the number 3"),
+    ],
+)
+def test_what_is_no_text_is_refused(texts: Any, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        heedful.load(GOLDEN)(texts)
+
+
+def test_texts_may_be_given_in_many_ways() -> None:
+    predict = heedful.load(GOLDEN)
+    expected = predict(TEXTS)
+    for given in (
+        iter(TEXTS),
+        tuple(TEXTS).__iter__(),
+        np.array(TEXTS),
+        dict.fromkeys(TEXTS).keys(),
+    ):
+        assert predict(given) == expected
+    pairs = heedful.load(GOLDEN.with_name("pair"))
+    assert (
+        pairs(np.array([["a cat", "a dog"]]))
+        == pairs([("a cat", "a dog")])
+        == pairs([["a cat", "a dog"]])
+    )
+
+
+def test_an_explanation_is_of_a_text() -> None:
+    with pytest.raises(UserError, match="text 1: expected text, found a dict"):
+        heedful.explain(GOLDEN, {"text": "bread"})  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def test_what_is_trained_from_python_answers(kind: str, tiny_model: Path, tmp_pa
     [
         ({"epoch": 3}, r"unknown setting 'epoch' \(did you mean 'epochs'"),
         ({"epochs": "3"}, "epochs is '3': expected a whole number"),
-        ({"schedule": "linea"}, "schedule is 'linea': expected 'constant'"),
+        ({"schedule": "linea"}, r"unknown schedule 'linea' \(did you mean 'linear'"),
         ({"batch_size": 0}, "^batch_size 0: must be a whole number of at least 1"),
         ({"scheme": "BIO"}, "unknown setting 'scheme'"),
         ({"metric": "accuracy"}, "^metric is for evaluations on dev: give dev too"),

@@ -30,10 +30,11 @@ from heedful.interop import foreign_record
 from heedful.models.model import Model
 from heedful.readers import load_reader
 from heedful.reading import Text
-from heedful.settings import PredictOptions, PredictSettings, ScoreSettings
+from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_values
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
+from heedful.tasks.texts import given_texts
 from heedful.training.allocator import keep_few_kernels
 from heedful.training.device import choose_answer_precision, choose_device, prepare_products
 
@@ -146,11 +147,26 @@ class Predictor:
             return list(self.predict(texts, **options))
 
     def predict(self, texts: Iterable[Text], **options: Unpack[PredictOptions]) -> Iterator[Any]:
-        """Answer for each text, or pair, in its order, holding only some thousands at a time."""
+        """Answer for each text, or pair, in its order, holding only some thousands at a time.
+
+        Raises:
+            UserError: an option is wrong, or what is given are no texts.
+        """
         settings = with_options(self.settings, options)
-        source = iter(texts)
+        source = self._given(texts)
         while chunk := list(islice(source, _SORTED_TOGETHER)):
             yield from self.answers(self.task.from_texts(chunk), settings)
+
+    def records(self, texts: Iterable[Any]) -> list[Any]:
+        """Return the records of some texts, or pictures.
+
+        Raises:
+            UserError: they are something else.
+        """
+        return list(self.task.from_texts(list(self._given(texts))))
+
+    def _given(self, texts: Iterable[Any]) -> Iterator[Any]:
+        return iter(texts) if "see" in self.task.abilities else given_texts(texts)
 
     def answers(
         self,
@@ -352,17 +368,17 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
     return replace(settings, **checked(options)) if options else settings
 
 
-def checked(options: PredictOptions) -> PredictOptions:
-    """Return options that are all known.
+def checked(options: PredictOptions) -> dict[str, Any]:
+    """Return options that are all known, each of its type.
 
     Raises:
-        UserError: one is misspelt; it names the nearest.
+        UserError: one is misspelt, and it names the nearest; or one is of another type.
     """
     names = [field.name for field in fields(PredictSettings)]
     for name in options:
         if name not in names:
             raise unknown_name("option", name, names)
-    return options
+    return checked_values(PredictSettings, options)
 
 
 def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:

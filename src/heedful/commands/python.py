@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, Unpack, cast, get_args, get_origin, get_type_hints
+from typing import Any, Unpack, cast
 
 from heedful.commands import compare as comparing
 from heedful.commands import evaluate as evaluation
@@ -19,7 +18,6 @@ from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor, with_options
-from heedful.reading import Text
 from heedful.reading.frames import Data, as_files
 from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report
@@ -35,6 +33,7 @@ from heedful.settings import (
     ScoreSettings,
     TeacherSettings,
     TrainOptions,
+    checked_values,
 )
 from heedful.task import Recipe, Say
 from heedful.tasks import task_named
@@ -158,7 +157,7 @@ def explain(
             computed = _settings(PredictSettings, computing)
             _refuse_unknown(computing, (ExplainSettings, PredictSettings))
             run = Predictor.load(run, computed)
-        (record,) = run.task.from_texts([cast(Text, text)])
+        (record,) = run.records([text])
         return explain_record(run, record, settings, computed)
 
 
@@ -255,41 +254,7 @@ def _settings(kind: type, values: dict[str, Any]) -> Any:
     """Take the fields of a group of settings out of some values.
 
     Raises:
-        UserError: a value is of another type.
+        UserError: a value is of another type, or none of the choices that there are.
     """
     names = [field.name for field in fields(kind) if field.name in values]
-    hints = get_type_hints(kind)
-    settings = {name: values.pop(name) for name in names}
-    for name, value in settings.items():
-        if not _fits(value, hints[name]):
-            raise UserError(f"{name} is {value!r}: expected {_words(hints[name])}")
-        if Path in (hints[name], *get_args(hints[name])) and isinstance(value, str | os.PathLike):
-            settings[name] = Path(value)
-    return kind(**settings)
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Tell whether a value is of an annotated type."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in get_args(hint))
-    if origin is Literal:
-        return value in get_args(hint)
-    if hint is Path:
-        return isinstance(value, str | os.PathLike)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, origin or hint)
-
-
-def _words(hint: Any) -> str:
-    """Return a type in words."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return " or ".join(_words(one) for one in get_args(hint))
-    if origin is Literal:
-        return ", ".join(map(repr, get_args(hint)))
-    names = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}
-    return {**names, Path: "a path", NoneType: "None"}.get(hint, str(hint))
+    return kind(**checked_values(kind, {name: values.pop(name) for name in names}))

@@ -35,6 +35,7 @@ from heedful.settings.training import (
     TrainSettings,
     TranslateTrainSettings,
 )
+from heedful.settings.values import checked_values
 
 __all__ = [
     "HEAD_RATE",
@@ -74,5 +75,6 @@ __all__ = [
     "TranslateSettings",
     "TranslateTrainSettings",
     "VocabularySettings",
+    "checked_values",
     "in_range",
 ]

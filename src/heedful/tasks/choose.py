@@ -93,10 +93,16 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Make a record of texts, the first being the question; or one of each tuple of texts.
 
         Raises:
-            UserError: there are fewer than two choices.
+            UserError: there are fewer than two choices, or a text alone among such tuples.
         """
-        single = all(isinstance(text, str) for text in texts)
-        items = [tuple(texts)] if single else [text for text in texts if not isinstance(text, str)]
+        single = [number for number, text in enumerate(texts, start=1) if isinstance(text, str)]
+        alone = len(single) == len(texts)
+        if single and not alone:
+            raise UserError(
+                f"text {single[0]}: expected a question with its choices, as the others are, "
+                "found a text alone"
+            )
+        items = [tuple(texts)] if alone else texts
         records = []
         for number, (question, *choices) in enumerate(items, start=1):
             if len(choices) < 2:

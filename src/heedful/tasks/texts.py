@@ -1,7 +1,8 @@
 """What the tasks on single texts and pairs of texts from tables have in common."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -17,6 +18,7 @@ from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.reading import Record, Text, read_records
+from heedful.reading.fields import kind_of
 from heedful.settings import ColumnSettings, DataSettings, LongText
 from heedful.task import AnyTask, Fit, Input, Recipe, Say, Start, StoreOf, check_max_length
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
@@ -68,6 +70,37 @@ def target(record: Record) -> float:
             f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
         )
     return value
+
+
+def given_texts(texts: Iterable[Any]) -> Iterator[Text]:
+    """Yield what Python callers give, each a text or a tuple of texts.
+
+    Raises:
+        UserError: it is a table, whose columns are no texts, or an item is none, with its number.
+    """
+    kind = type(texts).__name__
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):  # of pandas, pyarrow, polars, ...
+        raise UserError(
+            f"expected a text, or a list of them, found a {kind}; give the column of texts: "
+            "model(data['text'])"
+        )
+    if not isinstance(texts, Iterable):
+        raise UserError(f"expected a text, or a list of them, found {kind_of(texts)}")
+    for number, item in enumerate(texts, start=1):
+        yield item if isinstance(item, str) else _several(item, f"text {number}")
+
+
+def _several(item: Any, where: str) -> Any:
+    """Return an item that is several texts as a tuple; refuse any other."""
+    if isinstance(item, Mapping):
+        raise UserError(f"{where}: expected text, found a dict; give the text in it: row['text']")
+    if isinstance(item, bytes | AbstractSet) or not isinstance(item, Iterable):
+        raise UserError(f"{where}: expected text, found {kind_of(item)}")
+    texts = tuple(item)
+    for text in texts:
+        if not isinstance(text, str):
+            raise UserError(f"{where}: expected texts alone in it, found {kind_of(text)}")
+    return texts
 
 
 def text_records(texts: Sequence[Text]) -> list[Record]:

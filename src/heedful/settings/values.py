@@ -1,0 +1,74 @@
+"""Settings that Python callers give, checked for their types; the command line makes its own."""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from heedful.errors import LONGEST_NAME, UserError, shorten, unknown_name
+
+
+def checked_values(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of settings as the class of the settings takes them.
+
+    A list becomes a tuple, the name of a file a path, and a number of numpy one of Python.
+
+    Args:
+        kind: the class, whose fields all the values are of.
+        values: by the name of the field.
+
+    Raises:
+        UserError: a value is of another type, or none of the choices that there are.
+    """
+    hints = _hints(kind)
+    return {name: _checked(name, value, hints[name]) for name, value in values.items()}
+
+
+_hints = lru_cache(maxsize=64)(get_type_hints)  # a call for one short text takes a millisecond
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    if getattr(value, "shape", None) == ():  # a number of numpy or torch
+        value = value.item()
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is tuple and isinstance(value, tuple | list):
+        return tuple(_checked(name, item, parts[0]) for item in value)
+    if origin is Literal and isinstance(value, str) and value not in parts:
+        raise unknown_name(name, value, parts)
+    if not _fits(value, hint):
+        shown = shorten(repr(value), LONGEST_NAME)
+        raise UserError(f"{name} is {shown}: expected {_words(hint)}")
+    if Path in (hint, *parts) and isinstance(value, str | os.PathLike):
+        return Path(value)
+    return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Tell whether a value is of an annotated type."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if hint is Path:
+        return isinstance(value, str | os.PathLike)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def _words(hint: Any) -> str:
+    """Return a type in words."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_words(one) for one in get_args(hint))
+    if origin is Literal:
+        return ", ".join(map(repr, get_args(hint)))
+    if origin is tuple:
+        return f"a list of {_words(get_args(hint)[0])}"
+    names = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}
+    return {**names, Path: "a path", NoneType: "None"}.get(hint, str(hint))
