@@ -1,15 +1,21 @@
 """Data in memory becomes files for as long as they are read."""
 
+import datetime
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from heedful.errors import UserError
+from heedful.reading import read_records
 from heedful.reading.frames import as_files
+from heedful.settings import ColumnSettings
 
 ROWS = [{"text": "the sky is blue", "label": "blue"}]
 
@@ -45,3 +51,75 @@ def test_a_folder_of_another_user_is_refused(
     with pytest.raises(UserError, match="belongs to another user; set TMPDIR"), as_files(ROWS):
         pass
     assert not os.listdir(tmp_path / "elsewhere")
+
+
+SPAN = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
+"""Of a type that Parquet lacks."""
+
+
+def labels(data: Any, columns: ColumnSettings) -> list[tuple[str, ...] | None]:
+    with as_files(data, "train", columns) as paths:
+        return [record.labels for record in read_records(paths, columns)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.table([["a"], ["x"], SPAN, [1], [2]], names=["text", "label", "when", "n", "n"]),
+        [{"text": "a", "label": "x", "price": float("nan"), ("a", "b"): 3}],
+        [{"text": "a", "label": np.str_("x"), "when": datetime.date(2024, 1, 1)}],
+    ],
+)
+def test_what_no_file_holds_may_be_in_columns_that_are_not_read(data: Any) -> None:
+    assert labels(data, ColumnSettings()) == [("x",)]
+
+
+@pytest.mark.parametrize(
+    ("data", "columns", "message"),
+    [
+        (
+            pa.table({"text": ["a"], "label": SPAN}),
+            ColumnSettings(),
+            "train, column 'label': cannot be read: Unhandled type for Arrow to Parquet",
+        ),
+        (
+            pa.table({"when": SPAN, "text": ["a"]}),
+            ColumnSettings(label="1"),
+            "train, column 'when': cannot be read: ",
+        ),
+        (
+            pa.table([["a"], ["b"], ["x"]], names=["text", "text", "label"]),
+            ColumnSettings(),
+            "train: 2 columns are named 'text'",
+        ),
+        (
+            [*ROWS, {"text": "a", "label": float("nan")}],
+            ColumnSettings(),
+            "train, row 2, column 'label': a value that JSON cannot hold: Out of range float",
+        ),
+        (
+            [{"body": "a", "head": datetime.date(2024, 1, 1), "label": "x"}],
+            ColumnSettings(text="head, body"),
+            "train, row 1, column 'head': a value that JSON cannot hold: a value of type date",
+        ),
+        (3, ColumnSettings(), "train is a builtins.int; expected a path"),
+    ],
+)
+def test_what_no_file_holds_is_named_where_it_is_read(
+    data: Any, columns: ColumnSettings, message: str
+) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        labels(data, columns)
+
+
+def test_numbers_and_arrays_of_numpy_are_labels() -> None:
+    rows = [{"text": "a", "label": np.int64(3)}, {"text": "b", "label": np.array(["x", "y"])}]
+    assert labels(rows, ColumnSettings()) == [("3",), ("x", "y")]
+
+
+def test_a_column_of_mixed_types_in_a_table_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    data = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"], "id": [1, "A7"]})
+    assert labels(data, ColumnSettings()) == [("x",), ("y",)]
+    with pytest.raises(UserError, match="^train, column 'id': cannot be read: Could not convert"):
+        labels(data, ColumnSettings(label="id"))

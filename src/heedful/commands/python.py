@@ -78,8 +78,10 @@ def train(
         task_named(task)
         entry = TASKS[task]
         values: dict[str, Any] = {**options, "out": Path(out)}
-        values["train"] = files.enter_context(as_files(train))
-        values["dev"] = None if dev is None else files.enter_context(as_files(dev))
+        columns = _settings(ColumnSettings, {**values})
+        values["train"] = files.enter_context(as_files(train, "train", columns))
+        if dev is not None:
+            values["dev"] = files.enter_context(as_files(dev, "dev", columns))
         kinds = {
             "data": entry.data,
             "options": entry.options,
@@ -115,9 +117,10 @@ def evaluate(
     Raises:
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
-    with naming_arguments(), as_files(data) as files:
+    with naming_arguments(), ExitStack() as stack:
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
+        files = stack.enter_context(as_files(data, columns=columns))
         file = None if predictions is None else PredictionsFile(Path(predictions), overwrite)
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         predictor.score_by(_settings(ScoreSettings, values))
@@ -193,9 +196,8 @@ def report(
             if options:
                 raise UserError(f"{next(iter(options))} is for data; give some, too")
             return reporting.report_of_folder(Path(run))
-        labelled = reporting.LabelledData(
-            paths=stack.enter_context(as_files(data)), columns=columns
-        )
+        files = stack.enter_context(as_files(data, columns=columns))
+        labelled = reporting.LabelledData(paths=files, columns=columns)
         predictor = Predictor.load(run, settings)
         predictor.score_by(scoring)
         return reporting.report_on_data(Path(run), predictor, labelled, seed=seed, say=say)
@@ -224,9 +226,10 @@ def compare(
         UserError: an option is misspelt or out of range, the runs do not do the same, or the data
             is wrong.
     """
-    with naming_arguments(), as_files(data) as files:
+    with naming_arguments(), ExitStack() as stack:
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
+        files = stack.enter_context(as_files(data, columns=columns))
         settings, seed = seed_of(_settings(PredictSettings, values))
         scoring = _settings(ScoreSettings, values)
         _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))

@@ -7,12 +7,13 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from heedful.errors import UserError
+from heedful.settings import ColumnSettings
 
 if sys.platform != "win32":
     import fcntl
@@ -24,22 +25,34 @@ Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
 _LOCK = ".lock"
 
 
+_OWN_KEYS = {"question", "context", "choices", "answer", "answers", "entities"}
+"""What formats with names of their own read; see `heedful.reading.squad` and its like."""
+
+
 @contextmanager
-def as_files(data: Data) -> Iterator[list[Path]]:
+def as_files(
+    data: Data, argument: str = "data", columns: ColumnSettings | None = None
+) -> Iterator[list[Path]]:
     """Yield the files of some data; temporary ones are deleted afterwards.
 
     The name of a temporary file depends on its content alone, so that a run on the same data can be
     resumed.
 
+    Args:
+        data: what users give.
+        argument: what messages call it.
+        columns: which columns are read; in others there may be what files cannot hold.
+
     Raises:
-        UserError: it is none of the kinds that `Data` lists.
+        UserError: it is none of the kinds that `Data` lists, or no file can hold a column that is
+            read.
     """
     if isinstance(data, str | os.PathLike):
         yield [Path(data)]
     elif isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
         yield [Path(str(path)) for path in data]
     else:
-        content, ending = _content(data)
+        content, ending = _content(data, argument, _read(columns or ColumnSettings()))
         name = f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
         with _held(Path(tempfile.gettempdir()) / name) as folder:
             path = folder / f"data{ending}"
@@ -47,6 +60,12 @@ def as_files(data: Data) -> Iterator[list[Path]]:
             fresh.write_bytes(content)
             fresh.replace(path)  # another process may be reading the same
             yield [path]
+
+
+def _read(columns: ColumnSettings) -> set[str]:
+    """Return the names, or the numbers, of the columns that are read."""
+    given = [names for names in (columns.text, columns.text_pair, columns.label) if names]
+    return {*_OWN_KEYS, *given, *(part.strip() for names in given for part in names.split(","))}
 
 
 @contextmanager
@@ -87,25 +106,104 @@ def _locked(folder: Path) -> IO[bytes]:
                 return lock
 
 
-def _content(data: Any) -> tuple[bytes, str]:
+def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, str]:
     """Return data as the bytes of a file, and the ending for its format."""
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-        try:
-            lines = [json.dumps(dict(row), ensure_ascii=False) for row in data]
-        except TypeError as error:
-            raise UserError(f"data: a row has a value that JSON cannot hold: {error}") from None
+        lines = [
+            _line(row, f"{argument}, row {number}", read) for number, row in enumerate(data, 1)
+        ]
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
+    import pyarrow as pa
+
+    kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
+    if not isinstance(data, pa.Table) and kind != "pandas.DataFrame":
+        raise UserError(
+            f"{argument} is a {kind}; expected a path, paths, a list of dicts, or a table of "
+            "pandas or pyarrow"
+        )
+    return _parquet(data, argument, read), ".parquet"
+
+
+def _line(row: Mapping[Any, Any], where: str, read: Collection[str]) -> str:
+    """Return a row as JSON; what JSON cannot hold is null in it, unless it is read."""
+    with suppress(TypeError, ValueError):
+        return _json(dict(row))
+    kept: dict[str, Any] = {}
+    for key, value in row.items():
+        if not isinstance(key, str):  # and so the name of no column
+            continue
+        kept[key] = value
+        try:
+            _json(value)
+        except (TypeError, ValueError) as error:
+            if key in read:
+                raise UserError(
+                    f"{where}, column {key!r}: a value that JSON cannot hold: {error}"
+                ) from None
+            kept[key] = None
+    return _json(kept)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or an array of numpy as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a value of type {type(value).__name__}")
+
+
+def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
+    """Return a table of pandas or pyarrow as a Parquet file.
+
+    A column that Parquet cannot hold is empty in it, unless it is read.
+    """
+    import pyarrow as pa
+
+    try:
+        whole = table if isinstance(table, pa.Table) else _from_pandas(table)
+        content = _written(whole)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        whole = _parts(table, argument, read)
+        content = _written(whole)
+    for name in read:
+        if (count := whole.column_names.count(name)) > 1:
+            raise UserError(f"{argument}: {count} columns are named {name!r}")
+    return content
+
+
+def _parts(table: Any, argument: str, read: Collection[str]) -> Any:
+    """Return a table whose columns are taken one by one; see `_parquet`."""
+    import pyarrow as pa
+
+    arrow = isinstance(table, pa.Table)
+    names = [str(name) for name in (table.column_names if arrow else table.columns)]
+    columns = []
+    for index, name in enumerate(names):
+        try:
+            one = table.select([index]) if arrow else _from_pandas(table.iloc[:, [index]])
+            _written(one)
+            columns.append(one.column(0))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            if name in read or str(index + 1) in read:
+                reason = str(error.args[0] if error.args else error).partition("\n")[0]
+                raise UserError(f"{argument}, column {name!r}: cannot be read: {reason}") from None
+            columns.append(pa.nulls(len(table)))
+    return pa.table(columns, names=names)
+
+
+def _from_pandas(table: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(table, preserve_index=False)
+
+
+def _written(table: Any) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
-    if kind == "pandas.DataFrame":
-        data = pa.Table.from_pandas(data, preserve_index=False)
-    if not isinstance(data, pa.Table):
-        raise UserError(
-            f"data is a {kind}; expected a path, paths, a list of dicts, or a table of pandas or "
-            "pyarrow"
-        )
     sink = pa.BufferOutputStream()
-    pq.write_table(data, sink)
-    return bytes(sink.getvalue()), ".parquet"
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
