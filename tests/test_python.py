@@ -130,7 +130,7 @@ def test_an_interrupted_call_goes_on(
 
 
 def test_data_of_no_known_kind(tmp_path: Path) -> None:
-    with pytest.raises(heedful.UserError, match=r"data is a builtins\.int; expected a path"):
+    with pytest.raises(heedful.UserError, match=r"train is a builtins\.int; expected a path"):
         heedful.train("classify", train=3, out=tmp_path / "run")
     with pytest.raises(heedful.UserError, match="unknown task 'clasify'"):
         heedful.train("clasify", train=ROWS, out=tmp_path / "run")

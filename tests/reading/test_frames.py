@@ -121,5 +121,5 @@ def test_a_column_of_mixed_types_in_a_table_of_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     data = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"], "id": [1, "A7"]})
     assert labels(data, ColumnSettings()) == [("x",), ("y",)]
-    with pytest.raises(UserError, match="^train, column 'id': cannot be read: Could not convert"):
+    with pytest.raises(UserError, match=r"^train, column 'id': cannot be read: Could not convert"):
         labels(data, ColumnSettings(label="id"))
