@@ -254,3 +254,30 @@ def test_what_a_vector_is(tiny_model: Path, pooling: Any) -> None:
     for example, vector in zip(examples, found, strict=True):
         hidden = model(torch.tensor(example.ids[None]).long()).last_hidden_state[0]
         torch.testing.assert_close(vector, hidden.mean(0) if pooling == "mean" else hidden[0])
+
+
+def test_columns_of_a_corpus_and_of_what_is_looked_up(
+    tiny_model: Path, partners: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "run"
+    assert train(tiny_model, partners, out, "--epochs", "1") == 0
+    table, lines = tmp_path / "a.csv", tmp_path / "a.txt"
+    table.write_text("body\nthe sky\n")
+    lines.write_text("the sky\n")
+
+    def nearest(*words: str | Path) -> str:
+        capsys.readouterr()
+        code = run(["predict", str(out), "--plain", *map(str, words)])
+        said = capsys.readouterr()
+        return said.err if code else said.out
+
+    for one, other in ((table, table), (table, lines), (lines, table)):
+        assert nearest("--input", one, "--against", other, "--text", "body") == "the sky\n"
+    assert nearest("a sky", "--against", table, "--text", "body") == "the sky\n"
+    for words in (("--input", lines), ("a sky",)):
+        assert "read as plain text" in nearest(*words, "--against", lines, "--text", "body")
+    assert nearest("a", "--context", "b", "--against", lines) == (
+        "heedful: --context makes pairs, and --against looks up single texts: give one\n"
+    )
+    pairs = ("--text", "body", "--text-pair", "body")
+    assert "--text-pair makes pairs" in nearest("--input", table, "--against", lines, *pairs)

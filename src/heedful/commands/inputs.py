@@ -58,9 +58,20 @@ def records_of(
 
 
 def streams_of(
-    task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
+    task: AnyTask,
+    texts: Sequence[Text],
+    paths: Sequence[Path],
+    columns: ColumnSettings,
+    against: Path | None = None,
 ) -> Sequence[Iterable[Any]]:
     """Return records of the texts on the command line, of each file, or of standard input.
+
+    Args:
+        task: reads them.
+        texts: those on the command line.
+        paths: the files.
+        columns: which columns to read.
+        against: another file that is read by the same columns.
 
     Raises:
         UserError: there are texts in two places, or none; or several processes would read
@@ -69,7 +80,7 @@ def streams_of(
     if texts and paths:
         raise UserError("give texts as arguments or with --input, not both")
     if texts:
-        if columns != ColumnSettings(encoding=columns.encoding):
+        if against is None and columns != ColumnSettings(encoding=columns.encoding):
             raise UserError("column options are for --input, not for texts given as arguments")
         return [task.from_texts(texts)]
     if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
@@ -77,7 +88,21 @@ def streams_of(
     if (not paths or STDIN in paths) and ranks.size() > 1:
         raise UserError("several processes cannot read standard input: give --input FILE")
     # One by one, so that each is read as its name says, and what is missing is told at once.
-    return [_read(task, path, columns) for path in paths or [STDIN]]
+    others = () if against is None else (against,)
+    return [_read(task, path, shared(columns, path, others)) for path in paths or [STDIN]]
+
+
+def shared(columns: ColumnSettings, path: Path, others: Sequence[Path]) -> ColumnSettings:
+    """Return the columns of one of several files: a plain one has none, if one of the others has.
+
+    Args:
+        columns: what is said once for all files.
+        path: the file.
+        others: the others.
+    """
+    if _is_plain(path, columns) and not all(_is_plain(other, columns) for other in others):
+        return ColumnSettings(encoding=columns.encoding)
+    return columns
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -90,10 +115,13 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
 
 
 def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
-    plain = path == STDIN or ending_of(path) == ".txt"
-    if TASKS[task.name].columns and plain and columns.format is None:
+    if TASKS[task.name].columns and _is_plain(path, columns):
         columns = replace(columns, format="text")
     return task.read([path], columns, labelled=False)
+
+
+def _is_plain(path: Path, columns: ColumnSettings) -> bool:
+    return columns.format is None and (path == STDIN or ending_of(path) == ".txt")
 
 
 def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:

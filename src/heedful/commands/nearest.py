@@ -4,6 +4,7 @@ Shapes: N texts of the file, D width of a vector.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
@@ -13,13 +14,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.commands.inputs import records_of
+from heedful.commands.inputs import records_of, shared
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import ColumnSettings
 from heedful.training import ranks
 from heedful.training.progress import counted
+
+
+def refuse_pairs(context: str | None, context_file: Path | None, columns: ColumnSettings) -> None:
+    """Refuse what makes pairs of the texts that are looked up.
+
+    Raises:
+        UserError: naming the option.
+    """
+    options = {
+        "--context": context,
+        "--context-file": context_file,
+        "--text-pair": columns.text_pair,
+    }
+    for option, value in options.items():
+        if value is not None:
+            raise UserError(f"{option} makes pairs, and --against looks up single texts: give one")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,20 +49,27 @@ class Neighbours:
     top: int
 
     @classmethod
-    def read(cls, predictor: Predictor, corpus: Path, columns: ColumnSettings) -> "Neighbours":
+    def read(
+        cls,
+        predictor: Predictor,
+        corpus: Path,
+        columns: ColumnSettings,
+        queries: Sequence[Path] = (),
+    ) -> "Neighbours":
         """Embed the texts of a file; several processes share the work.
 
         Args:
             predictor: of a run that gives vectors.
             corpus: a file of texts, read as ``--input`` is.
             columns: where the texts stand in a file of columns.
+            queries: the files of what is looked up, which are read by the same columns.
 
         Raises:
             UserError: the run is one of another task, or the file has no text.
         """
         if "embed" not in predictor.task.abilities:
             raise UserError(f"--against is for embed runs; this is a {predictor.task.name} run")
-        read = records_of(predictor.task, (), [corpus], columns)
+        read = records_of(predictor.task, (), [corpus], shared(columns, corpus, queries))
         records, copies = tee(record for record in read if record.text.strip())
         answers = ranks.joined(predictor.answers, copies)
         rows = [answer.vector for answer in counted(answers, "texts embedded")]

@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.commands.identity import check_same, identity
 from heedful.commands.inputs import files_of, streams_of, texts_of, with_prefix
-from heedful.commands.nearest import Neighbours
+from heedful.commands.nearest import Neighbours, refuse_pairs
 from heedful.commands.outputs import names_of, open_parts
 from heedful.commands.parts import Parts
 from heedful.commands.shards import SHARD, digest, shards
@@ -174,8 +174,10 @@ def _facts(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
 def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
     """Return the records of each file that is read, or of what is given in place of files."""
     task, columns = predictor.task, asked.columns
+    if asked.against is not None:
+        refuse_pairs(asked.context, asked.context_file, columns)
     texts = texts_of(task, asked.texts, asked.context, asked.context_file, columns.encoding)
-    streams = streams_of(task, texts, asked.input, columns)
+    streams = streams_of(task, texts, asked.input, columns, asked.against)
     if asked.prefix is None:
         return streams
     return [with_prefix(task, stream, asked.prefix) for stream in streams]
@@ -193,7 +195,7 @@ def _line(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
     """Return what writes an answer."""
     if asked.against is None:
         return partial(line_of, everything=asked.all_scores, plain=asked.plain)
-    neighbours = Neighbours.read(predictor, asked.against, asked.columns)
+    neighbours = Neighbours.read(predictor, asked.against, asked.columns, asked.input)
     return partial(neighbours.line_of, plain=asked.plain)
 
 
