@@ -1,7 +1,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import UserError
 from heedful.reading import delimited
-from heedful.reading.delimited import csv_rows, tsv_rows
+from heedful.reading.delimited import Row, csv_rows, tsv_rows
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -168,3 +168,23 @@ def test_quotes_in_tsv_are_plain_characters() -> None:
 def test_tsv_rows_of_another_width() -> None:
     with pytest.raises(UserError, match=r"^a\.tsv, line 3: 1 field, expected 2 as in line 1$"):
         list(tsv_rows(lines_of("a\tb\nc\td\ne\n"), "a.tsv"))
+
+
+@pytest.mark.parametrize("split", [csv_rows, tsv_rows])
+def test_empty_lines_are_rows_of_one_field_where_asked(split: Callable[..., Iterator[Row]]) -> None:
+    text = "\ntext\na\n\n\r\nb\n\n\n"
+    rows = list(split(lines_of(text), "a", keep_empty=True))
+    assert rows == [(2, ["text"]), (3, ["a"]), (4, [""]), (5, [""]), (6, ["b"])]
+    assert list(split(lines_of(text), "a")) == [row for row in rows if row[1] != [""]]
+
+
+def test_empty_lines_are_no_rows_of_several_fields() -> None:
+    assert list(csv_rows(lines_of("a,b\n\nc,d\n"), "a", keep_empty=True)) == [
+        (1, ["a", "b"]),
+        (3, ["c", "d"]),
+    ]
+    assert list(csv_rows(lines_of('"a\n\nb"\n\nc\n'), "a", keep_empty=True)) == [
+        (1, ["a\n\nb"]),
+        (4, [""]),
+        (5, ["c"]),
+    ]

@@ -416,6 +416,15 @@ def test_parquet_columns_by_name_and_number(tmp_path: Path) -> None:
             ", row 1, column 'label': expected a label, found the number nan",
         ),
         (
+            {"text": ["a", "b"], "label": pa.array([None, 2**62], pa.timestamp("us"))},
+            ", row 1, column 'label': expected a label, found null",
+        ),
+        (
+            {"text": ["a"], "label": pa.array([2**62], pa.timestamp("us"))},
+            ", row 1, column 'label': a value of type timestamp[us] that Python's times cannot "
+            "hold; store it as text",
+        ),
+        (
             {"texts": ["a"], "label": [1]},
             ": no column 'text' (did you mean 'texts'?); columns: 'texts', 'label'",
         ),
@@ -608,3 +617,12 @@ def test_no_header_is_for_tables_that_can_have_one(tmp_path: Path, name: str) ->
     (tmp_path / name).write_text('{"text": "a"}')
     with pytest.raises(UserError, match="--no-header is for CSV and TSV"):
         read_records([tmp_path / name], ColumnSettings(label=None, header=False))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_empty_lines_of_one_column_are_empty_texts_to_predict(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    path.write_text("text\na cat\n\na dog\n\n")
+    texts = [record.text for record in read_records([path], TEXT_ONLY, allow_empty=True)]
+    assert texts == ["a cat", "", "a dog"]
+    assert [record.text for record in read_records([path], TEXT_ONLY)] == ["a cat", "a dog"]

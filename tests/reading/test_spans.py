@@ -188,3 +188,8 @@ def test_cluener(data_folder: Path) -> None:
     ):
         for _ in read_spans(data_folder / "zh/cluener/train.json.gz"):
             pass
+
+
+def test_an_empty_text_may_be_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.json", {"text": ""}, {"text": "Ann"})
+    assert [record.text for record in read_spans(path, labelled=False)] == ["", "Ann"]

@@ -36,13 +36,19 @@ class _First:
             )
 
 
-def tsv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
+def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> Iterator[Row]:
     """Yield the rows of tab-separated text, where quotes are plain characters.
+
+    Args:
+        lines: of the text.
+        source: how the file is named in messages.
+        keep_empty: see `csv_rows`.
 
     Raises:
         UserError: a row does not have as many fields as the first.
     """
     first: _First | None = None
+    last = 0
     for number, line in enumerate(lines, start=1):
         text = without_line_end(line)
         if not text:
@@ -50,11 +56,20 @@ def tsv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
         row = text.split("\t")
         first = first or _First(number, len(row))
         first.check(row, number, source)
+        if keep_empty:
+            yield from _empty_rows(first, last, number)
         yield number, row
+        last = number
 
 
-def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
+def csv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> Iterator[Row]:
     """Yield the rows of comma-separated text. Empty lines between records are skipped.
+
+    Args:
+        lines: of the text.
+        source: how the file is named in messages.
+        keep_empty: take an empty line as a row where rows have one field, but for the first lines
+            of the file and the last, which nobody means as rows.
 
     Raises:
         UserError: a row does not have as many fields as the first, with or without its quotes, or
@@ -65,6 +80,7 @@ def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
     buffer = _LineBuffer(lines)
     reader = csv.reader(buffer, strict=True)
     first: _First | None = None
+    last = 0
     while True:
         number = buffer.next_record()
         row: list[str] | None
@@ -84,7 +100,17 @@ def csv_rows(lines: Iterator[str], source: str) -> Iterator[Row]:
         if row:
             first = first or _First(number, len(row))
             first.check(row, number, source)
+            if keep_empty:
+                yield from _empty_rows(first, last, number)
             yield number, row
+            last = number + len(buffer.taken) - 1
+
+
+def _empty_rows(first: _First, last: int, number: int) -> Iterator[Row]:
+    """Yield the rows of the empty lines between two others, if rows have one field."""
+    if first.width == 1 and last:
+        for empty in range(last + 1, number):
+            yield empty, [""]
 
 
 def _first_line(

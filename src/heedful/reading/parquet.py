@@ -39,11 +39,26 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
                 columns = [batch.column(name) for name in names]
                 for cells in zip(*columns, strict=True):
                     row += 1
-                    yield [cell.as_py() for cell in cells]
+                    yield [
+                        _value(cell, f"{path}, row {row}, column {name!r}")
+                        for name, cell in zip(names, cells, strict=True)
+                    ]
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, row {row}: not UTF-8 at byte {error.start + 1}") from None
+
+
+def _value(cell: pa.Scalar, where: str) -> object:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError):  # too fine, or too far away
+        raise UserError(
+            f"{where}: a value of type {cell.type} that Python's times cannot hold; store it as "
+            "text"
+        ) from None
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -11,7 +11,7 @@ from pathlib import Path
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, ending_of
-from heedful.reading.delimited import csv_rows, tsv_rows, without_line_end
+from heedful.reading.delimited import Row, csv_rows, tsv_rows, without_line_end
 from heedful.reading.fields import (
     Cells,
     Field,
@@ -110,7 +110,7 @@ def read_records(
             file's name decides, without ``.gz`` and the like. Plain text has no columns: each line
             is a text.
         allow_empty: whether a text may be empty or blank: right for prediction, rarely for
-            training.
+            training. In a table of one column such a text may be an empty line.
 
     Raises:
         UserError: at once for a file that is missing or of unknown format; during iteration for
@@ -189,7 +189,7 @@ def _records(
     separator = columns.label_separator
     source = source_name(path)
     unit = "row" if format == "parquet" else "line"
-    for number, fields, cells in _rows(path, format, columns):
+    for number, fields, cells in _rows(path, format, columns, allow_empty):
         try:
             text = read_text(cells, fields.text, allow_empty)
             pair = read_text(cells, fields.pair, allow_empty) if fields.pair else None
@@ -199,7 +199,7 @@ def _records(
         yield Record(text=text, text_pair=pair, labels=labels, source=source, line=number)
 
 
-def _rows(path: Path, format: str, columns: ColumnSettings) -> Iterator[_Row]:
+def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) -> Iterator[_Row]:
     if format == "parquet":
         return _parquet_rows(path, columns)
     if format == "jsonl":
@@ -207,13 +207,12 @@ def _rows(path: Path, format: str, columns: ColumnSettings) -> Iterator[_Row]:
     lines = read_lines(path, encoding=columns.encoding)
     if format == "text":
         return _text_rows(lines)
-    return _table_rows(lines, source_name(path), columns, format)
+    split = csv_rows if format == "csv" else tsv_rows
+    source = source_name(path)
+    return _table_rows(split(lines, source, keep_empty=keep_empty), source, columns)
 
 
-def _table_rows(
-    lines: Iterator[str], source: str, columns: ColumnSettings, format: str
-) -> Iterator[_Row]:
-    rows = csv_rows(lines, source) if format == "csv" else tsv_rows(lines, source)
+def _table_rows(rows: Iterator[Row], source: str, columns: ColumnSettings) -> Iterator[_Row]:
     first = next(rows, None)
     if first is None:
         raise UserError(f"{source}: empty")

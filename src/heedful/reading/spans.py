@@ -46,8 +46,9 @@ def read_spans(
         encoding: how characters are stored.
 
     Raises:
-        UserError: at once for a missing file; during iteration for a blank text, and for an entity
-            that is outside its text, begins or ends with a space, or overlaps another.
+        UserError: at once for a missing file; during iteration for a blank text where entities are
+            read, and for an entity that is outside its text, begins or ends with a space, or
+            overlaps another.
     """
     read = partial(_read, text=text, entities=entities, labelled=labelled, encoding=encoding)
     return read_files([path], read, "texts")
@@ -63,7 +64,7 @@ def _read(
         names = list(item)
         field = find_field(text, where, names, 0)
         try:
-            content = read_text(list(item.values()), [field], allow_empty=False)
+            content = read_text(list(item.values()), [field], allow_empty=not labelled)
         except UserError as error:
             raise UserError(f"{where}, {error}") from None
         spans = None
