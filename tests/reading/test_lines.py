@@ -213,3 +213,20 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.touch()
     monkeypatch.setattr(Path, "open", refuse)  # root may read everything, so no mode bits
     assert error_of(path) == f"{path}: cannot be read: Permission denied"
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_what_follows_compressed_data(tmp_path: Path, ending: str) -> None:
+    pack, path = PACK[ending], tmp_path / f"a.txt{ending}"
+    path.write_bytes(pack(b"one\n") + pack(b"two\n"))
+    assert list(read_lines(path)) == ["one\n", "two\n"]
+    path.write_bytes(pack(b"one\n") + b"no compressed data")
+    with pytest.raises(UserError, match=f"{NAMES[ending]} data damaged after . whole lines"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_zeros_may_fill_up_compressed_data(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACK[ending](b"one\n") + bytes(300_000) + PACK[ending](b"two\n") + bytes(4))
+    assert list(read_lines(path)) == ["one\n", "two\n"]

@@ -4,6 +4,7 @@ import io
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -39,10 +40,6 @@ class Compression:
     """Takes the module, and returns what it raises if data is damaged."""
 
 
-def _open(module: Any, packed: io.BufferedReader) -> Any:
-    return module.open(packed)
-
-
 # Files of several threads begin with a frame to skip, of one of 16 numbers.
 _SKIPPED = tuple(bytes([number, 0x2A, 0x4D, 0x18]) for number in range(0x50, 0x60))
 
@@ -51,21 +48,23 @@ COMPRESSIONS = {
         name="gzip",
         magic=(b"\x1f\x8b",),
         module="gzip",
-        inflate=_open,
+        inflate=lambda gzip, packed: gzip.open(packed),
         errors=lambda gzip: (zlib.error, gzip.BadGzipFile),
     ),
     ".bz2": Compression(
         name="bzip2",
         magic=(b"BZh",),
         module="bz2",
-        inflate=_open,
+        inflate=lambda bz2, packed: _Streams(packed, bz2.BZ2Decompressor),
         errors=lambda bz2: (OSError,),
     ),
     ".xz": Compression(
         name="xz",
         magic=(b"\xfd7zXZ\x00",),
         module="lzma",
-        inflate=_open,
+        inflate=lambda lzma, packed: _Streams(
+            packed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
+        ),
         errors=lambda lzma: (lzma.LZMAError,),
     ),
     ".zst": Compression(
@@ -140,6 +139,50 @@ def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
 
 
 _BUFFER_BYTES = 2**17
+
+
+class _Streams(io.RawIOBase):
+    """Streams of bzip2 or xz one after the other, as their tools write them.
+
+    The files of Python's own modules stop in silence where what follows a stream is none.
+    """
+
+    def __init__(self, packed: io.BufferedReader, decompressor: Callable[[], Any]) -> None:
+        self._packed, self._new = packed, decompressor
+        self._now, self._rest = decompressor(), b""
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer.
+
+        Raises:
+            EOFError: a stream does not end.
+        """
+        while not self._now.eof or self._follows():
+            packed, self._rest = self._rest, b""
+            if not packed and self._now.needs_input:
+                packed = self._packed.read1(_BUFFER_BYTES)
+                if not packed:
+                    raise EOFError
+            content = self._now.decompress(packed, len(buffer))
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
+        return 0
+
+    def _follows(self) -> bool:
+        """Begin with what follows a stream, past the zeros that may fill up a file."""
+        self._rest = self._now.unused_data.lstrip(b"\0")
+        while not self._rest:
+            packed = self._packed.read1(_BUFFER_BYTES)
+            if not packed:
+                return False
+            self._rest = packed.lstrip(b"\0")
+        self._now = self._new()
+        return True
 
 
 class _Inflated(io.RawIOBase):
