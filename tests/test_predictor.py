@@ -177,6 +177,9 @@ def test_a_number_whose_square_is_none_is_refused() -> None:
     assert regress.target(replace(one, labels=("-1e15",))) == -1e15
     with pytest.raises(UserError, match=r"line 1: expected a number, found '1e39'; it may be up"):
         regress.target(replace(one, labels=("1e39",)))
+    for label in ("1_000", "nan", "-inf"):
+        with pytest.raises(UserError, match=f"expected a number, found '{label}'"):
+            regress.target(replace(one, labels=(label,)))
 
 
 def test_one_text_is_written_for_one_read() -> None:

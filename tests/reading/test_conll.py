@@ -64,6 +64,7 @@ def test_columns_by_number(read: Callable[..., list[TaggedText]]) -> None:
 
 def test_tabs_spaces_line_ends_and_blank_lines(read: Callable[..., list[TaggedText]]) -> None:
     content = "\n\t\r\nNew York\tB-LOC\r\n\u00a0a\u2028b\tO\r\n"
+    content = content.replace("B-LOC", "B-LOC ")
     content += "   \r\n\n\nParis   O  \n\u00a0is\u2003so O\n"
     one, two = read(content)
     assert (one.text, one.entities) == ("New York \u00a0a\u2028b", (Entity(0, 8, "LOC"),))

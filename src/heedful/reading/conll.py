@@ -95,7 +95,7 @@ def _read(
             column = find_field(tag or str(width), source, None, width).index
             entities = tuple(
                 Entity(spans[start][0], spans[end - 1][1], label)
-                for start, end, label in tags.entities([row[column] for row in rows], first)
+                for start, end, label in tags.entities([row[column].strip() for row in rows], first)
             )
         yield TaggedText(text=text, words=spans, entities=entities, source=source, line=first)
     tags.finish()

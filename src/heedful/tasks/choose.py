@@ -102,7 +102,7 @@ class Choose(Task[Choices, Tensor, Choice]):
                 f"text {single[0]}: expected a question with its choices, as the others are, "
                 "found a text alone"
             )
-        items = [tuple(texts)] if alone else texts
+        items = [tuple(texts)] if alone else [text for text in texts if not isinstance(text, str)]
         records = []
         for number, (question, *choices) in enumerate(items, start=1):
             if len(choices) < 2:

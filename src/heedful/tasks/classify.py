@@ -1,8 +1,10 @@
 """Classification of one text or a pair, into one label or several."""
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,6 +31,8 @@ from heedful.tasks.media.texts import Texts
 from heedful.tasks.texts import store_records
 
 Item = Record | Picture
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +135,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
         order = options.labels.split(",") if options.labels is not None else None
+        if order is not None:
+            order = [_stripped(label, counts) for label in order]
         labels = order_labels(counts, order, multi_label=multi_label)
         return cls(
             labels=labels,
@@ -181,6 +187,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records, of a long text its head unless told otherwise."""
+        for first, second in alike(self.labels):
+            say(f"labels {first!r} and {second!r} differ in spaces or capitals alone, and are two")
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
@@ -356,8 +364,8 @@ def order_labels(
                 f"label {odd[0]!r} in the training data is not among --labels"
                 f"{did_you_mean(odd[0], labels)}: {listed(labels)}"
             )
-    elif all(label.isdecimal() and label.isascii() for label in counts):
-        labels = sorted(counts, key=int)
+    elif all(map(_NUMBER.fullmatch, counts)):
+        labels = sorted(counts, key=Decimal)  # of any length, unlike int
     else:
         labels = sorted(counts)
     fewest = 1 if multi_label else 2
@@ -365,6 +373,20 @@ def order_labels(
         only = f"only {labels[0]!r}" if labels else "none"
         raise UserError(f"at least 2 different labels are needed; the training data has {only}")
     return tuple(labels)
+
+
+def _stripped(label: str, known: Container[str]) -> str:
+    """Return a label as the data has it, where a user set spaces after commas."""
+    return label if label in known else label.strip()
+
+
+def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of labels that differ in white space or capitals alone."""
+    seen: dict[str, str] = {}
+    for label in labels:
+        first = seen.setdefault(" ".join(label.casefold().split()), label)
+        if first != label:
+            yield first, label
 
 
 def class_weights(
@@ -385,6 +407,7 @@ def class_weights(
     weights = dict.fromkeys(labels, 1.0)
     for part in setting.split(","):
         label, equals, number = part.rpartition("=")
+        label = _stripped(label, weights)
         if not equals or label not in weights:
             raise UserError(
                 f"--class-weights {part!r}: expected 'balanced' or label=weight with a label of "

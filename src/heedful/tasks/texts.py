@@ -60,7 +60,7 @@ def target(record: Record) -> float:
     labels = record.labels or ()
     try:
         (text,) = labels
-        value = float(text)
+        value = math.nan if "_" in text else float(text)  # which takes 1_000 for 1000
     except ValueError:
         value = math.nan
     if not abs(value) <= LARGEST:  # nor where it is no number

@@ -1,0 +1,51 @@
+"""The labels of a classifier: their order, and what users may write between them."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import heedful
+from heedful.tasks.classify import alike, class_weights, order_labels
+
+LONG = "1" * 4400
+"""More digits than Python turns into a number."""
+
+
+@pytest.mark.parametrize(
+    ("labels", "ordered"),
+    [
+        (["10", "9", "2"], ["2", "9", "10"]),
+        (["10", "-1", "2"], ["-1", "2", "10"]),
+        (["10", "0.5", "1e1", "-2.5e-3"], ["-2.5e-3", "0.5", "10", "1e1"]),
+        ([LONG, "2"], ["2", LONG]),
+        (["10", "9", "x"], ["10", "9", "x"]),
+        (["10", "9", "nan"], ["10", "9", "nan"]),
+        (["10", "9", "1_0"], ["10", "1_0", "9"]),
+    ],
+)
+def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) -> None:
+    assert order_labels(Counter(labels), None, multi_label=False) == tuple(ordered)
+
+
+def test_labels_that_look_alike_are_told() -> None:
+    assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
+
+
+def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
+    assert class_weights("b=2, a=3", ["a", "b"], Counter("ab")) == (3, 2)
+    rows = [{"text": "a", "label": "b"}, {"text": "b", "label": " a"}, {"text": "c", "label": "a"}]
+    lines: list[str] = []
+    heedful.train(
+        "classify",
+        train=rows,
+        out=tmp_path / "run",
+        model=str(tiny_model),
+        labels="b, a,a",
+        steps=1,
+        say=lines.append,
+    )
+    goal = json.loads((tmp_path / "run" / "heedful.json").read_text())["goal"]
+    assert goal["labels"] == ["b", " a", "a"]
+    assert "labels ' a' and 'a' differ in spaces or capitals alone, and are two" in lines
