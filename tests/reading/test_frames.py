@@ -66,6 +66,7 @@ def labels(data: Any, columns: ColumnSettings) -> list[tuple[str, ...] | None]:
     "data",
     [
         pa.table([["a"], ["x"], SPAN, [1], [2]], names=["text", "label", "when", "n", "n"]),
+        pa.table({"text": ["a"], "label": ["x"], "answer": SPAN}),
         [{"text": "a", "label": "x", "price": float("nan"), ("a", "b"): 3}],
         [{"text": "a", "label": np.str_("x"), "when": datetime.date(2024, 1, 1)}],
     ],
@@ -101,6 +102,11 @@ def test_what_no_file_holds_may_be_in_columns_that_are_not_read(data: Any) -> No
             [{"body": "a", "head": datetime.date(2024, 1, 1), "label": "x"}],
             ColumnSettings(text="head, body"),
             "train, row 1, column 'head': a value that JSON cannot hold: a value of type date",
+        ),
+        (
+            [{"question": "a", "context": float("inf")}],
+            ColumnSettings(),
+            "train, row 1, column 'context': a value that JSON cannot hold: ",
         ),
         (3, ColumnSettings(), "train is a builtins.int; expected a path"),
     ],

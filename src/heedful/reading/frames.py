@@ -26,7 +26,7 @@ _LOCK = ".lock"
 
 
 _OWN_KEYS = {"question", "context", "choices", "answer", "answers", "entities"}
-"""What formats with names of their own read; see `heedful.reading.squad` and its like."""
+"""What JSON with names of its own is read for; see `heedful.reading.squad` and its like."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def as_files(
 def _read(columns: ColumnSettings) -> set[str]:
     """Return the names, or the numbers, of the columns that are read."""
     given = [names for names in (columns.text, columns.text_pair, columns.label) if names]
-    return {*_OWN_KEYS, *given, *(part.strip() for names in given for part in names.split(","))}
+    return {*given, *(part.strip() for names in given for part in names.split(","))}
 
 
 @contextmanager
@@ -110,7 +110,8 @@ def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, st
     """Return data as the bytes of a file, and the ending for its format."""
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         lines = [
-            _line(row, f"{argument}, row {number}", read) for number, row in enumerate(data, 1)
+            _line(row, f"{argument}, row {number}", {*read, *_OWN_KEYS})
+            for number, row in enumerate(data, start=1)
         ]
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
     import pyarrow as pa

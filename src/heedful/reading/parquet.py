@@ -39,26 +39,28 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
                 columns = [batch.column(name) for name in names]
                 for cells in zip(*columns, strict=True):
                     row += 1
-                    yield [
-                        _value(cell, f"{path}, row {row}, column {name!r}")
-                        for name, cell in zip(names, cells, strict=True)
-                    ]
+                    yield _values(path, row, names, cells)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, row {row}: not UTF-8 at byte {error.start + 1}") from None
 
 
-def _value(cell: pa.Scalar, where: str) -> object:
+def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scalar]) -> list[object]:
     try:
-        return cell.as_py()
+        return [cell.as_py() for cell in cells]
     except UnicodeDecodeError:
         raise
-    except (ValueError, OverflowError):  # too fine, or too far away
-        raise UserError(
-            f"{where}: a value of type {cell.type} that Python's times cannot hold; store it as "
-            "text"
-        ) from None
+    except (ValueError, OverflowError):  # a time that is too fine, or too far away
+        for name, cell in zip(names, cells, strict=True):
+            try:
+                cell.as_py()
+            except (ValueError, OverflowError):
+                raise UserError(
+                    f"{path}, row {row}, column {name!r}: a value of type {cell.type} that "
+                    "Python's times cannot hold; store it as text"
+                ) from None
+        raise
 
 
 def _open(path: Path) -> pq.ParquetFile:
