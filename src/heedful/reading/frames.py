@@ -109,8 +109,9 @@ def _locked(folder: Path) -> IO[bytes]:
 def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, str]:
     """Return data as the bytes of a file, and the ending for its format."""
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        read = {*read, *_OWN_KEYS}
         lines = [
-            _line(row, f"{argument}, row {number}", {*read, *_OWN_KEYS})
+            _line(row, f"{argument}, row {number}", read)
             for number, row in enumerate(data, start=1)
         ]
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
@@ -169,8 +170,8 @@ def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         whole = _parts(table, argument, read)
         content = _written(whole)
-    for name in read:
-        if (count := whole.column_names.count(name)) > 1:
+    for name in whole.column_names:
+        if name in read and (count := whole.column_names.count(name)) > 1:
             raise UserError(f"{argument}: {count} columns are named {name!r}")
     return content
 
