@@ -36,7 +36,12 @@ from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
 from heedful.tasks.texts import given_texts
 from heedful.training.allocator import keep_few_kernels
-from heedful.training.device import choose_answer_precision, choose_device, prepare_products
+from heedful.training.device import (
+    choose_answer_precision,
+    choose_device,
+    in_precision,
+    prepare_products,
+)
 
 # Examples sorted by length together: enough to fill batches without padding, few enough that memory
 # does not grow with the file.
@@ -128,7 +133,7 @@ class Predictor:
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
-        model = read_task(record).load(folder, record.head).to(device=device, dtype=dtype)
+        model = in_precision(read_task(record).load(folder, record.head), device, dtype)
         return cls(model, load_reader(folder), record, settings, name=folder.resolve().name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
@@ -385,7 +390,7 @@ def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Mo
     """Return the model in evaluation mode in a number format; a copy if that changes anything."""
     parameter = next(model.parameters())
     if parameter.dtype is not dtype or parameter.device != device:
-        model = copy.deepcopy(model).to(device=device, dtype=dtype)
+        model = in_precision(copy.deepcopy(model), device, dtype)
     return model.eval()
 
 

@@ -1,5 +1,6 @@
 """Every task that starts from an encoder takes one of another family, too."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +12,12 @@ from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
 from heedful.batches import Draw, Example
+from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.models import FAMILIES, Head
+from heedful.models.loading import load_model
+from heedful.training.device import in_precision
+from heedful.training.gradients import NarrowWeights
 
 
 class Start(NamedTuple):
@@ -140,6 +145,23 @@ def test_every_task_takes_it(
         ]
         words = [span.answer if task == "answer" else span.text for span in spans]
         assert words == [LONG[span.start : span.end] for span in spans]
+
+
+def test_numbers_are_computed_in_float32(start: Start) -> None:
+    """A year in bfloat16 has steps of 8."""
+    torch.manual_seed(0)
+    model = load_model(start.folder, head="sequence", num_labels=1, problem_type="regression")
+    if model.head.bias is not None:
+        torch.nn.init.constant_(model.head.bias, 2004.3)
+    ids = torch.randint(5, 20, (3, 7))
+    expected = model(input_ids=ids).logits
+    forms = [NarrowWeights(model, torch.bfloat16).forward]
+    narrow = in_precision(copy.deepcopy(model), torch.device("cpu"), torch.bfloat16)
+    for form in (*forms, narrow, compile_model(narrow).model):
+        logits = form(input_ids=ids).logits  # type: ignore[operator]
+        assert logits.dtype is torch.float32
+        torch.testing.assert_close(logits, expected, rtol=0, atol=0.05)
+    assert sum(weights.dtype is torch.float32 for weights in narrow.parameters()) <= 2
 
 
 def test_a_class_token_that_comes_last_is_no_first_one(tmp_path: Path) -> None:

@@ -98,6 +98,22 @@ def test_narrow_weights_follow_the_model_and_leave_it_alone() -> None:
     assert network.bert.embeddings.word_embeddings.weight.dtype is torch.float32
 
 
+def test_what_gives_numbers_is_as_wide_as_the_model() -> None:
+    config = BertConfig(**tiny.SIZES, **tiny.STILL, num_labels=1, problem_type="regression")
+    network = BertForSequenceClassification(config).train()
+    torch.nn.init.constant_(network.classifier.bias, 2004.3)
+    narrow = NarrowWeights(network, torch.bfloat16)
+    for ids in IDS:
+        narrow.renew()
+        logits = narrow.forward(input_ids=ids).logits  # type: ignore[attr-defined]
+        torch.testing.assert_close(logits, network(ids).logits, rtol=0, atol=0.05)
+        torch.autograd.backward(logits.sum())
+        narrow.collect()
+    assert network.classifier.bias.grad is not None
+    assert network.classifier.bias.grad.item() == 3
+    assert network.bert.pooler.dense.weight.grad is not None
+
+
 def test_what_does_not_learn_is_narrow_too() -> None:
     network = model()
     network.bert.pooler.requires_grad_(False)

@@ -20,6 +20,8 @@ from heedful.models.labels import class_loss, classification_loss
 class SequenceHead(nn.Linear):
     """Decides about a text from one vector of it: dropout, then a linear layer.
 
+    The layer may be wider than what it reads; see ``with_head.wide_layers``.
+
     Args:
         width: D.
         num_labels: C.
@@ -45,7 +47,7 @@ class SequenceHead(nn.Linear):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
-        return super().forward(self.dropout(hidden))
+        return super().forward(self.dropout(hidden).to(self.weight.dtype))
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum and the count of the losses; see ``classification_loss``."""
@@ -55,7 +57,8 @@ class SequenceHead(nn.Linear):
 class DenseSequenceHead(nn.Module):
     """Decides about a text by a dense layer, an activation and a linear layer.
 
-    There is dropout before both layers.
+    There is dropout before both layers. The last one may be wider than the other; see
+    ``with_head.wide_layers``.
 
     Args:
         width: D.
@@ -94,7 +97,7 @@ class DenseSequenceHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
         inner = self.activation(self.dense(self.input_dropout(hidden)))
-        logits: Tensor = self.out_proj(self.dropout(inner))
+        logits: Tensor = self.out_proj(self.dropout(inner).to(self.out_proj.weight.dtype))
         return logits
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,7 +149,7 @@ class SummaryHead(SequenceHead):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
         if self.summary is not None:
-            hidden = self.summary(hidden)
+            hidden = self.summary(hidden.to(self.summary.weight.dtype))
         if self.activation is not None:
             hidden = self.activation(hidden)
         return super().forward(hidden)

@@ -14,7 +14,13 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models.generation import Steps
-from heedful.models.heads import LanguageHead, reads_first, reads_last
+from heedful.models.heads import (
+    DenseSequenceHead,
+    LanguageHead,
+    SequenceHead,
+    reads_first,
+    reads_last,
+)
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 
@@ -166,3 +172,16 @@ def language_head(model: WithHead) -> LanguageHead | None:
     """Return what scores pieces of the vocabulary, if the model does."""
     head = getattr(model.head, "predictions", model.head)
     return head if isinstance(head, LanguageHead) else None
+
+
+def wide_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the layers of a model that stay in float32 where all others are in a narrow format.
+
+    These are the ones that give numbers. Near 2000 a bfloat16 has steps of 8, and so would have
+    every answer of a model that learnt years. What is inside of such a layer need not be as wide.
+    """
+    return [
+        head.out_proj if isinstance(head, DenseSequenceHead) else head
+        for head in model.modules()
+        if isinstance(head, SequenceHead | DenseSequenceHead) and head.problem_type == "regression"
+    ]

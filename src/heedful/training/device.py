@@ -6,6 +6,8 @@ import torch
 
 from heedful.compiled import int8
 from heedful.errors import UserError, unknown_name
+from heedful.models.model import Model
+from heedful.models.with_head import wide_layers
 from heedful.settings import AnswerPrecision, PrecisionName, TrainSettings
 from heedful.training.allocator import (
     keep_big_buffers,
@@ -116,6 +118,18 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
     if not there:
         raise UserError(f"precision int8 refused: {why}; give --precision auto, bf16 or fp32")
     return Precision(dtype=torch.float32, reason=why, int8=True)
+
+
+def in_precision(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    """Move a model, in place, to a device and into the format that it answers in.
+
+    Its `wide_layers` stay in float32.
+    """
+    kept = [(p, p.data) for m in wide_layers(model) for p in m.parameters(recurse=False)]
+    model.to(device=device, dtype=dtype)
+    for parameter, values in kept:
+        parameter.data = values.to(device=device, dtype=torch.promote_types(dtype, torch.float32))
+    return model
 
 
 def prepare_products(precision: Precision) -> None:

@@ -29,6 +29,7 @@ from heedful.readers import load_reader
 from heedful.reading import fingerprint
 from heedful.settings import TeacherSettings
 from heedful.task import AnyTask, Forward, Recipe, Say, Start
+from heedful.training.device import in_precision
 from heedful.training.gradients import ModelInputs
 
 TEMPERATURE = 2.0
@@ -179,7 +180,7 @@ def distillation(
         hidden_weight=settings.hidden_weight or 0.0,
     )
     _check_models(where, lesson, start)
-    teacher.to(device=device, dtype=dtype).requires_grad_(False)
+    in_precision(teacher, device, dtype).requires_grad_(False)
     return replace(lesson, teacher=compile_model(teacher).model.eval())
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from heedful.losses import Reduction
+from heedful.models.with_head import wide_layers
 
 # Below this a dense gradient costs nothing worth saving.
 _LARGE_TABLE_ROWS = 4096
@@ -102,7 +103,7 @@ class NarrowWeights:
 
     The model's own parameters stay in float32: the optimizer changes them by amounts that a narrow
     format would round away (Micikevicius et al. 2018, section 3.1). Embedding tables are not
-    copied; their rows are gathered and then narrowed.
+    copied; their rows are gathered and then narrowed. Nor are `wide_layers`.
 
     Args:
         model: the model.
@@ -110,11 +111,12 @@ class NarrowWeights:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        tables = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+        wide = [m for m in model.modules() if isinstance(m, nn.Embedding)] + wide_layers(model)
+        kept = {id(parameter) for m in wide for parameter in m.parameters(recurse=False)}
         named = {
             name: parameter
             for name, parameter in model.named_parameters()
-            if id(parameter) not in tables
+            if id(parameter) not in kept
         }
         self._model = model
         self._wide: list[Tensor] = list(named.values())

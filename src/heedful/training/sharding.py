@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.layers.block import Block
 from heedful.models.model import Model
+from heedful.models.with_head import wide_layers
 from heedful.training.device import Precision
 
 
@@ -55,6 +56,7 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
     mesh = mesh["shard"] if plan.shard else mesh
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     tables: list[nn.Module] = []
+    outputs: list[nn.Module] = []
     wide = narrow = MixedPrecisionPolicy()
     if plan.precision.mixed:
         # The rows of a table are looked up as they are, and their gradients added up so.
@@ -62,6 +64,7 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
         tables = [
             part for part in model.modules() if isinstance(part, nn.Embedding) and part not in inner
         ]
+        outputs = wide_layers(model)
         narrow = MixedPrecisionPolicy(param_dtype=plan.precision.dtype, reduce_dtype=torch.float32)
     if model.gradient_checkpointing:
         # Inside of what puts the weights together, which then is done again for the backward pass.
@@ -70,8 +73,8 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
     # Nothing is changed in place of what a model returns: see the losses of tasks.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-    for module in (*tables, *blocks, model):  # what is within comes first
-        policy = wide if module in tables else narrow
+    for module in (*tables, *outputs, *blocks, model):  # what is within comes first
+        policy = wide if module in tables or module in outputs else narrow
         # Tied weights are read by another part, later.
         part = fully_shard(
             module, mesh=mesh, mp_policy=policy, reshard_after_forward=module in blocks
