@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import heedful
 from heedful import files
 from heedful.checkpoints import steps
 from heedful.commands.train import train
@@ -22,6 +23,7 @@ from heedful.settings import (
     TrainSettings,
 )
 from heedful.task import Recipe
+from heedful.training import fit
 from heedful.training.fit import Stopped
 
 pytestmark = pytest.mark.slow
@@ -233,3 +235,50 @@ def test_a_signal_saves_a_checkpoint_and_says_how_to_go_on(
                 run(tiny_model, colours, out, average=3, resume=True)
             assert steps.steps(out)[-1] == step
     assert run(tiny_model, colours, out, average=3, resume=True) == whole
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_ends_with_the_scores_of_what_it_saved(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    """What it learns is wrong on the development data, so that its first steps are its best."""
+    texts = ["red sky", "green apple", "blue book", "so red", "so green", "so blue"]
+    learnt = [{"text": text, "label": label} for text, label in zip(texts, "abcabc", strict=True)]
+    wrong = [{"text": text, "label": label} for text, label in zip(texts, "bcabca", strict=True)]
+    out = tmp_path / "run"
+
+    def trained(*, resume: bool = False) -> fit.Outcome:
+        outcome = heedful.train(
+            "classify",
+            train=learnt,
+            dev=wrong,
+            model=str(tiny_model),
+            out=out,
+            steps=20,
+            batch_size=6,
+            evaluate_every=1,
+            learning_rate=1e-2,
+            head_learning_rate=1e-2,
+            precision="fp32",
+            resume=resume,
+        )
+        assert outcome is not None
+        return outcome
+
+    if killed:
+        with monkeypatch.context() as patch:
+            patch.setattr(fit, "_finish", dying)
+            with pytest.raises(MemoryError):
+                trained()
+    outcome = trained(resume=killed)
+    assert outcome.best_step is not None
+    assert outcome.best_step < outcome.step == 20
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    evaluated = {row["step"]: row["dev"]["accuracy"] for row in rows if "dev" in row}
+    assert evaluated[outcome.best_step] > evaluated[20]
+    assert outcome.scores["accuracy"] == evaluated[outcome.best_step]
+
+
+def dying(*_: object) -> None:
+    """Stand for a process that is killed."""
+    raise MemoryError

@@ -75,6 +75,7 @@ class Outcome:
     step: int
     best_step: int | None
     scores: dict[str, Any]
+    """Of the weights that were saved, on the development data; empty without any."""
     seconds: float
     tokens: int
     stopped: str | None
@@ -121,7 +122,8 @@ def fit(run: Run) -> Outcome:
             if unread and (last or asked or evaluated):
                 _tell(run, unread, show, log)
             if evaluated:
-                scores, state = _evaluate(run, state, position.step, log)
+                latest, state = _evaluate(run, state, position.step, log)
+                scores = latest if state.best_step == position.step else scores
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = _state_at(run, state, position)
@@ -350,7 +352,13 @@ def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:
 
 
 def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dict[str, Any]:
-    """Write the finished run with its final weights; return their scores."""
+    """Write the finished run with its final weights; return their scores.
+
+    Args:
+        run: the run.
+        state: as its last step left it.
+        scores: those of the best step; empty where it was taken before the run was resumed.
+    """
     final = _final_steps(run, state)
     if run.average or final != [state.step]:
         folders = [steps.folder_of(run.folder, step) for step in final]
@@ -358,8 +366,9 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
         model.load_state_dict(averaged_weights(folders, model.state_dict()))
     if len(final) > 1:
         run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
+    if run.score and (len(final) > 1 or not scores):
         with run.whole(True):
-            scores = run.score() if run.score else scores
+            scores = run.score()
     with run.whole(ranks.is_first()):
         if ranks.is_first():
             with runs.finished(run.folder) as folder:
