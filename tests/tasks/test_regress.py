@@ -2,12 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tests.alike import assert_same_scores
+from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.cli import run
+from heedful.reading import Record
+from heedful.tasks.regress import Estimate, EstimateScores
 
 Out = pytest.CaptureFixture[str]
 
@@ -87,3 +93,50 @@ def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, ca
     data.write_text("first,second,score\na,b,2\nb,c,2\n")
     assert train(tiny_model, data, tmp_path / "run") == 2
     assert "every number of the training data is 2" in capsys.readouterr().err
+
+
+def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
+    """From a run, from some layers of a teacher, and where heads are pruned."""
+    write_folder("bert", tmp_path / "model", num_hidden_layers=2)
+    still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
+    options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
+    first, base = tmp_path / "first", str(tmp_path / "model")
+    heedful.train("regress", train=numbers, model=base, out=first, epochs=2, **options)
+    output = load_file(first / "model.safetensors")
+    changed = tmp_path / "higher.csv"
+    changed.write_text("first,score\na,100\nb,200\n")
+    for name, more in {
+        "on": {"model": str(first)},
+        "smaller": {"teacher": first, "student_layers": 1},
+        "pruned": {"model": str(first), "prune": 0.25},
+    }.items():
+        out = tmp_path / name
+        heedful.train("regress", train=changed, out=out, **(options | still | more))
+        again = load_file(out / "model.safetensors")
+        for weights in ("classifier.weight", "classifier.bias"):
+            torch.testing.assert_close(again[weights], output[weights])
+
+
+def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> None:
+    write_folder("bert", tmp_path / "model", head="sequence", num_labels=3)
+    model, out = str(tmp_path / "model"), tmp_path / "run"
+    options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
+    heedful.train("regress", train=numbers, model=model, out=out, steps=1, **options)
+    bias = load_file(out / "model.safetensors")["classifier.bias"]
+    assert bias.tolist() == pytest.approx([2.25], abs=0.01)
+
+
+def test_large_numbers_that_differ_little_are_scored() -> None:
+    scores = EstimateScores()
+    labels = [1_700_000_000 + number for number in range(4)]
+    records = [
+        Record(text="a", text_pair=None, labels=(str(label),), source="f", line=1)
+        for label in labels
+    ]
+    answers = [
+        Estimate(value=label + 0.5, tokens_total=1, tokens_used=1, windows=1) for label in labels
+    ]
+    scores.update(answers, records)
+    found = scores.compute()
+    assert found["pearson"] == pytest.approx(1)
+    assert found["mse"] == pytest.approx(0.25)

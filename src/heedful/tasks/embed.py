@@ -351,9 +351,8 @@ class EmbedScores:
         self._scored = records[0].labels is not None
         if self._scored:
             similarities = torch.tensor([answer.similarity for answer in answers])
-            self._correlations.update(
-                similarities, torch.tensor([target(record) for record in records])
-            )
+            truth = torch.tensor([target(record) for record in records], dtype=torch.float64)
+            self._correlations.update(similarities, truth)
             return
         second = [answer.vector_pair for answer in answers if answer.vector_pair is not None]
         self._neighbours.update(

@@ -16,9 +16,11 @@ from heedful.batches.collate import collate, numbers
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
+from heedful.models.loading import head_of, read_config
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
+from heedful.sources import resolve
 from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import numbers as judges
@@ -123,12 +125,16 @@ class Regress(Task[Record, Tensor, Estimate]):
         return ("pearson", "spearman")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder with a fresh output, which starts at the mean of the training data."""
+        """Load an encoder, with its output if it has learnt to give a number.
+
+        A fresh output starts at the mean of the training data.
+        """
+        fresh = not _gives_number(resolve(recipe.data.model, recipe.data.revision))
         start = start_encoder(
-            recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=True
+            recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=fresh
         )
         assert isinstance(start.model, WithHead)
-        if start.model.head.bias is not None:
+        if fresh and start.model.head.bias is not None:
             nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
@@ -215,6 +221,15 @@ class Regress(Task[Record, Tensor, Estimate]):
         return f"Gives a text, or a pair of texts, a number; it learnt from {learnt}."
 
 
+def _gives_number(folder: Path) -> bool:
+    """Tell whether the model of a folder decides one number about a text."""
+    if head_of(folder) != "sequence":
+        return False
+    config = read_config(folder)
+    # As in the reference, one output is regression unless the folder says otherwise.
+    return config.num_labels == 1 and config.problem_type in (None, "regression")
+
+
 class EstimateScores:
     """Scores of estimates; see ``heedful.metrics.RegressionScores``."""
 
@@ -226,8 +241,8 @@ class EstimateScores:
     def update(self, answers: Sequence[Estimate], records: Sequence[Record]) -> None:
         """Count estimates for records that have numbers."""
         self._scores.update(
-            torch.tensor([answer.value for answer in answers]),
-            torch.tensor([target(record) for record in records]),
+            torch.tensor([answer.value for answer in answers], dtype=torch.float64),
+            torch.tensor([target(record) for record in records], dtype=torch.float64),
         )
 
     def compute(self) -> dict[str, Any]:
