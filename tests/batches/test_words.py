@@ -10,6 +10,7 @@ from heedful.batches.words import (
     entities_in_words,
     first_inside,
     first_pieces,
+    past_marks,
     past_spaces,
     piece_words,
     spaced_words,
@@ -246,3 +247,12 @@ def test_slices_without_the_space_before_a_word(unigram: Tokenizer) -> None:
     spans = past_spaces(text, unigram.pieces(text).offsets).tolist()
     assert [text[start:end] for start, end in spans if start < end] == [*"inparis"]
     assert past_spaces("", []).shape == (0, 2)
+
+
+def test_slices_with_the_accents_behind_them() -> None:
+    spans = np.array([[0, 1], [2, 3], [4, 4], [4, 6]], dtype=np.int32)
+    assert past_marks("e\u0301e\u0301\u0302e\u0301 ", spans).tolist() == [
+        *([0, 2], [2, 4], [4, 4], [4, 7]),
+    ]
+    assert spans[0].tolist() == [0, 1]
+    assert past_marks("", np.empty((0, 2), dtype=np.int32)).shape == (0, 2)

@@ -131,6 +131,24 @@ def test_the_tokens_of_an_answer_are_those_it_stands_in(
     assert tokenizer.decode(example.ids[first : last + 1].tolist()).replace(" ?", "?") == tokens
 
 
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [("le cafe\u0301 noir", "cafe\u0301"), ("he said हिन्दु now", "हिन्दु"), ("so e\u0301", "e\u0301")],
+)
+def test_an_answer_has_the_accents_that_the_tokenizer_drops(
+    tokenizer: BertTokenizer, context: str, answer: str
+) -> None:
+    fitted = encoded(asked("a?", context, answer), tokenizer)
+    first, last = (int(place) for place in fitted.pieces[0].labels)
+    (start, _), (_, end) = fitted.offsets[0][[first, last]].tolist()
+    assert context[start:end] == answer
+    outputs = torch.zeros(len(fitted.pieces[0].ids), 2)
+    outputs[first, 0] = outputs[last, 1] = 9.0
+    record = asked("a?", context)
+    found = TASK.decode(record, fitted, [outputs], PredictSettings(), tokenizer)
+    assert (found.answer, found.start, found.end) == (answer, start, end)
+
+
 def test_no_answer_is_the_first_token(tokenizer: BertTokenizer) -> None:
     (example,) = encoded(asked("a?", "the sky"), tokenizer).pieces
     assert example.labels == (0, 0)

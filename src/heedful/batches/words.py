@@ -89,11 +89,9 @@ def piece_words(
     first = _changes(number)  # (W,)
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
-    if not text.isascii():
-        limits = [*starts[1:].tolist(), len(text)]
-        ends[:] = [_past_marks(text, *span) for span in zip(ends.tolist(), limits, strict=True)]
     counts = _ends(first, len(number)) - first
-    return pieces.ids, np.repeat(np.stack([starts, ends], axis=1), counts, axis=0)
+    words = past_marks(text, np.stack([starts, ends], axis=1))
+    return pieces.ids, np.repeat(words, counts, axis=0)
 
 
 def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
@@ -104,6 +102,28 @@ def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
     """
     trimmed = [(end - len(text[start:end].lstrip()), end) for start, end in offsets]
     return np.array(trimmed, dtype=np.int32).reshape(-1, 2)
+
+
+def past_marks(text: str, spans: Spans) -> Spans:
+    """Return slices with the accents behind them that the tokenizer dropped, which belong to them.
+
+    Args:
+        text: what they are slices of.
+        spans: in order. One reaches to the start of the next one at most.
+
+    Shape:
+        (N, 2) for (N, 2).
+    """
+    if text.isascii():
+        return spans
+    limits = np.append(spans[1:, 0], len(text))  # (N,)
+    spans = spans.copy()
+    for index in np.flatnonzero(spans[:, 1] < limits).tolist():
+        end, limit = int(spans[index, 1]), int(limits[index])
+        while end < limit and ord(text[end]) in MARKS:
+            end += 1
+        spans[index, 1] = end
+    return spans
 
 
 def _split_words(text: str, spans: Spans, number: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -132,13 +152,6 @@ def spaced_words(text: str, spans: Spans) -> Spans:
     counts = _ends(first, len(number)) - first
     ends = spans[first + counts - 1, 1]  # (W,)
     return np.repeat(np.stack([spans[first, 0], ends], axis=1), counts, axis=0)
-
-
-def _past_marks(text: str, end: int, limit: int) -> int:
-    """Move the end of a word past accents that the tokenizer dropped, which belong to it."""
-    while end < limit and ord(text[end]) in MARKS:
-        end += 1
-    return end
 
 
 def first_pieces(spans: Spans) -> NDArray[np.int64]:

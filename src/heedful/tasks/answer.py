@@ -24,7 +24,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, spans
 from heedful.batches.features import row_offsets
 from heedful.batches.windows import window_starts
-from heedful.batches.words import past_spaces
+from heedful.batches.words import past_marks, past_spaces
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.judging import Judge
@@ -172,7 +172,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             if record.context is not context:  # one context has many questions
                 context = record.context
                 pieces = tokenizer.pieces(context)
-                offsets = past_spaces(context, pieces.offsets)  # (N, 2)
+                offsets = past_marks(context, past_spaces(context, pieces.offsets))  # (N, 2)
             (question,) = tokenizer.encode_batch([record.question])
             limit = room - len(question)
             if len(offsets) > limit < room // 2:
