@@ -4,6 +4,7 @@ import torch.nn.functional as F
 
 from heedful.errors import UserError
 from heedful.metrics import NeighbourScores
+from heedful.metrics.neighbours import partners
 
 
 def _vectors(seed: int, *shape: int) -> torch.Tensor:
@@ -36,6 +37,23 @@ def test_a_text_that_stands_twice_is_one_candidate() -> None:
     assert (found["items"], found["candidates"]) == (4, 2)
     assert found["recall_at_1"] >= 0.75
     assert found["recall_at_5"] == found["recall_at_10"] == 1
+
+
+def test_texts_that_are_all_alike_find_the_first_one() -> None:
+    """Neither a collapsed model nor its report may look as if it found anything."""
+    vectors = _vectors(0, 1, 8).expand(600, 8)
+    scores = NeighbourScores()
+    scores.update(vectors, vectors, [str(number) for number in range(600)])
+    found = scores.compute()
+    assert [found[f"recall_at_{depth}"] for depth in (1, 5, 10)] == [1 / 600, 5 / 600, 10 / 600]
+    each = list(partners(vectors, vectors, range(600)))
+    assert {one.nearest for one in each} == {0}
+    assert [one.rank for one in each] == [*range(1, 601)]
+
+
+def test_a_damaged_model_finds_nothing() -> None:
+    with pytest.raises(UserError, match="a vector is not of numbers"):
+        list(partners(torch.full((1, 2), torch.nan), torch.eye(2), [0]))
 
 
 def test_nothing_to_find() -> None:

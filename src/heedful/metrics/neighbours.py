@@ -1,10 +1,10 @@
-"""How often the right text is among the nearest ones: torchmetrics counts.
+"""How often the right text is among the nearest ones.
 
 Shapes: N pairs, M different second texts, D width of a vector.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +18,48 @@ _TOGETHER = 256
 """Queries that are compared with all candidates at once."""
 
 
+class Found(NamedTuple):
+    """What one text finds."""
+
+    nearest: int
+    """The number of the nearest candidate, from 0."""
+    rank: int
+    """The place of the right candidate among all, from 1."""
+
+
+def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Found]:
+    """Yield what each query finds by the cosine.
+
+    Of candidates that are equally near, the earlier one is the nearer: a model that gives all texts
+    the same vector finds the first candidate for every one.
+
+    Args:
+        queries: vectors of length 1. Shape (N, D).
+        candidates: the same. Shape (M, D).
+        right: the number of each query's right candidate.
+
+    Raises:
+        UserError: a vector is not of numbers.
+    """
+    numbers, partner = torch.arange(len(candidates)), torch.tensor(right)[:, None]  # (N, 1)
+    wide = candidates.double()
+    for start in range(0, len(queries), _TOGETHER):
+        rows = slice(start, start + _TOGETHER)
+        # Products of equal vectors may differ in their last bits, by where they stand.
+        cosines = (queries[rows].double() @ wide.T).float()  # (256, M)
+        if not cosines.isfinite().all():
+            raise UserError("a vector is not of numbers; the model is damaged")
+        own = cosines.gather(1, partner[rows])
+        before = (cosines > own) | (cosines.eq(own) & (numbers < partner[rows]))
+        ranks = before.sum(1) + 1
+        yield from map(Found, cosines.argmax(1).tolist(), ranks.tolist())
+
+
 class NeighbourScores:
     """Collects the vectors of pairs, and scores how well the first texts find the second ones.
 
-    A second text of several pairs is one candidate.
+    A second text of several pairs is one candidate. Equally near ones are told apart as
+    `partners` says.
     """
 
     def __init__(self) -> None:
@@ -49,25 +87,15 @@ class NeighbourScores:
         Raises:
             UserError: nothing was counted, or there is only one candidate.
         """
-        from torchmetrics.classification import MulticlassAccuracy
-
         if not self._right:
             raise UserError("no items to score: the data is empty")
         total = len(self._candidates)
         if total < 2:
             raise UserError("every pair has the same second text: there is nothing to find")
-        # Each query has one right candidate, so the accuracy among the k best is the recall@k.
-        meters = {
-            f"recall_at_{depth}": MulticlassAccuracy(
-                num_classes=total, top_k=min(depth, total), average="micro"
-            )
+        vectors = torch.stack(list(self._candidates.values()))  # (M, D)
+        found = list(partners(torch.cat(self._queries), vectors, self._right))
+        recalls = {
+            f"recall_at_{depth}": sum(each.rank <= depth for each in found) / len(found)
             for depth in DEPTHS
         }
-        queries, right = torch.cat(self._queries), torch.tensor(self._right)
-        vectors = torch.stack(list(self._candidates.values()))  # (M, D)
-        for start in range(0, len(queries), _TOGETHER):
-            scores = queries[start : start + _TOGETHER] @ vectors.T  # (256, M)
-            for meter in meters.values():
-                meter.update(scores, right[start : start + _TOGETHER])
-        recalls = {name: float(meter.compute()) for name, meter in meters.items()}
-        return {"items": len(right), "candidates": total, **recalls}
+        return {"items": len(found), "candidates": total, **recalls}

@@ -10,15 +10,13 @@ import torch.nn.functional as F
 from heedful.judging import Judge, Judgement, each
 from heedful.metrics import measures
 from heedful.metrics.measures import Numbers
+from heedful.metrics.neighbours import partners
 from heedful.reading import Record
 from heedful.tasks.answers.vectors import Embedding
 from heedful.tasks.texts import target
 
 if TYPE_CHECKING:
     from heedful.tasks.regress import Estimate
-
-_TOGETHER = 256
-"""Queries that are compared with all candidates at once."""
 
 
 def estimates() -> "Judge[Estimate, Record]":
@@ -97,18 +95,14 @@ def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgemen
     if not records:
         return
     texts, vectors = list(candidates), torch.stack(list(candidates.values()))  # (M, D)
-    for start in range(0, len(queries), _TOGETHER):
-        cosines = torch.stack(queries[start : start + _TOGETHER]) @ vectors.T  # (256, M)
-        for row, partner, record in zip(cosines, right[start:], records[start:], strict=False):
-            best = int(row.argmax())
-            rank = int((row > row[partner]).sum()) + 1
-            yield Judgement(
-                where=record.where,
-                texts=record.texts,
-                truth=record.text_pair,
-                answer=texts[best],
-                right=rank == 1,
-                worth=1 / rank,
-                confidence=None,
-                counts=(float(rank),),
-            )
+    for found, record in zip(partners(torch.stack(queries), vectors, right), records, strict=True):
+        yield Judgement(
+            where=record.where,
+            texts=record.texts,
+            truth=record.text_pair,
+            answer=texts[found.nearest],
+            right=found.rank == 1,
+            worth=1 / found.rank,
+            confidence=None,
+            counts=(float(found.rank),),
+        )
