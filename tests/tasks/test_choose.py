@@ -143,6 +143,10 @@ def test_what_cannot_be_chosen_from_is_named(
         Choose.from_texts([("a", "b", "c"), ("a", "b")])  # type: ignore[list-item]
     with pytest.raises(UserError, match="text 2: expected a question with its choices, as the"):
         Choose.from_texts([("a", "b", "c"), "d"])  # type: ignore[list-item]
+    nothing: Any = ()
+    with pytest.raises(UserError, match=r"text 1: at least 2 choices are needed .* there is 0"):
+        Choose.from_texts([nothing])
+    assert Choose.from_texts([]) == []
     path = tmp_path / "odd.jsonl"
     rows = [{"question": "a?", "choices": ["a", "b", "c"][:count], "answer": 0} for count in (2, 3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

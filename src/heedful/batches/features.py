@@ -29,7 +29,8 @@ def features(
         rule: what to do with a text that is too long.
 
     Raises:
-        UserError: single texts and pairs are mixed, or a pair leaves no room for a window.
+        NoRoomError: a text is too long, and the rule is ``refuse``.
+        UserError: single texts and pairs are mixed.
     """
     source = iter(texts)
     while chunk := list(islice(source, _TOGETHER)):

@@ -4,10 +4,11 @@ Pure functions on token ids without special tokens. Nothing is cut silently: eac
 number of tokens and how many of them are used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,27 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 
 class NoRoomError(UserError):
     """A text may not be cut, and is too long or leaves no room for the other text of its pair."""
+
+
+class Placed(Protocol):
+    """A record that stands somewhere."""
+
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+
+
+@contextmanager
+def naming(record: Placed) -> Iterator[None]:
+    """Say where the record stands of which a text does not fit.
+
+    Raises:
+        UserError: in place of a `NoRoomError`.
+    """
+    try:
+        yield
+    except NoRoomError as error:
+        raise UserError(f"{record.where}: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +133,7 @@ def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted
     _check(limit, stride)
     if len(ids) <= limit:
         return _whole(ids)
-    _refuse(len(ids), limit, rule)
+    refuse(len(ids), limit, rule)
     if rule == "window":
         return _fitted(ids, windows(range(len(ids)), limit, stride), used=len(ids))
     return _short(ids, limit, rule)
@@ -133,7 +155,7 @@ def fit_pair(
         second: tokens of the second text.
         limit: the most tokens of a piece.
         rule: what to do with a pair that is too long. ``window`` puts one text, uncut, beside every
-            window of the other.
+            window of the other; where ``longer`` leaves both too long for that, it is ``head``.
         stride: tokens that neighbouring windows share, at most half of a short window.
         cut: the text that is cut. With ``longer``, ``head`` and ``head-tail`` shorten both texts
             once they are equally long, as the reference tokenizers do.
@@ -147,7 +169,9 @@ def fit_pair(
     total = len(first) + len(second)
     if total <= limit:
         return _paired(_whole(first), _whole(second))
-    _refuse(total, limit, rule)
+    refuse(total, limit, rule)
+    if cut == "longer" and rule == "window" and min(len(first), len(second)) >= limit:
+        rule = "head"
     if cut == "longer" and rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
         return _paired(_short(first, first_room, rule), _short(second, second_room, rule))
@@ -161,6 +185,16 @@ def fit_pair(
         )
     fitted = fit_text(text, limit=room, rule=rule, stride=min(stride, room // 2))
     return _paired(fitted, _whole(second)) if cut_first else _paired(_whole(first), fitted)
+
+
+def refuse(total: int, limit: int, rule: LongText) -> None:
+    """Refuse a text that is too long, where the rule is ``refuse``.
+
+    Raises:
+        NoRoomError: it does not fit.
+    """
+    if rule == "refuse" and total > limit:
+        raise NoRoomError(f"the text has {total:,} tokens, but only {limit} fit; see --long-text")
 
 
 def _fitted(ids: Ids, kept: Sequence[Sequence[int]], *, used: int) -> Fitted[Ids]:
@@ -197,11 +231,6 @@ def _check(limit: int, stride: int) -> None:
         raise UserError(
             f"stride {stride}: neighbouring windows of {limit} tokens can share 0 to {limit - 1}"
         )
-
-
-def _refuse(total: int, limit: int, rule: LongText) -> None:
-    if rule == "refuse" and total > limit:
-        raise NoRoomError(f"the text has {total:,} tokens, but only {limit} fit; see --long-text")
 
 
 def _short(ids: Ids, limit: int, rule: LongText) -> Fitted[Ids]:

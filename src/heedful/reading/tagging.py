@@ -56,6 +56,11 @@ class TaggedText:
     line: int
     """Its line, from 1; if each word has a line, that of the first word."""
 
+    @property
+    def where(self) -> str:
+        """What messages call it."""
+        return f"{self.source}, line {self.line}"
+
     def line_of(self, entity: Entity) -> int:
         """Return the line on which an entity begins."""
         if self.words is None:

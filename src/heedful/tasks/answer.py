@@ -23,7 +23,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, spans
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import window_starts
+from heedful.batches.windows import naming, refuse, window_starts
 from heedful.batches.words import past_marks, past_spaces
 from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
@@ -163,7 +163,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """Turn each question into an example for every window of its context.
 
         Raises:
-            UserError: a question is too long, no token stands for an answer, or see `start`.
+            UserError: a question is too long, or it and its context are and may not be cut; no
+                token stands for an answer; or see `start`.
         """
         _check_rule(fit.rule)
         room = fit.max_length - tokenizer.layout.size(pair=True)
@@ -175,6 +176,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                 offsets = past_marks(context, past_spaces(context, pieces.offsets))  # (N, 2)
             (question,) = tokenizer.encode_batch([record.question])
             limit = room - len(question)
+            with naming(record):
+                refuse(len(question) + len(offsets), room, fit.rule)
             if len(offsets) > limit < room // 2:
                 raise UserError(
                     f"{record.where}: the question has {len(question)} tokens; of --max-length "

@@ -19,6 +19,7 @@ from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
+from heedful.batches.windows import naming
 from heedful.errors import UserError
 from heedful.host import reshaped
 from heedful.judging import Judge
@@ -96,7 +97,7 @@ class Choose(Task[Choices, Tensor, Choice]):
             UserError: there are fewer than two choices, or a text alone among such tuples.
         """
         single = [number for number, text in enumerate(texts, start=1) if isinstance(text, str)]
-        alone = len(single) == len(texts)
+        alone = 0 < len(single) == len(texts)
         if single and not alone:
             raise UserError(
                 f"text {single[0]}: expected a question with its choices, as the others are, "
@@ -104,12 +105,13 @@ class Choose(Task[Choices, Tensor, Choice]):
             )
         items = [tuple(texts)] if alone else [text for text in texts if not isinstance(text, str)]
         records = []
-        for number, (question, *choices) in enumerate(items, start=1):
-            if len(choices) < 2:
+        for number, item in enumerate(items, start=1):
+            if len(item) < 3:
                 raise UserError(
                     f"text {number}: at least 2 choices are needed after the question; "
-                    f"there is {len(choices)}"
+                    f"there is {max(len(item) - 1, 0)}"
                 )
+            question, *choices = item
             records.append(
                 Choices(
                     question=str(question),
@@ -179,6 +181,10 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Turn each question into one part a choice, or several where a long text has windows.
 
         The label of an example is the number of the right choice.
+
+        Raises:
+            UserError: see `check`; or a question is too long and may not be cut, with file and
+                line.
         """
         records, copies = tee(records)
         pairs = ((record.question, choice) for record in copies for choice in record.choices)
@@ -186,7 +192,8 @@ class Choose(Task[Choices, Tensor, Choice]):
         for record in records:
             if labelled:
                 self.check(record)
-            texts = list(islice(fitted, len(record.choices)))
+            with naming(record):
+                texts = list(islice(fitted, len(record.choices)))
             yield as_parts(texts, () if record.answer is None else (float(record.answer),))
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:

@@ -20,6 +20,7 @@ from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import collate, numbers
+from heedful.batches.windows import naming
 from heedful.errors import UserError
 from heedful.host import on_host, send
 from heedful.interop import sentence_transformers
@@ -162,12 +163,16 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Turn each text into one part of its record, or into windows.
 
         The label of an example, where that is to be learnt, is the cosine of its pair.
+
+        Raises:
+            UserError: a text is too long and may not be cut, with file and line.
         """
         records, copies = tee(records)
         texts = (text for record in copies for text in _texts(record))
         fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
         for record in records:
-            parts = list(islice(fitted, len(_texts(record))))
+            with naming(record):
+                parts = list(islice(fitted, len(_texts(record))))
             cosine: tuple[float, ...] = ()
             if labelled and self.scored and record.labels is not None:
                 cosine = ((target(record) - self.lowest) / (self.highest - self.lowest),)

@@ -22,7 +22,7 @@ from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
-from heedful.batches.windows import apart, fit_text
+from heedful.batches.windows import apart, fit_text, naming
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
 from heedful.host import on_host
@@ -205,7 +205,8 @@ class Generate(Task[Record, WriterOutput, Generation]):
         belongs to the first window.
 
         Raises:
-            UserError: see `check`, or a rule is given for a text to continue.
+            UserError: see `check`; a rule is given for a text to continue; or a text is too long
+                and may not be cut, with file and line.
         """
         if not self.pairs and not labelled and fit.rule != "window":
             raise UserError("--long-text has no effect here: a text to continue keeps its end")
@@ -216,7 +217,8 @@ class Generate(Task[Record, WriterOutput, Generation]):
                 self.check(record)
             kept = ids if self.pairs or labelled else ids[-max(room // 2, 1) :]
             windows = fit.rule == "window"
-            cut = apart(kept, room) if windows else fit_text(kept, limit=room, rule=fit.rule)
+            with naming(record):
+                cut = apart(kept, room) if windows else fit_text(kept, limit=room, rule=fit.rule)
             examples = [_example(tokenizer, part) for part in cut.pieces]
             total, used = len(ids), cut.tokens_used
             if labelled and self.pairs:

@@ -19,7 +19,7 @@ from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import WINDOW_SHARE, fit_text
+from heedful.batches.windows import WINDOW_SHARE, fit_text, naming
 from heedful.batches.words import (
     Spans,
     WordRule,
@@ -189,6 +189,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """Turn each record into one example, or several where a long text is read in windows.
 
         The offsets are those of the word of each token.
+
+        Raises:
+            UserError: see `check`; or a text is too long and may not be cut, with file and line.
         """
         layout = tokenizer.layout
         room = fit.max_length - layout.size(pair=False)
@@ -196,9 +199,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             ids, split = piece_words(record.text, tokenizer, self.words)
             spans = self._joined(record.text, split)  # (N, 2)
             targets = self._targets(record, split, spans) if labelled else None  # (N,)
-            parts = fit_text(
-                range(len(ids)), limit=room, rule=fit.rule, stride=room // WINDOW_SHARE
-            )
+            with naming(record):
+                parts = fit_text(
+                    range(len(ids)), limit=room, rule=fit.rule, stride=room // WINDOW_SHARE
+                )
             pieces, offsets = [], []
             for part in parts.pieces:
                 chosen = np.array(part, dtype=np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from heedful.batches import Example, Fitted, Store, features, write_store
-from heedful.batches.windows import NoRoomError
+from heedful.batches.windows import naming
 from heedful.errors import UserError, listed
 from heedful.models import Head
 from heedful.models.loading import encodes, load_model
@@ -145,17 +145,15 @@ def encode_texts(
         labels: a record to the labels of its examples; None leaves them out.
 
     Raises:
-        UserError: a record is a pair where single texts are wanted, or the other way round, or its
-            two texts are too long for windows, with file and line.
+        UserError: a record is a pair where single texts are wanted, or the other way round, or is
+            too long and may not be cut, with file and line.
     """
     records, copies = tee(records)
     texts = (_text(item, pairs) for item in copies)
     fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
     for record in records:
-        try:
+        with naming(record):
             parts = next(fitted)
-        except NoRoomError as error:
-            raise UserError(f"{record.source}, line {record.line}: {error}") from None
         if labels is None:
             yield parts
         else:

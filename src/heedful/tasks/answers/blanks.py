@@ -16,7 +16,7 @@ from torch import Tensor
 
 from heedful.batches import Example, Fitted, features
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import fit_text
+from heedful.batches.windows import fit_text, naming
 from heedful.errors import LONGEST_NAME, UserError, shorten
 from heedful.host import on_host, send
 from heedful.reading import Record
@@ -102,21 +102,23 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
 
     Raises:
         UserError: a text has no mask, a pair has an empty text, or the model knows nothing of
-            pairs.
+            pairs; or it is too long and may not be cut.
     """
-    where = f"{record.source}, line {record.line}"
     if record.text_pair is None:
-        return _encode_masks(record.text, where, tokenizer, fit)
+        return _encode_masks(record, tokenizer, fit)
+    where = record.where
     if not pairs:
         raise UserError(f"{where}: a pair, but this run learnt only masked words (objective mlm)")
     for name, text in (("first", record.text), ("second", record.text_pair)):
         if not text.strip():
             raise UserError(f"{where}: the {name} text of the pair is empty")
     texts = [(record.text, record.text_pair)]
-    return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule))
+    with naming(record):
+        return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule))
 
 
-def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+def _encode_masks(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    text, where = record.text, record.where
     pieces = tokenizer.pieces(text)
     wrong = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
     if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
@@ -126,16 +128,21 @@ def _encode_masks(text: str, where: str, tokenizer: Tokenizer, fit: Fit) -> Fitt
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
             "give a pair of texts to be told whether the second follows the first"
         )
-    return encode_text(text, tokenizer, fit)
+    return encode_text(record, tokenizer, fit)
 
 
-def encode_text(text: str, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-    """Encode a text to ask about its tokens, a long one in windows that overlap by half."""
-    pieces = tokenizer.pieces(text)
+def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    """Encode a text to ask about its tokens, a long one in windows that overlap by half.
+
+    Raises:
+        UserError: it is too long and may not be cut.
+    """
+    pieces = tokenizer.pieces(record.text)
     offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (T, 2)
     layout = tokenizer.layout
     room = fit.max_length - layout.size(pair=False)
-    fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
+    with naming(record):
+        fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
     examples, row_spans = [], []
     for part in fitted.pieces:
         ids = layout.ids([pieces.ids[at] for at in part])

@@ -123,7 +123,7 @@ class Words:
                 f"{record.source}, line {record.line}: a pair, but this run learnt replaced tokens "
                 "(objective rtd)"
             )
-        return encode_text(record.text, tokenizer, fit)
+        return encode_text(record, tokenizer, fit)
 
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Pad examples."""
