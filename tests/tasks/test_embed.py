@@ -212,6 +212,22 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     assert "name the second text's column (--text-pair)" in capsys.readouterr().err
 
 
+def test_a_pair_without_others_in_its_batch_is_refused(
+    tiny_model: Path, pairs: Path, partners: Path, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {
+        "text": "first",
+        "text_pair": "second",
+        "model": str(tiny_model),
+        "batch_size": 1,
+        "steps": 1,
+        "say": lambda line: None,
+    }
+    with pytest.raises(UserError, match="batch_size 1: a pair is told from the others of its"):
+        heedful.train("embed", train=partners, out=tmp_path / "partners", **settings)
+    heedful.train("embed", train=pairs, out=tmp_path / "pairs", label="score", **settings)
+
+
 def test_a_corpus_is_for_vectors(
     tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
 ) -> None:

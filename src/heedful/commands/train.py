@@ -36,6 +36,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     computing = PredictSettings(
         precision=training.precision,
         device=training.device,
+        long_text=run.dev_rule(recipe),
         batch_tokens=training.answer_tokens,
         beam=kind.dev_beam,
     )

@@ -103,7 +103,8 @@ class Embed(Task[Record, Tensor, Embedding]):
         """See what kind of pairs there are, and between what their scores lie.
 
         Raises:
-            UserError: every score is the same, so there is nothing to learn.
+            UserError: every score is the same, so there is nothing to learn; or a pair has no
+                others in its batch.
         """
         options = recipe.options
         assert isinstance(options, EmbedSettings)
@@ -111,6 +112,10 @@ class Embed(Task[Record, Tensor, Embedding]):
         records = cls.read(recipe.data.train, recipe.columns, labelled=True)
         scores = [target(record) for record in records if record.labels is not None]
         if not scores:
+            if recipe.training.batch_size < 2:
+                raise UserError(
+                    "--batch-size 1: a pair is told from the others of its batch; give 2 or more"
+                )
             return task
         if min(scores) == max(scores):
             raise UserError(f"every score of the training data is {scores[0]:g}: nothing to learn")
@@ -120,6 +125,22 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Refuse a score that is no number."""
         if record.labels is not None:
             target(record)
+
+    def check_files(self, recipe: Recipe, say: Say) -> None:
+        """Refuse development data that a model could not be scored on, before training.
+
+        Raises:
+            UserError: naming the file and line; or its second texts are all the same.
+        """
+        Task.check_files(self, recipe, say)
+        if recipe.data.dev is None or self.scored:
+            return
+        records = self.read(recipe.data.dev, recipe.columns, labelled=True)
+        first = next(records).text_pair
+        if all(record.text_pair == first for record in records):
+            raise UserError(
+                "every pair of --dev has the same second text: there is nothing to find"
+            )
 
     # Training.
 

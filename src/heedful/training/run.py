@@ -5,7 +5,7 @@ handed in: it needs what comes after training.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,7 +23,8 @@ from heedful.errors import UserError, unknown_name
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_prints
-from heedful.task import AnyTask, Recipe, Say, Start
+from heedful.settings import LongText, PredictSettings
+from heedful.task import AnyTask, Fit, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
 from heedful.training.disk import check_shared
@@ -42,6 +43,7 @@ from heedful.training.gradients import NarrowWeights
 from heedful.training.loop import Work
 from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
+from heedful.training.progress import counted
 from heedful.training.prune import prune
 from heedful.training.schedule import schedule
 from heedful.training.stream import Stream
@@ -97,7 +99,7 @@ def train(
         check_shared(out)
     with data_folder(out) as folder:
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
-            dev = data.dev and task.labelled_records(data.dev, recipe.columns, start, folder)
+            dev = _dev(task, recipe, start, folder)
             if task.taught_by == "texts" and recipe.teaching.teacher is not None:
                 with ranks.first_before_others():
                     recipe = retell(task, recipe, say)
@@ -122,6 +124,40 @@ def train(
         outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def dev_rule(recipe: Recipe) -> LongText:
+    """Return what is read of a long text of the development data.
+
+    What the recipe says of those to learn from, so that a step is chosen by what was learnt; else
+    what answers read of them.
+    """
+    told: LongText | None = getattr(recipe.data, "long_text", None)  # pairs to translate have none
+    return told or PredictSettings().long_text
+
+
+def _dev(
+    task: AnyTask, recipe: Recipe, start: Start, folder: Path
+) -> Callable[[], Iterator[Any]] | None:
+    """Return what gives the records of the development data, if there is any.
+
+    They are encoded once: what cannot be scored is said before anything is learnt.
+
+    Raises:
+        UserError: naming the file and line.
+    """
+    if not recipe.data.dev:
+        return None
+    records = task.labelled_records(recipe.data.dev, recipe.columns, start, folder)
+    fit = Fit(max_length=start.max_length, rule=dev_rule(recipe))
+
+    def checked(share: Iterator[Any]) -> Iterator[None]:
+        for _ in task.encode(share, start.tokenizer, fit, labelled=True):
+            yield None
+
+    for _ in counted(ranks.joined(checked, records()), "texts of --dev checked"):
+        pass
+    return records
 
 
 def _examples(

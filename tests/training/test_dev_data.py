@@ -1,0 +1,109 @@
+"""Development data that is long, and such as nothing can be scored on."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import UserError
+
+LONG = "the very red apple is a blue sky very green grass"
+PAIR: dict[str, Any] = {"text_pair": "other"}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def train(task: str, start: Path, train: Path, dev: Path, out: Path, **more: Any) -> Any:
+    settings: dict[str, Any] = {"batch_size": 2, "precision": "fp32", "say": lambda line: None}
+    settings |= {"train": train, "dev": dev, "model": str(start), "out": out, "steps": 2}
+    return heedful.train(task, **settings | more)
+
+
+def rows_of(task: str, text: str, other: str) -> list[dict[str, Any]]:
+    if task == "choose":
+        return [{"question": text, "choices": [other, text], "answer": at % 2} for at in range(4)]
+    return [{"text": text, "other": other, "label": at % 2} for at in range(4)]
+
+
+@pytest.mark.parametrize("task", ["classify", "regress", "choose"])
+def test_of_pairs_without_room_for_windows_the_head_is_scored(
+    task: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "data.jsonl", rows_of(task, LONG, f"{LONG} was red"))
+    columns = PAIR if task != "choose" else {}
+    out = tmp_path / "run"
+    scores = train(task, tiny_model, data, data, out, max_length=12, **columns).scores
+    # Three tokens of the twelve are special ones.
+    texts = 4 * (2 if task == "choose" else 1)
+    assert scores["tokens_used"] == 9 * texts < scores["tokens_total"]
+    found = heedful.evaluate(out, data, precision="fp32", say=lambda line: None, **columns)
+    assert found["tokens_used"] == scores["tokens_used"]
+
+
+@pytest.mark.parametrize(("rule", "used"), [(None, 11), ("head", 6), ("head-tail", 6)])
+def test_long_texts_are_scored_as_they_are_learnt(
+    rule: Any, used: int, tiny_model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "data.jsonl", [{"text": LONG, "label": at} for at in range(4)])
+    more = {"max_length": 8, "long_text": rule}
+    scores = train("classify", tiny_model, data, data, tmp_path / "run", **more).scores
+    assert (scores["tokens_total"], scores["tokens_used"]) == (4 * 11, 4 * used)
+
+
+def _entities(*spans: tuple[int, int]) -> dict[str, Any]:
+    entities = [{"start": start, "end": end, "label": "place"} for start, end in spans]
+    return {"text": "oslo is red5kg", "entities": entities}
+
+
+def _question(question: str) -> dict[str, Any]:
+    context = f"{LONG} {LONG}"
+    return {"question": question, "context": context, "answers": [{"text": "very", "start": 4}]}
+
+
+REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "tag": (
+        [_entities((0, 4))],
+        [_entities((0, 4)), _entities((8, 12), (12, 14))],
+        {},
+        "line 2: two entities, the second 'kg', share the word 'red5kg'",
+    ),
+    "answer": (
+        [_question("is it red")],
+        [_question("is it red"), _question(LONG)],
+        {"max_length": 16},
+        "line 2: the question has 11 tokens; of max_length 16 it may take 7",
+    ),
+    "classify": (
+        [{"text": "red", "label": at} for at in range(2)],
+        [{"text": "red", "label": 0}, {"text": LONG, "label": 0}],
+        {"max_length": 12, "long_text": "refuse"},
+        "line 2: the text has 11 tokens, but only 10 fit; see long_text",
+    ),
+    "embed": (
+        [{"text": "red", "other": other} for other in ("apple", "grass")],
+        [{"text": text, "other": "apple"} for text in ("red", "very red")],
+        PAIR,
+        "every pair of dev has the same second text",
+    ),
+}
+
+
+@pytest.mark.parametrize("task", REFUSED)
+def test_what_cannot_be_scored_is_refused_before_training(
+    task: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, dev_rows, more, message = REFUSED[task]
+    data, dev = (
+        write(tmp_path / name, r) for name, r in (("a.jsonl", rows), ("b.jsonl", dev_rows))
+    )
+    monkeypatch.setattr("heedful.training.run.fit", lambda run: pytest.fail("it trains"))
+    out = tmp_path / "run"
+    with pytest.raises(UserError, match=re.escape(message)):
+        train(task, tiny_model, data, dev, out, **more)
+    assert not out.exists()
