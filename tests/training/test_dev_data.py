@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful.checkpoints import runs
 from heedful.errors import UserError
 
 LONG = "the very red apple is a blue sky very green grass"
@@ -107,3 +108,27 @@ def test_what_cannot_be_scored_is_refused_before_training(
     with pytest.raises(UserError, match=re.escape(message)):
         train(task, tiny_model, data, dev, out, **more)
     assert not out.exists()
+
+
+def test_a_run_goes_on_with_the_same_development_data(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"text": text, "label": text} for text in ("red", "blue")]
+    data, dev = (write(tmp_path / name, rows) for name in ("data.jsonl", "dev.jsonl"))
+    out, more = tmp_path / "run", {"steps": 4, "checkpoint_every": 2, "evaluate_every": 2}
+    append = runs.append_metrics
+
+    def dying(folder: Path, row: dict[str, object]) -> None:
+        append(folder, row)
+        if row["step"] == 3:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "append_metrics", dying)
+        with pytest.raises(MemoryError):
+            train("classify", tiny_model, data, dev, out, **more)
+    write(dev, [{"text": text, "label": "red"} for text in ("red", "blue")])
+    with pytest.raises(UserError, match=re.escape(f"its files have changed: {dev}")):
+        train("classify", tiny_model, data, dev, out, resume=True, **more)
+    write(dev, rows)
+    assert train("classify", tiny_model, data, dev, out, resume=True, **more).step == 4

@@ -13,8 +13,9 @@ from heedful.errors import UserError
 from heedful.settings import RunSettings
 
 
-def record(task: str) -> RunRecord:
-    return RunRecord(task=task, goal={}, max_length=8, settings={}, data=[], versions={})
+def record(task: str, dev: list[str] | None = None) -> RunRecord:
+    files = dev and [{"file": f"{name}.csv", "bytes": 1, "sha256": name} for name in dev]
+    return RunRecord(task=task, goal={}, max_length=8, settings={}, data=[], versions={}, dev=files)
 
 
 def as_job(patch: pytest.MonkeyPatch, name: str, restarts: int) -> None:
@@ -64,6 +65,20 @@ def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:
     assert check_run(RunSettings(out=run, resume=True), record("regress"))
     with pytest.raises(UserError, match="is a run of train regress, not of train generate"):
         check_run(RunSettings(out=run, resume=True), record("generate"))
+
+
+def test_a_run_goes_on_with_its_own_development_data_only(tmp_path: Path) -> None:
+    asked = RunSettings(out=tmp_path / "run", resume=True)
+    make_run(asked, record("regress", dev=["one", "two"]))
+    assert check_run(asked, record("regress", dev=["one", "two"]))
+    for dev, names in ((["one", "three"], "three.csv, two.csv"), (["two"], "one.csv")):
+        said = f"was started with other data of --dev: its files have changed: {names}$"
+        with pytest.raises(UserError, match=said):
+            check_run(asked, record("regress", dev=dev))
+    written = json.loads((asked.out / RECORD).read_text())
+    del written["dev"]  # as older versions wrote it
+    (asked.out / RECORD).write_text(json.dumps(written))
+    assert check_run(asked, record("regress", dev=["three"]))
 
 
 @pytest.mark.parametrize(("key", "value"), [("task", 3), ("goal", []), ("max_length", "8")])

@@ -2,11 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
@@ -138,10 +139,20 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         if key not in free and before != now:
             option = "--" + key.replace("_", "-")
             raise UserError(f"{run} was started with {option} {before}, now it is {now}")
-    if [item["sha256"] for item in old.data] != [item["sha256"] for item in new.data]:
-        before, now = ({item["sha256"]: item["file"] for item in each.data} for each in (old, new))
-        changed = {(before | now)[digest] for digest in before.keys() ^ now.keys()}
-        names = f": {listed(sorted(changed))}" if changed else ""
-        raise UserError(f"{run} was started on other training data: its files have changed{names}")
+    _same_files(f"{run} was started on other training data", old.data, new.data)
+    if old.dev is not None and new.dev is not None:
+        _same_files(f"{run} was started with other data of --dev", old.dev, new.dev)
     if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
         raise UserError(f"{run} was started with another --teacher: its weights have changed")
+
+
+def _same_files(
+    wrong: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse files whose contents are not what they were, and say which these are."""
+    if [item["sha256"] for item in old] == [item["sha256"] for item in new]:
+        return
+    before, now = ({item["sha256"]: item["file"] for item in each} for each in (old, new))
+    changed = {(before | now)[digest] for digest in before.keys() ^ now.keys()}
+    names = f": {listed(sorted(changed))}" if changed else ""
+    raise UserError(f"{wrong}: its files have changed{names}")

@@ -38,6 +38,9 @@ class RunRecord:
     """Versions of heedful, torch and Python."""
     teacher: dict[str, Any] | None = None
     """The weights of the run that it learnt from, if it did: file, bytes and SHA-256."""
+    dev: list[dict[str, Any]] | None = None
+    """File, bytes and SHA-256 of each file of ``--dev``; None where there is none, or an older
+    version does not say."""
 
     @property
     def head(self) -> Head | None:
@@ -78,7 +81,7 @@ def read_record(run: Path) -> RunRecord:
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():
         raise UserError(f"{run}: not a heedful run (no {RECORD} in it)")
-    raw = files.read_fields(path, RunRecord, absent={"teacher": None})
+    raw = files.read_fields(path, RunRecord, absent={"teacher": None, "dev": None})
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
     for key, kind in kinds.items():
         if not isinstance(raw[key], kind):

@@ -237,6 +237,7 @@ def _record(
         settings |= asdict(recipe.teaching)
     if recipe.teaching.student_layers is not None:
         settings["model"] = recipe.teaching.teacher
+    dev = recipe.data.dev and fingerprint(recipe.data.dev, folders=_in_folders(recipe))
     return RunRecord(
         task=kind.name,
         goal={} if task is None else plain_values(asdict(task)),
@@ -245,6 +246,7 @@ def _record(
         data=[asdict(file) for file in _prints(kind, recipe)],
         versions=versions(),
         teacher=teacher_print(recipe.teaching),
+        dev=[asdict(file) for file in dev] if dev else None,
     )
 
 
@@ -257,7 +259,11 @@ def _damage(kind: type[AnyTask], recipe: Recipe) -> str | None:
 def _prints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
     if kind.streams(recipe):
         return shard_prints(find_shards(recipe.data.train))
-    return fingerprint(recipe.data.train, folders=recipe.columns.format == "images")
+    return fingerprint(recipe.data.train, folders=_in_folders(recipe))
+
+
+def _in_folders(recipe: Recipe) -> bool:
+    return recipe.columns.format == "images"
 
 
 def _score(
