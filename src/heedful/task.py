@@ -311,8 +311,12 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         ...
 
     @property
-    def taught_by(self) -> Literal["scores", "texts"] | None:
-        """What a teacher gives: scores, see `lessons`, or texts to write; None if nothing."""
+    def taught_by(self) -> Literal["scores", "values", "texts"] | None:
+        """What a teacher gives; None if nothing.
+
+        ``scores``, of which probabilities are made, or ``values``, which are learnt as they are:
+        see `lessons`; or ``texts`` to write.
+        """
         return None
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:

@@ -298,6 +298,42 @@ def test_a_run_that_is_stopped_goes_on_as_if_it_had_not_been(
 
 
 @pytest.mark.parametrize(
+    ("task", "run", "options"),
+    [
+        (task, run, (file, more))
+        for task, run, file, more in TEACHERS
+        if run in ("embed", "regress")
+    ],
+)
+def test_no_temperature_of_numbers(
+    task: str, run: str, options: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    file, more = options
+    more = QUICK | more | {"teacher": LATEST / run, "temperature": 3.0, "steps": 1}
+    message = f"temperature is for probabilities; a teacher of train {task} gives none"
+    with pytest.raises(UserError, match=message):
+        heedful.train(task, train=DATA / file, out=tmp_path / "run", **more)
+
+
+@pytest.mark.parametrize("task", ["embed", "answer"])
+def test_names_that_a_model_has_left_are_no_labels(task: str, tmp_path: Path) -> None:
+    """A student of a task without labels starts from a run that sorts texts."""
+    files = {run: (file, more) for _, run, file, more in TEACHERS}
+    file, more = files[task]
+    heedful.train(
+        task,
+        train=DATA / file,
+        out=tmp_path / "run",
+        model=str(LATEST / "classify"),
+        teacher=LATEST / task,
+        steps=1,
+        **QUICK,
+        **more,
+    )
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"temperature": 2.0}, "temperature is for learning from a run: give teacher too"),

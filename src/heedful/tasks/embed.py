@@ -235,9 +235,9 @@ class Embed(Task[Record, Tensor, Embedding]):
         return batch.num_examples / 2
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def taught_by(self) -> Literal["values"]:
         """A teacher gives vectors."""
-        return "scores"
+        return "values"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
         """Return the vectors of the texts."""

@@ -171,9 +171,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         return float(batch.num_examples)
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def taught_by(self) -> Literal["values"]:
         """A teacher gives its numbers."""
-        return "scores"
+        return "values"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
         """Return the numbers."""

@@ -199,6 +199,10 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
             if getattr(settings, name) is not None:
                 option = "--" + name.replace("_", "-")
                 raise UserError(f"{option} is for scores; this teacher writes texts")
+    if task.taught_by == "values" and settings.temperature is not None:
+        raise UserError(
+            f"--temperature is for probabilities; a teacher of train {task.name} gives none"
+        )
 
 
 def _check_goal(where: str, task: AnyTask, record: RunRecord) -> None:
@@ -211,7 +215,8 @@ def _check_goal(where: str, task: AnyTask, record: RunRecord) -> None:
 def _check_models(where: str, lesson: Distillation, start: Start) -> None:
     teacher, student = lesson.teacher, start.model
     labels, known = (list(getattr(x.config, "id2label", {}).values()) for x in (student, teacher))
-    if labels != known:
+    # Of other tasks they are names of nothing, left from what a model was before.
+    if hasattr(lesson.task, "labels") and labels != known:
         reordered = lesson.task.name == "classify" and sorted(labels) == sorted(known)
         way_out = f"; give --labels {','.join(known)}" if reordered else ""
         raise UserError(

@@ -194,7 +194,7 @@ def _lessons(
     task: AnyTask, recipe: Recipe, start: Start, device: torch.device
 ) -> Distillation | None:
     """Return how a teacher's scores are learnt, if there is one that gives scores."""
-    if recipe.teaching.teacher is None or task.taught_by != "scores":
+    if recipe.teaching.teacher is None or task.taught_by in (None, "texts"):
         return None
     precision = choose_precision(recipe.training.precision, device)
     return distillation(task, recipe.teaching, start, device, precision.dtype)
