@@ -33,7 +33,10 @@ class Run:
     def __init__(self, model: Path, data: Path, out: Path) -> None:
         self.model, self.data, self.out = model, data, out
 
-    def train(self, *, dev: bool, average: int = 1, ema: float | None = None) -> None:
+    def train(
+        self, *, dev: bool, average: int = 1, ema: float | None = None, steps: int = 10
+    ) -> list[str]:
+        """Train, and return what was said."""
         recipe = Recipe(
             data=DataSettings(
                 train=[self.data], dev=[self.data] if dev else None, model=str(self.model)
@@ -41,7 +44,7 @@ class Run:
             options=ClassifySettings(),
             columns=ColumnSettings(),
             training=TrainSettings(
-                steps=10,
+                steps=steps,
                 batch_size=4,
                 learning_rate=3e-2,
                 head_learning_rate=3e-2,
@@ -54,7 +57,9 @@ class Run:
             ),
             run=RunSettings(out=self.out),
         )
-        train("classify", recipe)
+        said: list[str] = []
+        train("classify", recipe, say=said.append)
+        return said
 
     def weights(self, step: int | None = None, name: str = "model") -> dict[str, np.ndarray]:
         folder = self.out if step is None else steps.folder_of(self.out, step)
@@ -81,6 +86,15 @@ def test_the_best_ones(run: Run) -> None:
     best = sorted(values, key=lambda step: (-values[step], step))[:3]
     assert best != [6, 8, 10]
     run.assert_mean_of(best)
+
+
+@pytest.mark.parametrize(
+    ("dev", "steps", "option"), [(False, 3, "--checkpoint-every"), (True, 2, "--evaluate-every")]
+)
+def test_one_step_alone_is_no_mean(run: Run, dev: bool, steps: int, option: str) -> None:
+    line = f"--average 3: the final weights are those of step {steps} alone; a smaller {option}"
+    assert any(said.startswith(line) for said in run.train(dev=dev, average=3, steps=steps))
+    run.assert_mean_of([steps])
 
 
 def test_a_moving_average_is_what_is_evaluated_and_kept(run: Run) -> None:

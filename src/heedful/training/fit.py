@@ -364,6 +364,12 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
         folders = [steps.folder_of(run.folder, step) for step in final]
         model = run.work.model
         model.load_state_dict(averaged_weights(folders, model.state_dict()))
+    if len(final) == 1 < run.settings.average:
+        what = "--evaluate-every" if run.score else "--checkpoint-every"
+        run.say(
+            f"--average {run.settings.average}: the final weights are those of step {final[0]} "
+            f"alone; a smaller {what} gives more to average"
+        )
     if len(final) > 1:
         run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")
     if run.score and (len(final) > 1 or not scores):
