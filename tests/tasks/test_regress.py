@@ -104,7 +104,7 @@ def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
     heedful.train("regress", train=numbers, model=base, out=first, epochs=2, **options)
     output = load_file(first / "model.safetensors")
     changed = tmp_path / "higher.csv"
-    changed.write_text("first,score\na,100\nb,200\n")
+    changed.write_text("first,score\na,3\nb,1\n")
     for name, more in {
         "on": {"model": str(first)},
         "smaller": {"teacher": first, "student_layers": 1},
@@ -115,6 +115,19 @@ def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
         again = load_file(out / "model.safetensors")
         for weights in ("classifier.weight", "classifier.bias"):
             torch.testing.assert_close(again[weights], output[weights])
+
+
+def test_an_output_for_numbers_of_another_size_starts_afresh(
+    numbers: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32", "steps": 1}
+    first, second = tmp_path / "first", tmp_path / "second"
+    heedful.train("regress", train=numbers, model=str(tiny_model), out=first, **options)
+    larger = tmp_path / "larger.csv"
+    larger.write_text("first,score\na,0\nb,2000\n")
+    heedful.train("regress", train=larger, model=str(first), out=second, **options)
+    bias = load_file(second / "model.safetensors")["classifier.bias"]
+    assert bias.tolist() == pytest.approx([1000], abs=0.1)
 
 
 def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, numbers
+from heedful.checkpoints.runs import RECORD, read_record
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
-from heedful.models.loading import head_of, read_config
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
@@ -125,11 +125,14 @@ class Regress(Task[Record, Tensor, Estimate]):
         return ("pearson", "spearman")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with its output if it has learnt to give a number.
+        """Load an encoder, with its output if it has learnt numbers of the same size.
 
         A fresh output starts at the mean of the training data.
         """
-        fresh = not _gives_number(resolve(recipe.data.model, recipe.data.revision))
+        run = resolve(recipe.data.model, recipe.data.revision)
+        if recipe.teaching.student_layers is not None:  # the model is made of the teacher's
+            run = recipe.teaching.teacher or run
+        fresh = not self._is_learnt_in(run)
         start = start_encoder(
             recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=fresh
         )
@@ -137,6 +140,16 @@ class Regress(Task[Record, Tensor, Estimate]):
         if fresh and start.model.head.bias is not None:
             nn.init.constant_(start.model.head.bias, self.mean)
         return start
+
+    def _is_learnt_in(self, folder: Path) -> bool:
+        """Tell whether a folder is a run that learnt numbers of the same size."""
+        if not (folder / RECORD).is_file():
+            return False
+        record = read_record(folder)
+        if record.task != self.name:
+            return False
+        lowest, mean, highest = (float(record.goal[key]) for key in ("lowest", "mean", "highest"))
+        return lowest <= self.mean <= highest and self.lowest <= mean <= self.highest
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -219,15 +232,6 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Say what the run estimates."""
         learnt = f"{self.lowest:g} to {self.highest:g}"
         return f"Gives a text, or a pair of texts, a number; it learnt from {learnt}."
-
-
-def _gives_number(folder: Path) -> bool:
-    """Tell whether the model of a folder decides one number about a text."""
-    if head_of(folder) != "sequence":
-        return False
-    config = read_config(folder)
-    # As in the reference, one output is regression unless the folder says otherwise.
-    return config.num_labels == 1 and config.problem_type in (None, "regression")
 
 
 class EstimateScores:
