@@ -100,6 +100,19 @@ def test_pictures(name: str, ending: str, tmp_path: Path) -> None:
     assert kinds.get(name, "encoder, layer") in drawn
 
 
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_dollar_signs_are_drawn_as_they_are(ending: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / f"picture.{ending}"
+    words = ["explain", str(GOLDEN / "answer"), "what?", "--target", "$soup_$", "--out", str(out)]
+    assert run([*words, "--context", "Carla eats $soup_$ in Rome."]) == 0
+    if ending == "svg":
+        drawn = out.read_text(encoding="utf-8")
+        assert ">answer: answer '$soup_$'</text>" in drawn  # above the figure
+        assert ">answer '$soup_$'</text>" in drawn  # above the bars
+        assert ">$</text>" in drawn
+
+
 def test_a_text_that_is_too_long_to_draw(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -125,7 +125,10 @@ def _figure(width: float, height: float) -> "Figure":
 
 def _save(figure: "Figure", path: Path) -> None:
     import matplotlib as mpl
+    from matplotlib.text import Text
 
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # texts and labels may hold dollar signs
     options: dict[str, Any] = {"dpi": 110}
     # The same numbers give the same file; text stays text, which can be searched and read aloud.
     with (
@@ -171,7 +174,7 @@ def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Seque
     colours = [FOR if score >= 0 else AGAINST for score in scores]
     places = range(len(scores))
     axes.barh(places, scores, color=colours)
-    axes.set_yticks(places, _labels(side), fontsize=7)
+    axes.set_yticks(places, side.shown(), fontsize=7)
     axes.invert_yaxis()  # the text reads from the top
     axes.axvline(0, color="black", linewidth=0.5)
     axes.tick_params(axis="x", labelsize=7)
@@ -188,8 +191,8 @@ def _draw_map(
 ) -> None:
     axes.imshow(weights, cmap="cividis", vmin=0, interpolation="nearest")
     axes.set_title(title, fontsize=8)
-    axes.set_xticks(range(weights.shape[1]), _labels(sides[one.columns]), rotation=90, fontsize=7)
-    axes.set_yticks(range(weights.shape[0]), _labels(sides[one.rows]), fontsize=7)
+    axes.set_xticks(range(weights.shape[1]), sides[one.columns].shown(), rotation=90, fontsize=7)
+    axes.set_yticks(range(weights.shape[0]), sides[one.rows].shown(), fontsize=7)
     axes.set_ylabel("this token takes", fontsize=7)
     axes.set_xlabel("from this one", fontsize=7)
     axes.tick_params(length=0)
@@ -211,8 +214,3 @@ def _draw_heads(axes: "Axes", title: str, values: NDArray[np.float64]) -> None:
     axes.set_yticks(range(values.shape[0]))
     axes.set_xlabel("head")
     axes.set_ylabel("layer")
-
-
-def _labels(side: Side) -> list[str]:
-    # A dollar sign would begin a formula.
-    return [text.replace("$", r"\$") for text in side.shown()]
