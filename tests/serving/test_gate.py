@@ -118,6 +118,39 @@ async def test_pages_that_are_named_may_ask() -> None:
         assert other.status_code == 403
 
 
+async def test_head_is_get_without_the_body(logged: list[dict[str, Any]]) -> None:
+    paths = ("/", "/health", "/ping", "/health/live", "/v2/health/live", "/v2/health/ready")
+    paths += ("/info", "/v1/models", "/metrics", "/models/classify", "/nowhere")
+    async with service_of("classify") as service, client_of(service) as client:
+        for path in paths:
+            got, head = await client.get(path), await client.head(path)
+            assert head.status_code == got.status_code, path
+            assert head.headers["content-type"] == got.headers["content-type"]
+            if path != "/metrics":  # it has grown meanwhile
+                assert head.headers["content-length"] == got.headers["content-length"]
+            assert head.content == b""
+    lines = [line for line in logged if line["event"] == "request" and line["method"] == "HEAD"]
+    assert [line["route"] for line in lines[-2:]] == ["/models/{run}", "none"]
+    assert {line["bytes_out"] for line in lines} == {0}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/", "GET, POST, HEAD"),
+        ("PUT", "/models/classify", "GET, POST, HEAD"),
+        ("GET", "/embed", "POST"),
+        ("HEAD", PREDICT, "POST"),
+        ("OPTIONS", "/openapi.json", "GET, HEAD"),
+    ],
+)
+async def test_another_method_is_told_which_there_are(method: str, path: str, allowed: str) -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        reply = await client.request(method, path)
+        assert reply.status_code == 405
+        assert reply.headers["allow"] == allowed
+
+
 async def test_the_key_is_asked_of_all_but_those_who_look_after_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,17 @@ def test_who_sends_half_is_not_waited_for(server: Server, data: bytes) -> None:
     assert answer(server, "classify", "the red cat sleeps")[0]["label"] == "animal"
 
 
+def test_a_connection_goes_on_after_head(server: Server) -> None:
+    head, get = (f"{method} /health HTTP/1.1\r\nHost: localhost\r\n" for method in ("HEAD", "GET"))
+    asked = f"{head}\r\n{head}\r\n{get}Connection: close\r\n\r\n"
+    *heads, body = sent(server, asked.encode()).split(b"\r\n\r\n")
+    assert body == b'{"status":"ready"}'
+    for one in heads:
+        assert one.startswith(b"HTTP/1.1 200 ")
+        assert b"content-length: 18\r\n" in one
+    assert len(heads) == 3
+
+
 def test_dripping_clients_hold_nobody_up(server: Server) -> None:
     drips = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
     try:

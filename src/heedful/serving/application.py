@@ -1,7 +1,7 @@
 """The ASGI application: the routes of every protocol, and problems in the shape of each."""
 
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Scope
 
 from heedful import __version__
@@ -22,6 +22,9 @@ from heedful.serving.protocols import OPEN_PATHS, PROTOCOLS, Speaks
 from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
+_METHODS = ["GET", "POST"]
+"""Those that routes have."""
+
 
 def application(service: Service, doors: Doors) -> ASGIApp:
     """Return the application that answers for a service, which it starts and stops."""
@@ -33,10 +36,13 @@ def application(service: Service, doors: Doors) -> ASGIApp:
         headers = {"retry-after": str(retry)} if retry is not None else {}
         if status == 401:
             headers["www-authenticate"] = "Bearer"
+        if status == 405:  # RFC 9110, section 15.5.6
+            headers["allow"] = _allowed(scope, app.routes)
         return Json(body, status_code=status, headers=headers)
 
+    app = _routes(service, routers, respond)
     gate = Gate(
-        app=_routes(service, routers, respond),
+        app=app,
         settings=service.settings,
         doors=doors,
         metrics=service.metrics,
@@ -49,7 +55,7 @@ def application(service: Service, doors: Doors) -> ASGIApp:
     return CORSMiddleware(
         gate,
         allow_origins=service.settings.cors,
-        allow_methods=["GET", "POST"],
+        allow_methods=_METHODS,
         allow_headers=["authorization", "content-type", "x-request-id"],
         expose_headers=["x-request-id", "retry-after"],
     )
@@ -123,6 +129,16 @@ def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
                     scope.setdefault("route", route)  # for the log, if it was not asked at all
                     return protocol
     return routers[0][0]
+
+
+def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
+    """Return the methods that a path takes. What takes GET takes HEAD, for which the gate cares."""
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return ", ".join([*allowed, "HEAD"] if "GET" in allowed else allowed)
 
 
 def _first_error(error: RequestValidationError) -> str:

@@ -51,13 +51,16 @@ class Gate:
         exchange = Exchange(id=request_id(headers.get(b"x-request-id")))
         CURRENT.set(exchange)
         body = Body(receive, self.load)
+        method, send = scope["method"], _noting(send, exchange, body)
+        if method == "HEAD":  # what GET answers, but for its body
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
         self.load.requests += 1
         try:
-            await self._admit(scope, headers, body, exchange, _noting(send, exchange, body))
+            await self._admit(scope, headers, body, exchange, send)
         finally:
             self.load.requests -= 1
             body.forget()
-            self._record(scope, exchange, body)
+            self._record(scope, method, exchange, body)
 
     async def _admit(
         self,
@@ -91,7 +94,7 @@ class Gate:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        is_open = path in self.open_paths and scope["method"] in ("GET", "HEAD")
+        is_open = path in self.open_paths and scope["method"] == "GET"
         self.doors.check(headers, needs_key=not is_open)
         if not is_open and self.load.requests > self.settings.connections:
             raise Problem("overloaded", "too many requests at once", status=503, retry_after=1)
@@ -125,9 +128,9 @@ class Gate:
             handled.cancel()
             await asyncio.wait({left, handled})
 
-    def _record(self, scope: Scope, exchange: Exchange, body: Body) -> None:
+    def _record(self, scope: Scope, method: str, exchange: Exchange, body: Body) -> None:
         route = getattr(scope.get("route"), "path", "none")
-        method = scope["method"] if scope["method"] in _METHODS else "other"
+        method = method if method in _METHODS else "other"
         if exchange.status is None:
             exchange.status = _CLIENT_LEFT
         self.metrics.count_exchange(exchange, route, method)
@@ -151,6 +154,17 @@ class Gate:
         if self.settings.log_texts:
             fields["body"] = body.start
         log("request", fields)
+
+
+def _without_body(send: Send) -> Send:
+    """Return a ``send`` for an answer of which only the head is wanted."""
+
+    async def bodiless(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return bodiless
 
 
 def _noting(send: Send, exchange: Exchange, body: Body) -> Send:
