@@ -118,6 +118,30 @@ async def test_pages_that_are_named_may_ask() -> None:
         assert other.status_code == 403
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "authorization,content-type,x-stainless-arch,x-stainless-retry-count",  # OpenAI's
+        "content-type,inference-header-content-length",  # Triton's
+    ],
+)
+async def test_pages_that_are_named_may_use_the_libraries_of_other_services(names: str) -> None:
+    wants = {"access-control-request-method": "POST", "access-control-request-headers": names}
+    async with (
+        service_of("classify", cors=("https://page.example",)) as service,
+        client_of(service) as client,
+    ):
+        allowed = await client.options(PREDICT, headers={"origin": "https://page.example"} | wants)
+        assert allowed.status_code == 200
+        # A browser would not take * for Authorization.
+        assert allowed.headers["access-control-allow-headers"] == names
+        other = await client.options(PREDICT, headers={"origin": "https://other.example"} | wants)
+        assert other.status_code == 400
+        reply = await ask(client, headers={"origin": "https://page.example"})
+        exposed = reply.headers["access-control-expose-headers"].split(", ")
+        assert "inference-header-content-length" in exposed
+
+
 async def test_head_is_get_without_the_body(logged: list[dict[str, Any]]) -> None:
     paths = ("/", "/health", "/ping", "/health/live", "/v2/health/live", "/v2/health/ready")
     paths += ("/info", "/v1/models", "/metrics", "/models/classify", "/nowhere")

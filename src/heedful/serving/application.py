@@ -56,8 +56,8 @@ def application(service: Service, doors: Doors) -> ASGIApp:
         gate,
         allow_origins=service.settings.cors,
         allow_methods=_METHODS,
-        allow_headers=["authorization", "content-type", "x-request-id"],
-        expose_headers=["x-request-id", "retry-after"],
+        allow_headers=["*"],  # clients' libraries send their own; the origin is what is guarded
+        expose_headers=["x-request-id", "retry-after", "inference-header-content-length"],
     )
 
 
