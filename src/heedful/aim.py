@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.batches import Batch, Example, Fitted
+from heedful.errors import UserError
 from heedful.tokens import PairLayout, Tokenizer
 
 RecordT_co = TypeVar("RecordT_co", covariant=True)
@@ -27,6 +28,10 @@ Cover = Callable[[Example, NDArray[np.bool_]], Example]
 Link = Literal["softmax", "sigmoid", "exp", "none"]
 """How outputs become a probability: those of a choice share it, each has its own, they are its
 logarithm, or they are none."""
+
+
+class NothingToExplainError(UserError):
+    """A text has nothing that an answer could come from, or no answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

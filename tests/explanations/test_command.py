@@ -138,6 +138,25 @@ def test_measuring_methods(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "the most faithful here: --method" in capsys.readouterr().err
 
 
+def test_a_text_without_a_token_is_named_or_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "some.csv"
+    data.write_text("text\nthe dog sleeps\n\u200b\nthe bread tastes\n", encoding="utf-8")
+    words = ["explain", str(GOLDEN / "classify")]
+    assert run([*words, "--input", str(data)]) == 2
+    said = capsys.readouterr().err
+    assert f"{data}, line 3: the text is empty: there is nothing to explain" in said
+    assert run([*words, "--faithfulness", "--data", str(data)]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert measured["texts"] == 2
+    assert measured["notes"] == ["1 text was left out: there is nothing to explain"]
+    tagged = tmp_path / "some.txt"
+    tagged.write_text("Ann is in Paris\n\u200b\n", encoding="utf-8")
+    assert run(["explain", str(GOLDEN / "tag"), "--input", str(tagged)]) == 2
+    assert f"{tagged}, line 2: " in capsys.readouterr().err
+
+
 def test_measuring_heads(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     data = ["--data", str(GOLDEN / "data" / "classify.csv"), "--limit", "6"]

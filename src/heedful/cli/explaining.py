@@ -88,6 +88,7 @@ def explain(
     if data is not None:
         _measure(predictor, measured[0], data, columns, limit, out, json)
         return
+    from heedful.aim import NothingToExplainError
     from heedful.commands import explain as command
     from heedful.commands import inputs as reading
     from heedful.explanations.explaining import explain_record
@@ -101,7 +102,10 @@ def explain(
     if out is None and (explaining.attention is None or not _wants_json(json)):
         explaining = replace(explaining, attention=False)  # a table has no room for it
     for record in records:
-        explanation = explain_record(predictor, record, explaining)
+        try:
+            explanation = explain_record(predictor, record, explaining)
+        except NothingToExplainError as error:
+            raise UserError(f"{record.where}: {error}") from None
         if out is not None:
             command.WRITERS[out.suffix.lower()](explanation, out)
             say(f"explanation written to {out}")

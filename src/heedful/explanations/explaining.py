@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.aim import Aim, Computed
-from heedful.errors import UserError
+from heedful.aim import Aim, Computed, NothingToExplainError
 from heedful.explanations.explanation import (
     ATTENTION_NOTE,
     AttentionMap,
@@ -44,7 +43,8 @@ def explain_record(
         check: called before each batch is computed; an error that it raises ends the explanation.
 
     Raises:
-        UserError: there is nothing to explain, no such target, or a method makes no sense here.
+        NothingToExplainError: the record is empty, or has nothing that this run explains.
+        UserError: there is no such target, or a method makes no sense here.
     """
     subject, answer = subject_of(predictor, record, settings.target, computing)
     subject = replace(subject, check=check)
@@ -76,13 +76,14 @@ def subject_of(
     precision is too coarse for differences of outputs.
 
     Raises:
-        UserError: the record is empty, or there is no such target.
+        NothingToExplainError: the record is empty, or has nothing that this run explains.
+        UserError: there is no such target.
     """
     task, settings = predictor.task, computing or predictor.settings
     (fitted,) = predictor.encode([record], settings)
     (outputs,) = predictor.computed([fitted], settings)
     if not fitted.pieces or not fitted.tokens_total:
-        raise UserError("the text is empty: there is nothing to explain")
+        raise NothingToExplainError("the text is empty: there is nothing to explain")
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
     computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
     subject = Subject(

@@ -8,13 +8,14 @@ second low.
 Shapes: T tokens that can be left out, S shares, N texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.aim import NothingToExplainError
 from heedful.errors import UserError
 from heedful.explanations.explaining import subject_of
 from heedful.explanations.methods import METHODS
@@ -83,12 +84,7 @@ def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0)
     generator = np.random.default_rng(seed)
     rows: dict[str, list[tuple[float, float]]] = {method: [] for method in (*METHODS, RANDOM)}
     notes: dict[str, str] = {}
-    texts = 0
-    for record in counted(records, "texts explained"):
-        subject, _ = subject_of(predictor, record, None)
-        if not any(one.any() for one in _removable(subject)):
-            continue
-        texts += 1
+    for subject in _subjects(predictor, records):
         orders = {RANDOM: [generator.permutation(_count(subject)) for _ in range(_DRAWS)]}
         for method in [name for name in rows if name != RANDOM]:
             try:
@@ -98,8 +94,11 @@ def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0)
                 notes[method] = f"{method} is left out: {error}"
         for method, row in zip(rows, _falls(subject, [orders[one] for one in rows]), strict=True):
             rows[method].append(row)
-    if texts < 2:
+    if (texts := len(rows[RANDOM])) < 2:
         raise UserError(f"{texts} texts can be explained; at least 2 are needed")
+    if left := len(records) - texts:
+        many = "1 text was" if left == 1 else f"{left:,} texts were"
+        notes["texts"] = f"{many} left out: there is nothing to explain"
     measured = {method: intervals(_means, np.array(row), seed=seed) for method, row in rows.items()}
     ranked = sorted(measured, key=lambda method: -measured[method]["difference"].score)
     return Faithfulness(
@@ -109,6 +108,17 @@ def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0)
         methods={method: measured[method] for method in ranked},
         notes=tuple(notes.values()),
     )
+
+
+def _subjects(predictor: Predictor, records: Sequence[Any]) -> Iterator[Subject]:
+    """Yield what is explained of each record; nothing of one without a token to leave out."""
+    for record in counted(records, "texts explained"):
+        try:
+            subject, _ = subject_of(predictor, record, None)
+        except NothingToExplainError:
+            continue
+        if _count(subject):
+            yield subject
 
 
 def _means(columns: NDArray[np.float64], counts: NDArray[Any]) -> dict[str, NDArray[np.float64]]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.aim import Aim, Computed, NothingToExplainError, side_of, window_notes
 from heedful.batches import Batch
 from heedful.errors import UserError
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
@@ -33,6 +33,7 @@ def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: T
         tokenizer: the model's tokenizer.
 
     Raises:
+        NothingToExplainError: the mask stands in a part that was not read.
         UserError: there is no such mask, or the word is not one token.
     """
     record = computed.record
@@ -85,7 +86,9 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
     if not word:
         candidates = answer.blanks[number].candidates
         if not candidates:
-            raise UserError(f"mask {number + 1} stands in a part of the text that was not read")
+            raise NothingToExplainError(
+                f"mask {number + 1} stands in a part of the text that was not read"
+            )
         return number, tokenizer.vocabulary.ids[candidates[0].token]
     for spelt in (word, f" {word}"):  # to some tokenizers a word begins with its space
         (token_ids,) = tokenizer.encode_batch([spelt])

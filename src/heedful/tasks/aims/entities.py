@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.aim import Aim, Computed, side_of, window_notes
+from heedful.aim import Aim, Computed, NothingToExplainError, side_of, window_notes
 from heedful.batches import Batch
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.tagging import TaggedText
@@ -34,6 +34,7 @@ def tag(
         labels: the model's tags.
 
     Raises:
+        NothingToExplainError: the text has no word.
         UserError: there is no such word, or no such tag.
     """
     word, name = _word(computed.answer, target, labels)
@@ -64,7 +65,7 @@ def _word(answer: Tagging, target: str | None, labels: Sequence[str]) -> tuple[T
     """Return a word, and a tag."""
     words = [word for word in answer.words if word.scores is not None]
     if not words:
-        raise UserError("the text has no word to explain")
+        raise NothingToExplainError("the text has no word to explain")
     if target is None:
         starts = [entity.start for entity in answer.entities]
         word = next(

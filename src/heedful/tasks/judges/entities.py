@@ -23,7 +23,7 @@ def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
         scores = {(one.start, one.end, one.label): one.score for one in answer.entities}
         hits = set(true) & scores.keys()
         return Judgement(
-            where=f"{record.source}, line {record.line}",
+            where=record.where,
             texts={"text": record.text},
             truth=_rows(record.text, true),
             answer=_rows(record.text, list(scores)),
