@@ -356,7 +356,9 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
     if "write" in task.abilities and not settings.sample:
         top, beam = settings.top, settings.beam
         if top != _DEFAULT.top and top > beam:
-            raise UserError(f"--top {top}: a search keeps --beam {beam} texts; give a wider beam")
+            raise UserError(
+                f"--top {top}: a search keeps --beam {beam} texts; give a larger --beam"
+            )
 
 
 def with_options(settings: PredictSettings, options: PredictOptions) -> PredictSettings:

@@ -234,7 +234,7 @@ def test_health(live: Live, run: str) -> None:
             "/models/masked",
             {"inputs": "[MASK]", "parameters": {"top_k": 1001}},
             413,
-            "top is 1,001; at most 1,000",
+            "top_k is 1,001; at most 1,000",
         ),
         (
             "/invocations",
@@ -267,6 +267,46 @@ def test_errors(live: Live, path: str, body: Any, status: int, message: str) -> 
     if "summarization" not in path:
         assert set(reply.json()) == {"error"}
         assert message in reply.json()["error"]
+
+
+GENERATE = ("translate", "Das hund ist rot!")
+ASKED = ("answer", {"question": "who eats?", "context": CONTEXT})
+LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "message"),
+    [
+        (GENERATE, {"temperature": 0.5}, "temperature shapes random draws: give do_sample too"),
+        (GENERATE, {"num_beams": 2, "do_sample": True}, "num_beams searches and do_sample draws"),
+        (
+            GENERATE,
+            {"num_beams": 2, "num_return_sequences": 3},
+            "num_return_sequences 3: a search keeps num_beams 2 texts; give a larger num_beams",
+        ),
+        (GENERATE, {"no_repeat_ngram_size": -1}, "no_repeat_ngram_size -1: must be 0 or"),
+        (ASKED, {"top_k": 1001}, "top_k is 1,001; at most 1,000"),
+        (LONG_QUESTION, {"max_seq_len": 12}, "9 tokens; of max_seq_len 12 it may take"),
+        (("masked", "[MASK]"), {"targets": ["top"]}, "targets 'top': not a word"),
+    ],
+)
+def test_options_are_called_what_clients_call_them(
+    live: Live, asked: tuple[str, Any], options: dict[str, Any], message: str
+) -> None:
+    run, inputs = asked
+    parameters = {"generate_parameters": options} if asked is GENERATE else options
+    body = {"inputs": inputs, "parameters": parameters}
+    reply = httpx.post(f"{live.url}/models/{run}", json=body)
+    assert reply.status_code in (413, 422)
+    assert message in reply.json()["error"]
+
+
+def test_as_many_answers_as_there_may_be(live: Live) -> None:
+    inputs = {"question": "who eats?", "context": CONTEXT}
+    body = {"inputs": inputs, "parameters": {"top_k": 1000}}
+    reply = httpx.post(f"{live.url}/models/answer", json=body)
+    assert reply.status_code == 200, reply.text
+    assert len(reply.json()) > 20
 
 
 def test_heedfuls_own_options_name_the_nearest_and_take_lists(live: Live) -> None:

@@ -1,6 +1,7 @@
 """What protocols share: bodies whose keys are checked by name, routes for each run, and asking."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Unpack
 
 from fastapi import APIRouter, Depends, Path
@@ -91,11 +92,14 @@ def first_error(errors: Sequence[Any]) -> str:
     return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
-def in_words(problem: Problem, names: dict[str, str]) -> Problem:
+def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
     """Return a problem that names options of heedful as a protocol does."""
-    message = problem.message
-    for option, name in names.items():
-        message = message.replace(option, name)
+    options = "|".join(names)
+    message = re.sub(  # what stands in quotes is a client's
+        rf"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:{options})\b""",
+        lambda found: names.get(found[0], found[0]),
+        problem.message,
+    )
     return Problem(problem.kind, message, status=problem.status, retry_after=problem.retry_after)
 
 

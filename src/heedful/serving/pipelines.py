@@ -12,7 +12,7 @@ from pydantic import Field
 from heedful.reading import Text
 from heedful.serving.asking import Body, Reply, ask
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served, Service
+from heedful.serving.service import MOST_ANSWERS, Served, Service
 from heedful.serving.vectors import shaped
 from heedful.settings import PredictOptions
 from heedful.tasks.answer import Answer
@@ -280,7 +280,7 @@ async def answer_question(service: Service, served: Served, body: QuestionAnswer
         message = "handle_impossible_answer: this run learnt from no question without an answer"
         raise Problem("validation", message)
     top = asked.top_k or 1
-    options = PredictOptions(top=top + 1)
+    options = PredictOptions(top=max(top, min(top + 1, MOST_ANSWERS)))  # one may be left out
     if asked.max_seq_len is not None:
         options["max_length"] = asked.max_seq_len
     pair = (body.inputs.question, body.inputs.context)

@@ -27,7 +27,7 @@ from heedful.task import AnyTask
 
 T = TypeVar("T")
 
-_MOST_ANSWERS = 1000
+MOST_ANSWERS = 1000
 """The most answers to one text: those of a mask could be the whole vocabulary."""
 
 
@@ -158,8 +158,8 @@ class Service:
         if hypotheses > self.settings.max_hypotheses:
             message = f"{hypotheses:,} texts for each; at most {self.settings.max_hypotheses:,}"
             raise Problem("too many", message)
-        if settings.top > _MOST_ANSWERS:
-            message = f"top is {settings.top:,}; at most {_MOST_ANSWERS:,}"
+        if settings.top > MOST_ANSWERS:
+            message = f"top is {settings.top:,}; at most {MOST_ANSWERS:,}"
             raise Problem("too many", message)
         return await served.lane.answer(served.predictor, records, settings)
 

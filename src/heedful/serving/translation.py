@@ -34,6 +34,9 @@ _GENERATING = {
 }
 """What heedful calls those that it calls otherwise."""
 
+NAMES = {ours: theirs for theirs, ours in _GENERATING.items()} | {"long_text": "truncation"}
+"""What clients call options of heedful."""
+
 
 class TranslationParameters(Body):
     """How texts are translated."""

@@ -7,8 +7,8 @@ what the run can. ``/pipeline/{task}`` says it.
 import base64
 import functools
 import operator
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -49,13 +49,35 @@ class Pipeline:
     """Answers a body, ready for JSON."""
     fits: Callable[[Served, Any], bool] = lambda served, body: True
     """Whether a run of the task can answer a body."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What its clients call options of heedful, for messages."""
 
     def able(self, served: Served, body: Body) -> bool:
         """Tell whether a run can answer a body."""
         return served.task.name == self.task and self.fits(served, body)
 
+    async def reply_to(self, service: Service, served: Served, body: Body) -> Json:
+        """Return what a run answers to a body.
 
-_SEES = "a run of classify that reads pictures"
+        Raises:
+            Problem: it cannot, told in the words of the API.
+        """
+        try:
+            content = await self.answer(service, served, body)
+        except Problem as problem:
+            raise in_words(problem, self.names) from None
+        return await reply(lambda: content, len(content))
+
+
+_PICTURES = Pipeline(
+    name="image-classification",
+    task="classify",
+    body=pipelines.ImageClassification,
+    reply=list[pipelines.ScoredLabel],
+    fits=pipelines.sees,
+    need="a run of classify that reads pictures",
+    answer=pipelines.classify_picture,
+)
 
 PIPELINES = (
     Pipeline(
@@ -67,15 +89,7 @@ PIPELINES = (
         need="a run of classify, of single texts or of pairs as they are given",
         answer=pipelines.classify,
     ),
-    Pipeline(
-        name="image-classification",
-        task="classify",
-        body=pipelines.ImageClassification,
-        reply=list[pipelines.ScoredLabel],
-        fits=pipelines.sees,
-        need=_SEES,
-        answer=pipelines.classify_picture,
-    ),
+    _PICTURES,
     Pipeline(
         name="zero-shot-classification",
         task="classify",
@@ -100,6 +114,7 @@ PIPELINES = (
         reply=pipelines.Span | list[pipelines.Span],
         need="a run of answer",
         answer=pipelines.answer_question,
+        names={"top": "top_k", "max_length": "max_seq_len"},
     ),
     Pipeline(
         name="fill-mask",
@@ -109,6 +124,7 @@ PIPELINES = (
         need="a run of pretrain that fills in masks",
         answer=pipelines.fill,
         fits=lambda served, body: "fill" in served.task.abilities,
+        names={"top": "top_k"},
     ),
     Pipeline(
         name="translation",
@@ -117,6 +133,7 @@ PIPELINES = (
         reply=list[translation.Translated],
         need="a run of translate",
         answer=translation.translate,
+        names=translation.NAMES,
     ),
     Pipeline(
         name="feature-extraction",
@@ -125,6 +142,7 @@ PIPELINES = (
         reply=list[list[float]],
         need=NEED,
         answer=pipelines.vectors,
+        names={"long_text": "truncate"},
     ),
     Pipeline(
         name="sentence-similarity",
@@ -149,11 +167,7 @@ class HubFailure(Reply):
 
 def render(problem: Problem) -> tuple[int, Any]:
     """Return the status and the JSON that tell a client of a problem."""
-    return problem.status, {"error": in_words(problem, _NAMES).message}
-
-
-_NAMES = {"long_text": "truncate", "max_length": "max_seq_len"}
-"""What its users call options of heedful."""
+    return problem.status, {"error": problem.message}
 
 
 def router(service: Service) -> APIRouter:
@@ -218,7 +232,7 @@ def _add(routes: APIRouter, service: Service, pipeline: Pipeline, named: Any) ->
     )
     async def answer(body: kind, run: NamedRun = named) -> Json:  # type: ignore[valid-type]
         served = service.find(run, lambda served: pipeline.able(served, body), pipeline.need)
-        return await _replied(await pipeline.answer(service, served, body))
+        return await pipeline.reply_to(service, served, body)
 
 
 async def _answer(service: Service, run: str | None, body: dict[str, Any] | bytes) -> Json:
@@ -228,9 +242,9 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
         Problem: no run can, or the body is wrong for the one that comes nearest.
     """
     if isinstance(body, bytes):  # a picture, which clients send as it is
-        served = service.find(run, pipelines.sees, _SEES)
+        served = service.find(run, pipelines.sees, _PICTURES.need)
         picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
-        return await _replied(await pipelines.classify_picture(service, served, picture))
+        return await _PICTURES.reply_to(service, served, picture)
     if run is None:
         runs = list(service.runs.values())
     else:
@@ -245,14 +259,10 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
                 wrong = error
             continue
         if pipeline.able(served, asked):
-            return await _replied(await pipeline.answer(service, served, asked))
+            return await pipeline.reply_to(service, served, asked)
     if wrong is not None:
         raise Problem("validation", first_error(wrong.errors()))
     raise Problem("unable", f"none of these can answer this: {listed([run.name for run in runs])}")
-
-
-async def _replied(content: Any) -> Json:
-    return await reply(lambda: content, len(content))
 
 
 def _possible(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:
