@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,27 @@ def test_a_run_of_texts_reads_no_bytes() -> None:
     reply = asyncio.run(ask())
     assert reply.status_code == 422
     assert "this needs a run of classify that reads pictures" in reply.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/", "/models/classify", "/invocations"])
+@pytest.mark.parametrize("body", [b' {"inputs": "a"}', b"[1]", "inputs=the café".encode()])
+def test_a_run_of_texts_is_told_of_no_pictures(path: str, body: bytes) -> None:
+    async def ask() -> httpx.Response:
+        form = {"content-type": "application/x-www-form-urlencoded"}  # as curl -d says
+        async with service_of("classify") as service, client_of(service) as client:
+            return await client.post(path, content=body, headers=form)
+
+    reply = asyncio.run(ask())
+    assert reply.status_code == 422
+    told = "the body must be a JSON object, sent as Content-Type: application/json"
+    assert reply.json() == {"error": told}
+
+
+def test_a_run_of_pictures_is_told_of_json_without_its_type(served: Any) -> None:
+    content = json.dumps({"inputs": ENCODED}).encode()
+    reply = served(lambda client: client.post("/", content=content))
+    assert reply.status_code == 422
+    assert "sent as Content-Type: application/json" in reply.json()["error"]
 
 
 def test_the_page_takes_a_picture(run: Path, tmp_path: Path, chromium: Browser) -> None:

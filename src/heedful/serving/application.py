@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Scope
 
 from heedful import __version__
-from heedful.serving.asking import first_error
+from heedful.serving.asking import JSON_EXPECTED, first_error
 from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
 from heedful.serving.openapi import Render, with_examples
@@ -144,5 +144,5 @@ def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
 def _first_error(error: RequestValidationError) -> str:
     first = error.errors()[0]
     if first["type"] in ("model_attributes_type", "dict_type") and first["loc"] == ("body",):
-        return "the body must be a JSON object, sent as Content-Type: application/json"
+        return JSON_EXPECTED
     return first_error(error.errors())

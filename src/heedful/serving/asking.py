@@ -52,6 +52,9 @@ NamedRun = str | None
 
 UNNAMED, NAMED = Depends(_unnamed), Depends(_named)
 
+JSON_EXPECTED = "the body must be a JSON object, sent as Content-Type: application/json"
+"""What is said of a body that is not."""
+
 PREFIX = "/models/{run}"
 """What stands before a path that names a run."""
 

@@ -17,6 +17,7 @@ from pydantic import Strict, ValidationError
 from heedful.errors import listed
 from heedful.serving import pipelines, tagging, translation
 from heedful.serving.asking import (
+    JSON_EXPECTED,
     Body,
     NamedRun,
     Reply,
@@ -241,14 +242,16 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
     Raises:
         Problem: no run can, or the body is wrong for the one that comes nearest.
     """
-    if isinstance(body, bytes):  # a picture, which clients send as it is
-        served = service.find(run, pipelines.sees, _PICTURES.need)
-        picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
-        return await _PICTURES.reply_to(service, served, picture)
     if run is None:
         runs = list(service.runs.values())
     else:
         runs = [service.find(run, lambda served: True, "a run")]
+    if isinstance(body, bytes):  # a picture, which clients send as it is
+        if _is_text(body, runs):
+            raise Problem("validation", JSON_EXPECTED)
+        served = service.find(run, pipelines.sees, _PICTURES.need)
+        picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
+        return await _PICTURES.reply_to(service, served, picture)
     wrong: ValidationError | None = None
     for served, pipeline in _possible(runs):
         try:
@@ -263,6 +266,12 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
     if wrong is not None:
         raise Problem("validation", first_error(wrong.errors()))
     raise Problem("unable", f"none of these can answer this: {listed([run.name for run in runs])}")
+
+
+def _is_text(body: bytes, runs: Sequence[Served]) -> bool:
+    """Tell whether bytes are JSON or words that do not say so, and not a picture for a run."""
+    json = body.lstrip()[:1] in (b"{", b"[")
+    return json or (b"\0" not in body and not any(map(pipelines.sees, runs)))
 
 
 def _possible(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:
