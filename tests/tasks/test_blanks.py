@@ -84,6 +84,25 @@ def test_several_masks_are_filled_each_by_itself() -> None:
     assert [candidate.text for candidate in second.candidates] == ["a bt.", "a b d."]
 
 
+def test_spaces_before_a_mask_are_those_of_the_text_again_for_another_word() -> None:
+    answer = answered(" [MASK] [MASK]  [MASK]", "##s c", "a ##t", "##t b")
+    assert answer.text == "s at"
+    assert [[one.text for one in blank.candidates] for blank in answer.blanks] == [
+        ["s at", " c at"],
+        ["s at", "stt"],
+        ["s at", "s a  b"],
+    ]
+
+
+def test_candidates_of_many_masks_share_one_text() -> None:
+    answer = answered("[MASK] " * 60, *["a c"] * 60, max_length=80)
+    candidates = [one for blank in answer.blanks for one in blank.candidates]
+    assert len(candidates) == 120
+    assert {id(one.place.filled) for one in candidates} == {id(answer.text)}
+    assert all(len(one.word.text + one.place.spaces) <= 2 for one in candidates)
+    assert answer.blanks[59].candidates[1].text == "a " * 59 + "c "
+
+
 def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
     byte_level = byte_level_tokenizer()
     (record,) = text_records(["a <mask> lo<mask>."])

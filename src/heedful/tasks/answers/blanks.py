@@ -6,7 +6,7 @@ V vocabulary.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -31,15 +31,57 @@ _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FilledToken:
-    """A token for a mask."""
+class Place:
+    """Where a mask was, in the text with the likeliest token for every mask."""
+
+    filled: str
+    """That text, the same one for all masks."""
+    start: int
+    """Where what was before the mask ends, the spaces at its end left out."""
+    end: int
+    """Where what was after it begins."""
+    spaces: str
+    """Those before the mask."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Word:
+    """What a token of the vocabulary is in a text."""
 
     token: str
     """As it stands in the vocabulary."""
+    text: str
+    """As it stands in a text."""
+    joined: bool
+    """Whether it goes on a word, and stands close to it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilledToken:
+    """A token for a mask."""
+
+    word: Word
+    """The token, which other masks share."""
     score: float
     """Its probability."""
-    text: str
-    """The text with this token for this mask, and the likeliest for every other."""
+    place: Place = field(repr=False)
+    """Where the mask was."""
+
+    @property
+    def token(self) -> str:
+        """As it stands in the vocabulary."""
+        return self.word.token
+
+    @property
+    def text(self) -> str:
+        """The text with this token for this mask, and the likeliest for every other.
+
+        It is put together when it is asked for: all of them would have as many characters as the
+        text, times its masks, times their candidates.
+        """
+        place = self.place
+        spaces = "" if self.word.joined else place.spaces
+        return f"{place.filled[: place.start]}{spaces}{self.word.text}{place.filled[place.end :]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,29 +259,22 @@ def decode(
     spans, outputs_of_masks = _masks(record.text, fitted, outputs, tokenizer)
     targets = _target_ids(settings.targets, tokenizer)
     choices = [_tokens(output, settings.top, targets, tokenizer) for output in outputs_of_masks]
-    best = [rows[0][0] if rows else None for rows in choices]
+    filled, places = _fill(record.text, spans, [rows[:1] for rows in choices], tokenizer)
+    ids = {token_id for rows in choices for token_id, _ in rows}
+    words = {token_id: _word(token_id, tokenizer) for token_id in ids}
     blanks = [
         Blank(
             start=start,
             end=end,
             candidates=tuple(
-                FilledToken(
-                    token=tokenizer.vocabulary.token(token_id),
-                    score=score,
-                    text=_fill(
-                        record.text,
-                        spans,
-                        [*best[:number], token_id, *best[number + 1 :]],
-                        tokenizer,
-                    ),
-                )
+                FilledToken(word=words[token_id], score=score, place=place)
                 for token_id, score in rows
             ),
         )
-        for number, ((start, end), rows) in enumerate(zip(spans, choices, strict=True))
+        for (start, end), rows, place in zip(spans, choices, places, strict=True)
     ]
     return Filled(
-        text=_fill(record.text, spans, best, tokenizer),
+        text=filled,
         blanks=tuple(blanks),
         next_sentence=None,
         tokens_total=fitted.tokens_total,
@@ -302,26 +337,56 @@ def _tokens(
     """Return the ids of the likeliest tokens, special ones left out, and their probabilities."""
     if output is None:
         return []
-    special = set(tokenizer.all_special_ids)
+    special, size = set(tokenizer.all_special_ids), len(tokenizer)
     rows = [
         (int(at), score)
         for at, score in zip(*output.tolist(), strict=True)
-        if int(at) < len(tokenizer) and int(at) not in special
+        if int(at) < size and int(at) not in special
     ]
     return [row for row in rows if not targets or row[0] in targets][:top]
+
+
+def _word(token_id: int, tokenizer: Tokenizer) -> Word:
+    return Word(
+        token=tokenizer.vocabulary.token(token_id),
+        text=tokenizer.text_of([token_id]),
+        joined=tokenizer.continues_word(token_id),
+    )
 
 
 def _fill(
     text: str,
     spans: Sequence[tuple[int, int]],
-    token_ids: Sequence[int | None],
+    choices: Sequence[Sequence[tuple[int, float]]],
     tokenizer: Tokenizer,
-) -> str:
-    """Put tokens in the place of masks; one that goes on a word stands close to it."""
-    for (start, end), token_id in reversed(list(zip(spans, token_ids, strict=True))):
-        if token_id is not None:
-            before = text[:start]
-            if tokenizer.continues_word(token_id):
-                before = before.rstrip()
-            text = before + tokenizer.text_of([token_id]) + text[end:]
-    return text
+) -> tuple[str, list[Place]]:
+    """Put the likeliest tokens in the place of masks; one that goes on a word stands close to it.
+
+    Args:
+        text: the text.
+        spans: where its masks are, in order.
+        choices: of each mask the likeliest token and its probability, or nothing.
+        tokenizer: the model's tokenizer.
+
+    Returns:
+        The text, and where each mask was in it.
+    """
+    parts, bounds = [], []
+    done = size = 0
+    for (start, end), likeliest in zip(spans, choices, strict=True):
+        bare = text[done:start].rstrip()
+        spaces = kept = text[done + len(bare) : start]
+        word = text[start:end]
+        if likeliest:
+            ((token_id, _),) = likeliest
+            word = tokenizer.text_of([token_id])
+            kept = "" if tokenizer.continues_word(token_id) else spaces
+        begin = size + len(bare)
+        size = begin + len(kept) + len(word)
+        parts += bare, kept, word
+        bounds.append((begin, size, spaces))
+        done = end
+    filled = "".join([*parts, text[done:]])
+    return filled, [
+        Place(filled=filled, start=start, end=end, spaces=spaces) for start, end, spaces in bounds
+    ]
