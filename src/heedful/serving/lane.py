@@ -6,6 +6,7 @@ and batches are computed in one thread of the lane.
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -17,6 +18,7 @@ import torch
 from heedful.batches import Example, Fitted
 from heedful.errors import UserError
 from heedful.serving.exchange import CURRENT
+from heedful.serving.limits import check_size, check_tokens, too_many_tokens, turns
 from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.queue import Batch, Queue, Ticket
@@ -25,8 +27,6 @@ from heedful.settings import PredictSettings, ServeSettings
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
-_ENCODED_TOGETHER = 32
-"""Records of one request that are encoded before it is another request's turn."""
 _KEPT = 0.8
 """How much of what was measured is kept when something new is."""
 
@@ -108,7 +108,7 @@ class Lane:
         self._turns = turns
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
-        self._settings = settings
+        self.settings = settings
         self._metrics = metrics
         self._encoding = 0
         """Records that are being encoded."""
@@ -127,11 +127,9 @@ class Lane:
         """
         if not records:
             return []
-        self._admit(len(records))
-        encoded, tokens = await self._encode(
-            predictor, records, settings, self._settings.max_tokens
-        )
-        if self.queue.tokens + sum(tokens) > self._settings.queue_tokens and self.queue.items:
+        self._admit(records)
+        encoded, tokens = await self._encode(predictor, records, settings, self.settings.max_tokens)
+        if self.queue.tokens + sum(tokens) > self.settings.queue_tokens and self.queue.items:
             raise self.overloaded()
         self.speed.learn_size(sum(tokens) / len(tokens))
         return await self._queued(predictor, records, settings, encoded, tokens)
@@ -180,7 +178,7 @@ class Lane:
             if not self.queue.tickets:
                 self._more.clear()
                 await self._more.wait()
-                await asyncio.sleep(self._settings.batch_wait / 1000)
+                await asyncio.sleep(self.settings.batch_wait / 1000)
             started = time.perf_counter()
             async with self._turns as threads:
                 batch = self.queue.take()
@@ -204,19 +202,16 @@ class Lane:
         """Return the tokens that a new request has to wait for, those being encoded as a guess."""
         return self._computing + self.queue.ahead + self._encoding * self.speed.tokens_per_item
 
-    def _admit(self, items: int) -> None:
-        if items > self._settings.max_items:
-            raise Problem(
-                "too many", f"{items:,} texts; a request may have {self._settings.max_items:,}"
-            )
+    def _admit(self, records: Sequence[Any]) -> None:
+        check_size(records, self.settings)
         if self.is_full():
             raise self.overloaded()
 
     def is_full(self) -> bool:
         """Tell whether a new request would have to wait for longer than the limit."""
         # Small batches are slow, and say little of how fast a full queue gets shorter.
-        long = self._ahead() > self._settings.batch_tokens
-        return long and self.wait_seconds() > self._settings.queue_seconds
+        long = self._ahead() > self.settings.batch_tokens
+        return long and self.wait_seconds() > self.settings.queue_seconds
 
     def overloaded(self) -> Problem:
         """Return what is told to those who are refused."""
@@ -233,26 +228,28 @@ class Lane:
     ) -> tuple[list[Fitted[Example]], list[int]]:
         """Encode a request's records, some at a time, and count the tokens of each.
 
-        A record without any counts as one, so that no queue is free.
+        It ends with the first record that has too many, or when nobody waits any longer.
         """
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
-        loop = asyncio.get_running_loop()
+        loop, left = asyncio.get_running_loop(), threading.Event()
         self._encoding += len(records)
         try:
-            for start in range(0, len(records), _ENCODED_TOGETHER):
-                part = records[start : start + _ENCODED_TOGETHER]
-                fitted = await loop.run_in_executor(
-                    self._encoder, _encoded, predictor, part, settings
+            for part in turns(records):
+                for record in part:
+                    await check_tokens(record, predictor.tokenizer, most_tokens, self._encoder)
+                room = most_tokens - sum(tokens)
+                fitted, sizes = await loop.run_in_executor(
+                    self._encoder, _encoded, predictor, part, settings, room, left
                 )
                 encoded += fitted
-                tokens += [max(1, sum(len(piece.ids) for piece in one.pieces)) for one in fitted]
+                tokens += sizes
                 if sum(tokens) > most_tokens:
-                    message = f"the texts have over {most_tokens:,} tokens"
-                    raise Problem("too many", f"{message}; send them in several requests")
+                    raise too_many_tokens(most_tokens)
         except UserError as error:
             raise refusal(error) from None
         finally:
+            left.set()
             self._encoding -= len(records)
         return encoded, tokens
 
@@ -293,10 +290,25 @@ class Lane:
 
 
 def _encoded(
-    predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
-) -> list[Fitted[Example]]:
-    """Encode some records, in the thread that does so."""
-    return list(predictor.encode(records, settings))
+    predictor: "Predictor",
+    records: Sequence[Any],
+    settings: PredictSettings,
+    room: float,
+    left: threading.Event,
+) -> tuple[list[Fitted[Example]], list[int]]:
+    """Encode some records, in the thread that does so, and count the tokens of each.
+
+    A record without any counts as one, so that no queue is free. None is encoded after those that
+    have more tokens than there is room for, nor when the client has left.
+    """
+    encoded, tokens = [], []
+    for fitted in predictor.encode(records, settings):
+        encoded.append(fitted)
+        tokens.append(max(1, sum(len(piece.ids) for piece in fitted.pieces)))
+        room -= tokens[-1]
+        if room < 0 or left.is_set():
+            break
+    return encoded, tokens
 
 
 def _answers(batch: Batch, threads: int) -> tuple[list[Any], int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from heedful.errors import UserError
+from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.service import Served
 
@@ -14,8 +15,9 @@ def records_of(served: Served, items: Sequence[Any]) -> list[Any]:
     """Make records of what a client sends: texts, tuples of texts, or pictures as base64.
 
     Raises:
-        Problem: the run does not read such items.
+        Problem: there are too many, or the run does not read such items.
     """
+    check_items(len(items), served.lane.settings)  # before a record of each takes its time
     if "see" in served.task.abilities:
         items = [_decoded(item, number) for number, item in enumerate(items, start=1)]
     try:

@@ -11,10 +11,11 @@ from pydantic import Field
 
 from heedful.reading import Text
 from heedful.serving.asking import Body, Reply, ask
+from heedful.serving.limits import check_characters, check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import MOST_ANSWERS, Served, Service
 from heedful.serving.vectors import shaped
-from heedful.settings import PredictOptions
+from heedful.settings import PredictOptions, ServeSettings
 from heedful.tasks.answer import Answer
 from heedful.tasks.classify import Classify
 
@@ -149,6 +150,7 @@ async def zero_shot(service: Service, served: Served, body: ZeroShot) -> Any:
     asked = body.parameters
     if "{}" not in asked.hypothesis_template:
         raise Problem("validation", "hypothesis_template: write {} where the label belongs")
+    _check_labels(body, service.settings)
     said = [asked.hypothesis_template.replace("{}", label) for label in asked.candidate_labels]
     entails, contradicts = entailment(served) or ("", "")
     answers = await ask(service, served, [(body.inputs, one) for one in said], raw=True)
@@ -163,6 +165,18 @@ async def zero_shot(service: Service, served: Served, body: ZeroShot) -> Any:
         "labels": [asked.candidate_labels[number] for number in best],
         "scores": [float(scores[number]) for number in best],
     }
+
+
+def _check_labels(body: ZeroShot, settings: ServeSettings) -> None:
+    """Refuse labels of which too much would be said, before that is in memory.
+
+    Raises:
+        Problem: there are too many, or too many characters with the text and the template.
+    """
+    labels, template = body.parameters.candidate_labels, body.parameters.hypothesis_template
+    check_items(len(labels), settings)
+    repeated = len(labels) * (len(body.inputs) + len(template))
+    check_characters(repeated + template.count("{}") * sum(map(len, labels)), settings)
 
 
 def entailment(served: Served) -> tuple[str, str] | None:

@@ -17,6 +17,7 @@ import torch
 from heedful.errors import UserError, listed
 from heedful.predictor import Predictor, with_options
 from heedful.serving.lane import Lane, Speed, Turns
+from heedful.serving.limits import check_filled, check_tokens
 from heedful.serving.loading import Loaded, Version, load, version_of, warm_records
 from heedful.serving.logs import log
 from heedful.serving.memory import keep_returning_memory
@@ -136,6 +137,14 @@ class Service:
         except UserError as error:
             raise refusal(error) from None
 
+    async def check_tokens(self, text: str, tokenizer: Any) -> None:
+        """Refuse a text that has more tokens than a request may have.
+
+        Raises:
+            Problem: it has.
+        """
+        await check_tokens(text, tokenizer, self.settings.max_tokens, self._encoder)
+
     async def answer(
         self, served: Served, records: Sequence[Any], settings: PredictSettings
     ) -> list[Any]:
@@ -161,6 +170,9 @@ class Service:
         if settings.top > MOST_ANSWERS:
             message = f"top is {settings.top:,}; at most {MOST_ANSWERS:,}"
             raise Problem("too many", message)
+        if "fill" in served.task.abilities:
+            tokenizer = served.predictor.tokenizer
+            check_filled(records, settings, tokenizer.mask_token, len(tokenizer), self.settings)
         return await served.lane.answer(served.predictor, records, settings)
 
     @property

@@ -53,6 +53,8 @@ class ServeSettings:
     """Most texts of a request."""
     max_tokens: int = 131_072
     """Most tokens of a request, all its texts together."""
+    max_filled: int = 20_000_000
+    """Most characters of texts with a word for a mask, one for each word that is asked for."""
     max_hypotheses: int = 16
     """Most texts that may be written for one text, and the widest beam."""
     explain_tokens: int = 256
@@ -84,8 +86,8 @@ class ServeSettings:
         count = "a whole number of at least 1"
         for name in (
             *("threads", "batch_tokens", "max_length", "max_body", "max_items", "max_tokens"),
-            *("max_hypotheses", "explain_tokens", "explain_queue", "queue_tokens", "connections"),
-            "keep_alive",
+            *("max_filled", "max_hypotheses", "explain_tokens", "explain_queue", "queue_tokens"),
+            *("connections", "keep_alive"),
         ):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("batch_wait", self.batch_wait, 0, 1000, what="from 0 to 1,000")

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from heedful.serving import pictures
 from heedful.serving.asking import Body
+from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 from heedful.serving.wire import Json, reply
@@ -128,8 +129,9 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
     """Make records of texts, or of lists of them.
 
     Raises:
-        Problem: the run does not read such texts.
+        Problem: there are too many, or the run does not read such texts.
     """
+    check_items(len(texts), served.lane.settings)
     for number, text in enumerate(texts, start=1):
         if isinstance(text, list) and len(text) < 2:
             raise Problem("validation", f"text {number}: a list needs at least 2 texts")

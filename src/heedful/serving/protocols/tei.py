@@ -1,5 +1,7 @@
 """What clients of text-embeddings-inference speak: vectors, labels, ranks and tokens of texts."""
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,6 +17,7 @@ from heedful.serving.asking import (
     in_words,
     problems,
 )
+from heedful.serving.limits import check_items, check_size, too_many_tokens, turns
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.tei_shapes import (
@@ -180,14 +183,13 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
         tokenizer = _tokenizer(service, run)
         texts = [body.inputs] if isinstance(body.inputs, str) else _some(body.inputs, "inputs")
         special = body.add_special_tokens
-        rows = await service.encoding(lambda: [_tokens(text, tokenizer, special) for text in texts])
+        rows = await _tokenized(service, texts, tokenizer, special=special)
         return await reply(lambda: rows, sum(map(len, rows)))
 
     @routes.post("/decode", response_model=list[str])
     async def decode(body: DecodeBody, run: NamedRun = named) -> Json:
         """Turn ids into texts."""
-        tokenizer = _tokenizer(service, run)
-        return Json(await service.encoding(lambda: _decoded(body, tokenizer)))
+        return Json(await _decoded(service, body, _tokenizer(service, run)))
 
     @routes.get("/info", response_model=Info)
     async def info(run: NamedRun = named) -> Json:
@@ -255,9 +257,7 @@ async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
         return [inputs]
     if all(isinstance(text, str) for text in inputs):
         return list(inputs)
-    tokenizer = served.predictor.tokenizer
-    body = DecodeBody(ids=inputs)
-    return await service.encoding(lambda: _decoded(body, tokenizer))
+    return await _decoded(service, DecodeBody(ids=inputs), served.predictor.tokenizer)
 
 
 def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
@@ -284,6 +284,33 @@ def _tokenizer(service: Service, run: str | None) -> ModelTokenizer:
     return tokenizer
 
 
+async def _tokenized(
+    service: Service, texts: list[str], tokenizer: ModelTokenizer, *, special: bool
+) -> list[list[dict[str, Any]]]:
+    """Return the tokens of texts, some of which are cut before it is another request's turn.
+
+    Raises:
+        Problem: there are too many texts, characters or tokens.
+    """
+    check_size(texts, service.settings)
+    most = service.settings.max_tokens
+    rows: list[list[dict[str, Any]]] = []
+    for part in turns(texts):
+        for text in part:
+            await service.check_tokens(text, tokenizer)
+        rows += await service.encoding(partial(_tokens_of_some, part, tokenizer, special=special))
+        if sum(map(len, rows)) > most:
+            raise too_many_tokens(most)
+    return rows
+
+
+def _tokens_of_some(
+    texts: Sequence[str], tokenizer: ModelTokenizer, *, special: bool
+) -> list[list[dict[str, Any]]]:
+    """Return the tokens of texts, in the thread that encodes."""
+    return [_tokens(text, tokenizer, special) for text in texts]
+
+
 def _tokens(text: str, tokenizer: ModelTokenizer, special: bool) -> list[dict[str, Any]]:
     """Return the tokens of a text."""
     pieces = tokenizer.pieces(text)
@@ -306,14 +333,26 @@ def _special(token_id: int, tokenizer: ModelTokenizer) -> dict[str, Any]:
     return {"id": token_id, "text": text, "special": True, "start": None, "stop": None}
 
 
-def _decoded(body: DecodeBody, tokenizer: ModelTokenizer) -> list[str]:
-    """Return the text of ids, or of several rows of them."""
+async def _decoded(service: Service, body: DecodeBody, tokenizer: ModelTokenizer) -> list[str]:
+    """Return the text of ids, or of several rows of them.
+
+    Raises:
+        Problem: there are too many rows or ids, or there is no token of an id.
+    """
     rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
+    check_items(len(rows), service.settings)
+    if sum(map(len, rows)) > service.settings.max_tokens:
+        raise too_many_tokens(service.settings.max_tokens)
     for token_id in chain.from_iterable(rows):
         if not 0 <= token_id < len(tokenizer):
             last = len(tokenizer) - 1
             raise Problem("validation", f"{token_id} is not an id of this run: 0 to {last}")
-    return tokenizer.batch_decode(rows, body.skip_special_tokens)
+    texts: list[str] = []
+    for part in turns(rows):
+        texts += await service.encoding(
+            partial(tokenizer.batch_decode, part, body.skip_special_tokens)
+        )
+    return texts
 
 
 def _model_type(served: Served) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from heedful.serving.asking import (
     for_each_run,
     problems,
 )
+from heedful.serving.limits import check_items
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.runs import Options
@@ -183,6 +184,8 @@ def _find(service: Service, name: str, version: str) -> Served:
 async def _infer(service: Service, served: Served, asked: Asked) -> Response:
     """Answer a request."""
     columns = columns_of(served.task)
+    rows = (len(array) for array in asked.texts.values() if array.ndim)
+    check_items(max(rows, default=0), service.settings)
     try:
         options = Options.model_validate(asked.options).model_dump(exclude_unset=True)
     except ValidationError as error:

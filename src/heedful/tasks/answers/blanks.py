@@ -371,7 +371,8 @@ def _fill(
     Returns:
         The text, and where each mask was in it.
     """
-    parts, bounds = [], []
+    parts: list[str] = []
+    bounds = []
     done = size = 0
     for (start, end), likeliest in zip(spans, choices, strict=True):
         bare = text[done:start].rstrip()
