@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.serving.inside import client_of, loaded, service_of
 
-from heedful.serving import lane, limits
+from heedful.serving import lane, limits, pipelines, tensors, translation
 from heedful.serving.problem import Problem
+from heedful.serving.protocols import openai, runs, tei_shapes
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.tasks.texts import text_records
@@ -92,6 +93,31 @@ async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
             patch.setattr(type(tokenizer), "batch_decode", None)
             assert await refused(service, path, body) == "5 texts; a request may have 4"
         assert len(await asked(service, "embed", [""] * 4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "given"),
+    [
+        (runs.Question, {"texts": [1] * 99}),
+        (runs.Question, {"texts": [[1] * 99, "a"]}),
+        (tei_shapes.EmbedBody, {"inputs": ["a", *[None] * 99]}),
+        (tei_shapes.EmbedBody, {"inputs": [[9], *["a"] * 99]}),
+        (tei_shapes.PredictBody, {"inputs": [[1] * 99] * 9}),
+        (tei_shapes.RerankBody, {"query": "a", "texts": [1] * 99}),
+        (tei_shapes.TokenizeBody, {"inputs": [1] * 99}),
+        (tei_shapes.DecodeBody, {"ids": ["a"] * 99}),
+        (openai.EmbeddingsBody, {"input": [None] * 99, "model": "a"}),
+        (pipelines.TextClassification, {"inputs": [1] * 99}),
+        (pipelines.FeatureExtraction, {"inputs": [1] * 99}),
+        (translation.Translation, {"inputs": [1] * 99}),
+        (tensors.InferBody, {"inputs": [{}] * 99}),
+    ],
+)
+def test_of_wrong_elements_few_are_told(body: Any, given: Any) -> None:
+    with pytest.raises(ValueError, match="validation errors? for") as caught:
+        body.model_validate(given)
+    error: Any = caught.value
+    assert error.error_count() < 9
 
 
 async def test_choices_are_texts(encoded: list[int]) -> None:

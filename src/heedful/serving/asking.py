@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any, TypeVar, Unpack
 
 from fastapi import APIRouter, Depends, Path
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from heedful.errors import LONGEST_NAME, shorten, unknown_name
@@ -30,6 +30,11 @@ class Body(BaseModel):
                     unknown = unknown_name("key", shorten(key, LONGEST_NAME), cls.model_fields)
                     raise PydanticCustomError("unknown_key", "{message}", {"message": str(unknown)})
         return body
+
+
+T = TypeVar("T")
+Several = Annotated[list[T], Field(fail_fast=True)]
+"""A list in a body. Only its first wrong element is looked at: a list of all would take long."""
 
 
 class Reply(BaseModel):

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 
 from heedful.reading import Text
-from heedful.serving.asking import Body, Reply, ask
+from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.limits import check_characters, check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import MOST_ANSWERS, Served, Service
@@ -51,7 +51,9 @@ class LabelParameters(Body):
 class TextClassification(Body):
     """A text, or several, whose labels are wanted."""
 
-    inputs: str | TextPair | list[str] | list[TextPair] = Field(examples=["the red cat sleeps"])
+    inputs: str | TextPair | Several[str] | Several[TextPair] = Field(
+        examples=["the red cat sleeps"]
+    )
     parameters: LabelParameters | None = None
     options: CallOptions | None = None
 
@@ -122,7 +124,7 @@ def sees(served: Served, body: object = None) -> bool:
 class ZeroShotParameters(Body):
     """Labels that the run never saw."""
 
-    candidate_labels: list[str] = Field(min_length=1, examples=[["food", "animal"]])
+    candidate_labels: Several[str] = Field(min_length=1, examples=[["food", "animal"]])
     hypothesis_template: str = Field(
         default="This example is {}.", description="What is said of a label, which stands for {}."
     )
@@ -198,7 +200,7 @@ def entailment(served: Served) -> tuple[str, str] | None:
 class FeatureExtraction(Body):
     """A text, or several, that are wanted as vectors."""
 
-    inputs: str | list[str] = Field(examples=["the red cat sleeps"])
+    inputs: str | Several[str] = Field(examples=["the red cat sleeps"])
     normalize: bool | None = Field(default=None, description="By default as the run learnt.")
     truncate: bool | None = Field(
         default=None,
@@ -231,7 +233,7 @@ class Compared(Body):
     """A text, and those to compare it with."""
 
     source_sentence: str = Field(examples=["the red cat"])
-    sentences: list[str] = Field(examples=[["a cat, red", "it is white"]])
+    sentences: Several[str] = Field(examples=[["a cat, red", "it is white"]])
 
 
 class SentenceSimilarity(Body):
@@ -323,7 +325,7 @@ class FillParameters(Body):
     """Which words are wanted."""
 
     top_k: int | None = Count
-    targets: list[str] | None = Field(
+    targets: Several[str] | None = Field(
         default=None, description="Choose among these.", examples=[["cat", "horse"]]
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from heedful.serving.asking import Body, first_error
+from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 
 HEADER = "inference-header-content-length"
@@ -80,8 +80,8 @@ class InferBody(Body):
     parameters: dict[str, Any] | None = Field(
         default=None, description="Options of `heedful predict`, such as top; binary_data_output."
     )
-    inputs: list[InputTensor] = Field(min_length=1)
-    outputs: list[AskedOutput] | None = None
+    inputs: Several[InputTensor] = Field(min_length=1)
+    outputs: Several[AskedOutput] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from heedful.serving.asking import Body, Reply, ask
+from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.pipelines import CallOptions, Count
 from heedful.serving.service import Served, Service
 
@@ -55,7 +55,7 @@ class TranslationParameters(Body):
 class Translation(Body):
     """A text, or several, to translate."""
 
-    inputs: str | list[str] = Field(examples=["Das hund ist rot!"])
+    inputs: str | Several[str] = Field(examples=["Das hund ist rot!"])
     parameters: TranslationParameters | None = None
     options: CallOptions | None = None
 

@@ -7,7 +7,7 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import Field
 
-from heedful.serving.asking import Body, NamedRun, Reply, ask, for_each_run, problems
+from heedful.serving.asking import Body, NamedRun, Reply, Several, ask, for_each_run, problems
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.service import Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
@@ -17,7 +17,7 @@ from heedful.serving.wire import Json, reply
 class EmbeddingsBody(Body):
     """Texts that are wanted as vectors."""
 
-    input: str | list[str] | list[int] | list[list[int]] = Field(
+    input: str | Several[str] | Several[int] | Several[Several[int]] = Field(
         description="A text, or several. Ids are refused: they are those of another tokenizer.",
         examples=["the red cat sleeps", ["the red cat", "it is white"]],
     )

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from heedful.serving import pictures
-from heedful.serving.asking import Body
+from heedful.serving.asking import Body, Several
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
@@ -65,7 +65,7 @@ class Question(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    texts: list[str | list[str]] = Field(
+    texts: Several[str | Several[str]] = Field(
         description="Texts; or pairs of them, such as a question and its context; or a question "
         "and its choices."
     )

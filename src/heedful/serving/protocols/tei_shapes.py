@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from heedful.serving.asking import Body, Reply
+from heedful.serving.asking import Body, Reply, Several
 
 Direction = Literal["Left", "Right", "left", "right"]
-Ids = list[int]
+Ids = Several[int]
 
 
 class Truncation(Body):
@@ -25,7 +25,7 @@ class Truncation(Body):
 class EmbedAllBody(Truncation):
     """Texts whose tokens are wanted as vectors."""
 
-    inputs: str | list[str] | Ids | list[Ids] = Field(
+    inputs: str | Several[str] | Ids | Several[Ids] = Field(
         description="A text, several, or the same as ids, which POST /decode turns into texts.",
         examples=["the red cat sleeps", ["the red cat", "it is white"]],
     )
@@ -41,7 +41,7 @@ class EmbedBody(EmbedAllBody):
 class PredictBody(Truncation):
     """Texts, or pairs of them, whose labels are wanted."""
 
-    inputs: str | list[str] | list[list[str]] = Field(
+    inputs: str | Several[str] | Several[Several[str]] = Field(
         description='A text; ["a", "b"] is one pair; [["a"], ["b"]] are two texts and '
         '[["a", "b"], ["c", "d"]] two pairs.',
         examples=["the red cat sleeps", [["the red cat"], ["it is white"]]],
@@ -53,7 +53,7 @@ class RerankBody(Body):
     """Texts to be put in order by how well they go with a query."""
 
     query: str = Field(examples=["a red cat"])
-    texts: list[str] = Field(examples=[["the cat is red", "it is white"]])
+    texts: Several[str] = Field(examples=[["the cat is red", "it is white"]])
     raw_scores: bool = Field(
         default=False, description="Give logits; a run of regress gives its number in any case."
     )
@@ -66,7 +66,7 @@ class Sentences(Body):
     """A text, and those to compare it with."""
 
     source_sentence: str = Field(examples=["the red cat"])
-    sentences: list[str] = Field(examples=[["a cat, red", "it is white"]])
+    sentences: Several[str] = Field(examples=[["a cat, red", "it is white"]])
 
 
 class SimilarityBody(Body):
@@ -79,7 +79,7 @@ class SimilarityBody(Body):
 class TokenizeBody(Body):
     """Texts to cut into tokens."""
 
-    inputs: str | list[str] = Field(examples=["the red cat"])
+    inputs: str | Several[str] = Field(examples=["the red cat"])
     add_special_tokens: bool = True
     prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
 
@@ -87,7 +87,7 @@ class TokenizeBody(Body):
 class DecodeBody(Body):
     """Ids of tokens."""
 
-    ids: Ids | list[Ids] = Field(examples=[[2, 10, 11, 3]])
+    ids: Ids | Several[Ids] = Field(examples=[[2, 10, 11, 3]])
     skip_special_tokens: bool = True
 
 
