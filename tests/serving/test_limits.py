@@ -114,7 +114,7 @@ async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
     ],
 )
 def test_of_wrong_elements_few_are_told(body: Any, given: Any) -> None:
-    with pytest.raises(ValueError, match="validation errors? for") as caught:
+    with pytest.raises(ValueError, match=r"validation errors? for") as caught:
         body.model_validate(given)
     error: Any = caught.value
     assert error.error_count() < 9
