@@ -350,11 +350,10 @@ def test_a_mistake_met_while_tokenizing_leaves_no_run_folder(
     words = " ".join(["blue"] * 60)
     data.write_text(f"text,pair,label\na,b,x\n{words},{words},y\n")
     command = ["train", "classify", "--model", tiny_model, "--train", data, "--out"]
-    command += [tmp_path / "run", "--text-pair", "pair", "--long-text", "window", "--steps", "1"]
+    command += [tmp_path / "run", "--text-pair", "pair", "--long-text", "refuse", "--steps", "1"]
     assert run([str(part) for part in command]) == EXIT_USER_ERROR
     error = capsys.readouterr().err
-    assert "pairs.csv, line 3: the" in error
-    assert "of a pair has 60 tokens" in error
+    assert "pairs.csv, line 3: the text has 120 tokens, but only 37 fit" in error
     assert not (tmp_path / "run").exists()
     data.write_text("text,pair,label\na,b,x\nc,d,y\n")
     assert run([str(part) for part in command]) == 0
