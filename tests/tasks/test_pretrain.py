@@ -442,7 +442,7 @@ def error_of(capsys: Out) -> str:
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
         (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),
         (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
-        (["--metric", "accuracy", "--dev", "x"], "unknown --metric 'accuracy'"),
+        (["--metric", "accuracy", "--dev", __file__], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),
         (["--preset", "tiny", "--vocabulary", "words", "--model", "x"], "--model x goes on: give"),
     ],
