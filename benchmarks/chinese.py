@@ -21,7 +21,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import torch
 from scipy.sparse import hstack
 from seqeval.metrics import f1_score
 from sklearn.feature_extraction import FeatureHasher
@@ -32,10 +31,9 @@ from sklearn.metrics import accuracy_score
 import heedful
 from benchmarks.data import FOLDER
 from benchmarks.pace import PROBE, pace
+from benchmarks.starts import random_start
 from heedful.commands.vocabulary import learn
-from heedful.models import BertConfig, BertForMaskedLM
 from heedful.settings import VocabularySettings
-from heedful.tokens.loading import load_tokenizer
 
 DATA = FOLDER / "zh"
 LENGTH, BATCH = 256, 8
@@ -199,14 +197,6 @@ def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float)
     return run
 
 
-def random_start(run: Path, folder: Path, seed: int) -> Path:
-    """Write a model like that of a run, with weights that have learnt nothing."""
-    torch.manual_seed(seed)
-    BertForMaskedLM(BertConfig.read(run / "config.json")).save_pretrained(folder, overwrite=True)
-    load_tokenizer(run).save_pretrained(folder)
-    return folder
-
-
 def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
     """Learn a task from a model, and return the score on its test data."""
     columns = {"text_pair": "text_pair"} if "text_pair" in task.train[0] else {}
@@ -308,7 +298,7 @@ def main() -> None:
     for name in options.tasks or every:
         task, starts = every[name], {"random": [], "pretrained": []}
         for seed in range(options.seeds):
-            fresh = random_start(run, options.out / f"random-{seed}", seed)
+            fresh = random_start(run, options.out / f"random-{seed}", seed, "masked_lm")
             for start, model in (("random", fresh), ("pretrained", run)):
                 out = options.out / f"{name.split()[0].lower()}-{start}-{seed}"
                 starts[start].append(fine_tune(task, model, out, seed))

@@ -20,17 +20,15 @@ from statistics import mean
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 import heedful
 from benchmarks.curve import baselines
 from benchmarks.data import FOLDER
 from benchmarks.pace import PROBE, pace
+from benchmarks.starts import random_start
+from heedful.checkpoints.runs import read_record
 from heedful.commands.vocabulary import learn
-from heedful.models import FAMILIES
-from heedful.models.loading import family_of
 from heedful.settings import VocabularySettings
-from heedful.tokens.loading import load_tokenizer
 
 HELD_OUT = FOLDER / "gutenberg/dracula.txt.gz"
 SENTENCES = 2000
@@ -158,12 +156,13 @@ def steps_in(minutes: float, name: str, out: Path) -> int:
     return round(60 * minutes / pace(probe))
 
 
-def pretrain(name: str, out: Path, steps: int) -> Path:
-    """Pre-train a model, unless it is there."""
+def pretrain(name: str, out: Path, steps: int | None, minutes: float) -> tuple[Path, int]:
+    """Return a pre-trained model, and how many steps that took; one that is there is taken."""
     run = out / name
     if not (run / "model.safetensors").exists():
+        steps = steps or steps_in(minutes, name, out)
         heedful.train("pretrain", out=run, steps=steps, **recipe(OBJECTIVES[name], out))
-    return run
+    return run, int(read_record(run).settings["steps"])
 
 
 def held_out(objective: Objective, run: Path) -> Iterator[str]:
@@ -174,16 +173,6 @@ def held_out(objective: Objective, run: Path) -> Iterator[str]:
         # Who never sees a replaced token finds none of them.
         fixed = scores[other] if other else counted.get(key, 0.0)
         yield f"`{key}` {scores[key]:.3f} ({fixed:.3f})"
-
-
-def random_start(run: Path, folder: Path, seed: int) -> Path:
-    """Write a model like that of a run, with weights that have learnt nothing."""
-    arch, family = family_of(run)
-    torch.manual_seed(seed)
-    config = FAMILIES[arch].config_class().read(run / "config.json")
-    family.model_class("body").from_config(config).save_pretrained(folder, overwrite=True)
-    load_tokenizer(run).save_pretrained(folder)
-    return folder
 
 
 def some_sentences(seed: int, file: Path) -> Path:
@@ -237,11 +226,11 @@ def main() -> None:
     )
     for name in options.objectives or OBJECTIVES:
         objective = OBJECTIVES[name]
-        steps = options.steps or steps_in(options.minutes, name, out)
-        run = pretrain(name, out, steps)
+        run, steps = pretrain(name, out, options.steps, options.minutes)
         scores: dict[str, list[float]] = {"random": [], "learnt": []}
         for seed in range(options.seeds):
-            fresh = random_start(run, out / f"{objective.arch}-random-{seed}", seed)
+            folder = out / f"{objective.arch}-random-{seed}"
+            fresh = random_start(run, folder, seed, "body")
             for start, model in (("random", fresh), ("learnt", run)):
                 tags = out / f"tag-{objective.arch if start == 'random' else name}-{start}-{seed}"
                 scores[start].append(tagged(model, tags, seed))

@@ -34,7 +34,7 @@ from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, che
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
-from heedful.tasks.texts import given_texts
+from heedful.tasks.texts import checked_texts
 from heedful.training.allocator import keep_few_kernels
 from heedful.training.device import (
     choose_answer_precision,
@@ -158,7 +158,7 @@ class Predictor:
             UserError: an option is wrong, or what is given are no texts.
         """
         settings = with_options(self.settings, options)
-        source = self._given(texts)
+        source = self._checked_texts(texts)
         while chunk := list(islice(source, _SORTED_TOGETHER)):
             yield from self.answers(self.task.from_texts(chunk), settings)
 
@@ -168,10 +168,10 @@ class Predictor:
         Raises:
             UserError: they are something else.
         """
-        return list(self.task.from_texts(list(self._given(texts))))
+        return list(self.task.from_texts(list(self._checked_texts(texts))))
 
-    def _given(self, texts: Iterable[Any]) -> Iterator[Any]:
-        return iter(texts) if "see" in self.task.abilities else given_texts(texts)
+    def _checked_texts(self, texts: Iterable[Any]) -> Iterator[Any]:
+        return iter(texts) if "see" in self.task.abilities else checked_texts(texts)
 
     def answers(
         self,

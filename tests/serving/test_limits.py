@@ -229,7 +229,7 @@ def test_a_turn_has_few_records_of_few_characters() -> None:
 async def test_a_query_counts_with_each_of_its_texts(encoded: list[int]) -> None:
     async with service_of("pair", max_body=1000) as service:
         encoded.clear()
-        with pytest.raises(Problem, match=r"9,009 characters, a text counted .* may have 8,000"):
+        with pytest.raises(Problem, match=r"9,009 characters, counted once for .* may have 8,000"):
             await asked(service, "pair", [("a" * 1000, "b")] * 9)
         assert encoded == []
 
@@ -237,8 +237,8 @@ async def test_a_query_counts_with_each_of_its_texts(encoded: list[int]) -> None
 @pytest.mark.parametrize(
     ("labels", "template", "said"),
     [
-        (["x" * 700], "{}" * 200, "140,401 characters, a text counted with each"),
-        (["x"] * 200, "{}" + " " * 700, "140,800 characters, a text counted with each"),
+        (["x" * 700], "{}" * 200, "140,401 characters, counted once for each pair"),
+        (["x"] * 200, "{}" + " " * 700, "140,800 characters, counted once for each pair"),
         (["x"] * 201, "{}", "201 texts; a request may have 200"),
     ],
 )
@@ -300,8 +300,8 @@ async def test_candidates_for_many_masks_are_refused_unless_few_are_wanted(
     async with service_of("masked", max_filled=200_000) as service:
         encoded.clear()
         for texts, options, said in (
-            ([text], {"top": 8}, "201,600 characters of texts with a word for each mask"),
-            ([text], {"top": 1000}, "characters of texts with a word for each mask; an answer may"),
+            ([text], {"top": 8}, "201,600 characters of texts with masks filled in"),
+            ([text], {"top": 1000}, "characters of texts with masks filled in; an answer may"),
             ([text] * 8, {"top": 1}, "201,600 characters"),
         ):
             with pytest.raises(Problem, match=said) as caught:

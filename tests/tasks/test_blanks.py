@@ -98,8 +98,8 @@ def test_candidates_of_many_masks_share_one_text() -> None:
     answer = answered("[MASK] " * 60, *["a c"] * 60, max_length=80)
     candidates = [one for blank in answer.blanks for one in blank.candidates]
     assert len(candidates) == 120
-    assert {id(one.place.filled) for one in candidates} == {id(answer.text)}
-    assert all(len(one.word.text + one.place.spaces) <= 2 for one in candidates)
+    assert {id(one.slot.filled) for one in candidates} == {id(answer.text)}
+    assert all(len(one.word.text + one.slot.spaces) <= 2 for one in candidates)
     assert answer.blanks[59].candidates[1].text == "a " * 59 + "c "
 
 

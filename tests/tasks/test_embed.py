@@ -293,7 +293,7 @@ def test_columns_of_a_corpus_and_of_what_is_looked_up(
     for words in (("--input", lines), ("a sky",)):
         assert "read as plain text" in nearest(*words, "--against", lines, "--text", "body")
     assert nearest("a", "--context", "b", "--against", lines) == (
-        "heedful: --context makes pairs, and --against looks up single texts: give one\n"
+        "heedful: --context makes pairs, and --against looks up single texts: give one of them\n"
     )
     pairs = ("--text", "body", "--text-pair", "body")
     assert "--text-pair makes pairs" in nearest("--input", table, "--against", lines, *pairs)

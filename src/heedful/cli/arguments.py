@@ -119,8 +119,8 @@ def check_whole_numbers(app: App, commands: tuple[str, ...], arguments: Argument
         for token in argument.tokens:
             if token.value in words or _WHOLE.fullmatch(token.value):
                 continue
-            given = f"{argument.name} {token.value}"
+            setting = f"{argument.name} {token.value}"
             if token.source != "cli":
-                given = f"--config {token.source}: {given.removeprefix('--')}"
+                setting = f"--config {token.source}: {setting.removeprefix('--')}"
             rest = "".join(f" or {word}" for word in words)
-            raise UserError(f"{given}: must be a whole number{rest}")
+            raise UserError(f"{setting}: must be a whole number{rest}")

@@ -36,7 +36,9 @@ def refuse_pairs(context: str | None, context_file: Path | None, columns: Column
     }
     for option, value in options.items():
         if value is not None:
-            raise UserError(f"{option} makes pairs, and --against looks up single texts: give one")
+            raise UserError(
+                f"{option} makes pairs, and --against looks up single texts: give one of them"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

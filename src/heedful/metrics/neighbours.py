@@ -18,8 +18,8 @@ _TOGETHER = 256
 """Queries that are compared with all candidates at once."""
 
 
-class Found(NamedTuple):
-    """What one text finds."""
+class Ranked(NamedTuple):
+    """How the candidates rank for one text."""
 
     nearest: int
     """The number of the nearest candidate, from 0."""
@@ -27,8 +27,8 @@ class Found(NamedTuple):
     """The place of the right candidate among all, from 1."""
 
 
-def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Found]:
-    """Yield what each query finds by the cosine.
+def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Ranked]:
+    """Rank the candidates of each query by the cosine.
 
     Of candidates that are equally near, the earlier one is the nearer: a model that gives all texts
     the same vector finds the first candidate for every one.
@@ -49,10 +49,12 @@ def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Itera
         cosines = (queries[rows].double() @ wide.T).float()  # (256, M)
         if not cosines.isfinite().all():
             raise UserError("a vector is not of numbers; the model is damaged")
-        own = cosines.gather(1, partner[rows])
-        before = (cosines > own) | (cosines.eq(own) & (numbers < partner[rows]))
+        partner_cosines = cosines.gather(1, partner[rows])
+        before = (cosines > partner_cosines) | (
+            cosines.eq(partner_cosines) & (numbers < partner[rows])
+        )
         ranks = before.sum(1) + 1
-        yield from map(Found, cosines.argmax(1).tolist(), ranks.tolist())
+        yield from map(Ranked, cosines.argmax(1).tolist(), ranks.tolist())
 
 
 class NeighbourScores:
@@ -93,9 +95,9 @@ class NeighbourScores:
         if total < 2:
             raise UserError("every pair has the same second text: there is nothing to find")
         vectors = torch.stack(list(self._candidates.values()))  # (M, D)
-        found = list(partners(torch.cat(self._queries), vectors, self._right))
+        ranked = list(partners(torch.cat(self._queries), vectors, self._right))
         recalls = {
-            f"recall_at_{depth}": sum(each.rank <= depth for each in found) / len(found)
+            f"recall_at_{depth}": sum(each.rank <= depth for each in ranked) / len(ranked)
             for depth in DEPTHS
         }
-        return {"items": len(found), "candidates": total, **recalls}
+        return {"items": len(ranked), "candidates": total, **recalls}

@@ -64,8 +64,8 @@ def as_files(
 
 def _read(columns: ColumnSettings) -> set[str]:
     """Return the names, or the numbers, of the columns that are read."""
-    given = [names for names in (columns.text, columns.text_pair, columns.label) if names]
-    return {*given, *(part.strip() for names in given for part in names.split(","))}
+    named = [names for names in (columns.text, columns.text_pair, columns.label) if names]
+    return {*named, *(part.strip() for names in named for part in names.split(","))}
 
 
 @contextmanager

@@ -105,7 +105,7 @@ def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
     options = "|".join(names)
     message = re.sub(  # what stands in quotes is a client's
         rf"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:{options})\b""",
-        lambda found: names.get(found[0], found[0]),
+        lambda match: names.get(match[0], match[0]),
         problem.message,
     )
     return Problem(problem.kind, message, status=problem.status, retry_after=problem.retry_after)

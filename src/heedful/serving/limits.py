@@ -59,14 +59,14 @@ def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
 
 
 def check_characters(count: int, settings: ServeSettings) -> None:
-    """Refuse too many characters, those of a text counted each time that it is read.
+    """Refuse too many characters, those of a text counted for each pair that it is in.
 
     Raises:
         Problem: there are more than the limit.
     """
     most = _TIMES_READ * settings.max_body
     if count > most:
-        message = f"{count:,} characters, a text counted with each that it is read with"
+        message = f"{count:,} characters, counted once for each pair that a text is in"
         raise Problem("too many", f"{message}; a request may have {most:,}")
 
 
@@ -93,9 +93,11 @@ def check_filled(
     texts = [record.text for record in records if record.text_pair is None]
     count = sum(text.count(mask) * candidates * len(text) for text in texts)
     if count > settings.max_filled:
-        message = f"{count:,} characters of texts with a word for each mask"
+        message = f"{count:,} characters of texts with masks filled in"
         most = f"an answer may have {settings.max_filled:,}"
-        raise Problem("too many", f"{message}; {most}: ask for fewer words, or for shorter texts")
+        raise Problem(
+            "too many", f"{message}; {most}: ask for fewer candidates, or send shorter texts"
+        )
 
 
 async def check_tokens(item: Any, tokenizer: Any, most: float, encoder: Executor) -> None:

@@ -54,7 +54,7 @@ class ServeSettings:
     max_tokens: int = 131_072
     """Most tokens of a request, all its texts together."""
     max_filled: int = 20_000_000
-    """Most characters of texts with a word for a mask, one for each word that is asked for."""
+    """Most characters of texts with masks filled in: one text for each mask and candidate."""
     max_hypotheses: int = 16
     """Most texts that may be written for one text, and the widest beam."""
     explain_tokens: int = 256

@@ -72,7 +72,7 @@ def target(record: Record) -> float:
     return value
 
 
-def given_texts(texts: Iterable[Any]) -> Iterator[Text]:
+def checked_texts(texts: Iterable[Any]) -> Iterator[Text]:
     """Yield what Python callers give, each a text or a tuple of texts.
 
     Raises:

@@ -58,8 +58,8 @@ def check_layout(
         case "RobertaProcessing" | "BertProcessing" as kind:
             separators = 2 if kind == "RobertaProcessing" else 1
             around = [part.get(name) for name in ("cls", "sep")]
-            found = [one[-1] if isinstance(one, list) and one else None for one in around]
-            agrees = separators == len(layout.middle) and found == [*layout.begin, *layout.end]
+            ids_around = [one[-1] if isinstance(one, list) and one else None for one in around]
+            agrees = separators == len(layout.middle) and ids_around == [*layout.begin, *layout.end]
         case "TemplateProcessing":
             rows = [[*_template(part.get(name), ids)] for name in ("single", "pair")]
             agrees = rows == _rows(layout) if types else _bare(rows) == _bare(_rows(layout))

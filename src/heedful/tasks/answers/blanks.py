@@ -31,7 +31,7 @@ _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Slot:
     """Where a mask was, in the text with the likeliest token for every mask."""
 
     filled: str
@@ -64,7 +64,7 @@ class FilledToken:
     """The token, which other masks share."""
     score: float
     """Its probability."""
-    place: Place = field(repr=False)
+    slot: Slot = field(repr=False)
     """Where the mask was."""
 
     @property
@@ -79,9 +79,9 @@ class FilledToken:
         It is put together when it is asked for: all of them would have as many characters as the
         text, times its masks, times their candidates.
         """
-        place = self.place
-        spaces = "" if self.word.joined else place.spaces
-        return f"{place.filled[: place.start]}{spaces}{self.word.text}{place.filled[place.end :]}"
+        slot = self.slot
+        spaces = "" if self.word.joined else slot.spaces
+        return f"{slot.filled[: slot.start]}{spaces}{self.word.text}{slot.filled[slot.end :]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -259,7 +259,7 @@ def decode(
     spans, outputs_of_masks = _masks(record.text, fitted, outputs, tokenizer)
     targets = _target_ids(settings.targets, tokenizer)
     choices = [_tokens(output, settings.top, targets, tokenizer) for output in outputs_of_masks]
-    filled, places = _fill(record.text, spans, [rows[:1] for rows in choices], tokenizer)
+    filled, slots = _fill(record.text, spans, [rows[:1] for rows in choices], tokenizer)
     ids = {token_id for rows in choices for token_id, _ in rows}
     words = {token_id: _word(token_id, tokenizer) for token_id in ids}
     blanks = [
@@ -267,11 +267,11 @@ def decode(
             start=start,
             end=end,
             candidates=tuple(
-                FilledToken(word=words[token_id], score=score, place=place)
+                FilledToken(word=words[token_id], score=score, slot=slot)
                 for token_id, score in rows
             ),
         )
-        for (start, end), rows, place in zip(spans, choices, places, strict=True)
+        for (start, end), rows, slot in zip(spans, choices, slots, strict=True)
     ]
     return Filled(
         text=filled,
@@ -359,7 +359,7 @@ def _fill(
     spans: Sequence[tuple[int, int]],
     choices: Sequence[Sequence[tuple[int, float]]],
     tokenizer: Tokenizer,
-) -> tuple[str, list[Place]]:
+) -> tuple[str, list[Slot]]:
     """Put the likeliest tokens in the place of masks; one that goes on a word stands close to it.
 
     Args:
@@ -389,5 +389,5 @@ def _fill(
         done = end
     filled = "".join([*parts, text[done:]])
     return filled, [
-        Place(filled=filled, start=start, end=end, spaces=spaces) for start, end, spaces in bounds
+        Slot(filled=filled, start=start, end=end, spaces=spaces) for start, end, spaces in bounds
     ]

@@ -205,14 +205,14 @@ def _tagged(
         scores: the probability of each tag, of words that were read.
         scheme: of the tags.
     """
-    given = words if record.words is None else record.words
-    starts = [start for start, _ in given]
+    tagged = words if record.words is None else record.words
+    starts = [start for start, _ in tagged]
     tags = tags_of(
         [
             Entity(bisect_left(starts, entity.start), bisect_left(starts, entity.end), entity.label)
             for entity in entities
         ],
-        len(given),
+        len(tagged),
         scheme,
     )
     return tuple(
@@ -223,7 +223,7 @@ def _tagged(
             tag=tag,
             scores=scores.get(_holding(words, start, end)),
         )
-        for (start, end), tag in zip(given, tags, strict=True)
+        for (start, end), tag in zip(tagged, tags, strict=True)
     )
 
 

@@ -95,14 +95,14 @@ def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgemen
     if not records:
         return
     texts, vectors = list(candidates), torch.stack(list(candidates.values()))  # (M, D)
-    for found, record in zip(partners(torch.stack(queries), vectors, right), records, strict=True):
+    for ranked, record in zip(partners(torch.stack(queries), vectors, right), records, strict=True):
         yield Judgement(
             where=record.where,
             texts=record.texts,
             truth=record.text_pair,
-            answer=texts[found.nearest],
-            right=found.rank == 1,
-            worth=1 / found.rank,
+            answer=texts[ranked.nearest],
+            right=ranked.rank == 1,
+            worth=1 / ranked.rank,
             confidence=None,
-            counts=(float(found.rank),),
+            counts=(float(ranked.rank),),
         )
