@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.support.ui import WebDriverWait
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
 """Sizes of a window, width by height in CSS pixels."""
+SECONDS = 60
+"""How long a busy machine may take to draw a page."""
 
 
 # axe-core 4.4 does not know colours as `color-mix` gives them; a canvas lays one over another.
@@ -92,6 +95,11 @@ class Browser:
         self.driver.execute_script("try { localStorage.clear() } catch {}")
         self.complaints()  # what an earlier page logged is not this one's
         self.driver.get(page)
+
+    def wait(self, script: str) -> None:
+        """Wait until a script returns something true: pages go on drawing once they are open."""
+        wait = WebDriverWait(self.driver, SECONDS, poll_frequency=0.02)
+        wait.until(lambda driver: driver.execute_script(script))
 
     def complaints(self) -> list[str]:
         """Return what the page logged since it was last asked: errors, and refused loads."""

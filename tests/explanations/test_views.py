@@ -6,7 +6,6 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
 from tests.browser import DESKTOP, PHONE, Browser, assert_accessible
 from tests.explanations.examples import SENTENCE, classified, translated
 
@@ -20,15 +19,11 @@ VIEWS = ("heads", "model", "tokens", "matrix")
 def opened(browser: Browser, explanation: Explanation, view: str, **how: object) -> Browser:
     """Open an explanation, go to a view, and wait until it has drawn."""
     browser.open(render(explanation), **how)
-    wait(browser, "return document.getElementById('waiting').hidden")
+    browser.wait("return document.getElementById('waiting').hidden")
     find(browser, f"#tab-{view}").click()
     if view == "model":
-        wait(browser, "return document.getElementById('view').dataset.done")
+        browser.wait("return document.getElementById('view').dataset.done")
     return browser
-
-
-def wait(browser: Browser, script: str) -> None:
-    WebDriverWait(browser.driver, 20, 0.02).until(lambda driver: driver.execute_script(script))
 
 
 def find(browser: Browser, selector: str) -> WebElement:
@@ -165,7 +160,7 @@ def test_a_token_that_is_attended_to_can_be_chosen_and_let_go(chromium: Browser)
     assert max(shares) == 1
     token.click()
     ActionChains(chromium.driver).move_to_element(find(chromium, "h1")).perform()
-    wait(chromium, "return document.getElementById('numbers-caption').textContent.startsWith('W')")
+    chromium.wait("return document.getElementById('numbers-caption').textContent.startsWith('W')")
 
 
 def test_a_chosen_token_and_fewer_heads_leave_fewer_lines(chromium: Browser) -> None:
@@ -252,7 +247,7 @@ def test_the_text_is_shaded_by_one_token(chromium: Browser) -> None:
 def test_a_translation_starts_with_its_matrix(chromium: Browser, heads: int) -> None:
     explanation = translated(layers=1, heads=heads)
     chromium.open(render(explanation))
-    wait(chromium, "return document.querySelector('.matrix canvas')?.width > 300")
+    chromium.wait("return document.querySelector('.matrix canvas')?.width > 300")
     assert find(chromium, "#tab-model").is_displayed() == (heads > 1)
     assert find(chromium, "#tab-matrix").get_attribute("aria-selected") == "true"
     find(chromium, ".matrix canvas").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
@@ -313,7 +308,7 @@ def test_where_no_weights_fit_it_says_which_are_left_out(
 ) -> None:
     monkeypatch.setattr(html, "MAX_BYTES", 0)
     chromium.open(render(classified()))
-    wait(chromium, "return document.getElementById('waiting').hidden")
+    chromium.wait("return document.getElementById('waiting').hidden")
     assert not find(chromium, "#attention").is_displayed()
     assert "the encoder, within the text: layers 1 to 4" in find(chromium, "main").text
     assert_accessible(chromium)
@@ -345,14 +340,14 @@ def test_a_notebook_shows_it_apart_from_its_own_styles(chromium: Browser) -> Non
     chromium.open(f"<!doctype html><html lang=en><title>A notebook</title>{styles}{cells}")
     first, second = chromium.driver.find_elements("tag name", "iframe")
     chromium.driver.switch_to.frame(first)
-    wait(chromium, "return document.getElementById('attention')?.hidden === false")
+    chromium.wait("return document.getElementById('attention')?.hidden === false")
     assert ink(chromium, ".bipartite canvas") > 500
     assert find(chromium, "#theme").value_of_css_property("font-size") == "14px"
     find(chromium, "#theme").click()  # though it can remember nothing
     assert find(chromium, "#theme").text == "Light colours"
     chromium.driver.switch_to.default_content()
     chromium.driver.switch_to.frame(second)
-    wait(chromium, "return document.querySelector('.matrix canvas')?.width > 300")
+    chromium.wait("return document.querySelector('.matrix canvas')?.width > 300")
     assert find(chromium, "#theme").text == "Dark colours"
     chromium.driver.switch_to.default_content()
     assert chromium.complaints() == []

@@ -105,6 +105,7 @@ def test_a_document_is_shown_in_the_language_of_its_reader(
     note = "The answer was computed in int8, and its explanation in fp32."
     example = replace(example, attributions=tuple(attributions), notes=(note,))
     chromium.open(render(example), language=language)
+    chromium.wait("return document.getElementById('waiting').hidden")
     script = "return [document.documentElement.lang, document.title, document.body.innerText]"
     lang, title, said = chromium.driver.execute_script(script)
     assert lang == ("zh-CN" if is_chinese else "en")
@@ -120,4 +121,5 @@ def test_a_document_is_shown_in_the_language_of_its_reader(
 
 def test_the_chinese_document_is_accessible(chromium: Browser) -> None:
     chromium.open(render(classified()), language="zh-CN")
+    chromium.wait("return document.getElementById('waiting').hidden")
     assert_accessible(chromium)

@@ -5,9 +5,7 @@ from typing import Any
 
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
-from tests.browser import DESKTOP, Browser
-
-SECONDS = 60
+from tests.browser import DESKTOP, SECONDS, Browser
 
 
 def wait(browser: Browser, condition: Callable[[], Any]) -> Any:
