@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import count, islice, tee
 from pathlib import Path
-from typing import Any, Unpack
+from types import NoneType
+from typing import Any, Unpack, get_args
 
 import numpy as np
 import torch
@@ -20,13 +21,12 @@ from torch import Tensor
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.batches.pictures import random_pictures
-from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
 from heedful.compiled.int8_encoder import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
-from heedful.interop import foreign_record
+from heedful.interop import answering_record
 from heedful.models.model import Model
 from heedful.readers import load_reader
 from heedful.reading import Text
@@ -121,15 +121,14 @@ class Predictor:
     def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
         """Load a finished run.
 
-        A folder of sentence-transformers is like one of embed, and a Marian folder of the
-        reference like one of translate.
+        Some folders of other programs are like runs: see ``heedful.interop.READERS``.
 
         Raises:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
         keep_few_kernels(_KERNELS)
         folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
-        record = foreign_record(folder) or runs.read_finished(folder)
+        record = answering_record(folder)
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
@@ -313,6 +312,9 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
     return items
 
 
+_PLAIN = frozenset({bool, int, str, NoneType})
+
+
 def read_task(record: RunRecord) -> AnyTask:
     """Build the task of a run from what ``heedful.json`` holds.
 
@@ -327,7 +329,8 @@ def read_task(record: RunRecord) -> AnyTask:
     except TypeError:
         raise wrong from None
     for item in fields(task):
-        if item.type in (bool, int, str) and type(getattr(task, item.name)) is not item.type:
+        kinds = get_args(item.type) or (item.type,)
+        if _PLAIN.issuperset(kinds) and type(getattr(task, item.name)) not in kinds:
             raise wrong
     return task
 

@@ -42,6 +42,7 @@ class Format:
 READERS = (
     "heedful.interop.sentence_transformers.read_record",
     "heedful.interop.marian.read_record",
+    "heedful.interop.finetuned.read_record",
 )
 """Functions that say what a folder without ``heedful.json`` is, as a run would, if they know it."""
 
@@ -111,6 +112,17 @@ def foreign_record(folder: Path) -> "RunRecord | None":
     records = (_imported(reader)(folder) for reader in READERS)
     record: RunRecord | None = next((record for record in records if record), None)
     return record
+
+
+def answering_record(folder: Path) -> "RunRecord":
+    """Say what a folder is that answers: a finished run, or another program's that is like one.
+
+    Raises:
+        UserError: it is neither, or one of its files is damaged.
+    """
+    from heedful.checkpoints.runs import read_finished
+
+    return foreign_record(folder) or read_finished(folder)
 
 
 def export(

@@ -8,6 +8,8 @@ IOB1   all words have ``I-``; only an entity right after another of its type beg
        ``B-`` (Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning")
 IOBES  ``B-`` begins, ``I-`` goes on, ``E-`` ends, ``S-`` is a whole entity; BILOU and BMES
        are the same with other letters, which are read too
+any    BIO or IOB1, of a model of which nobody knows what it learnt: any tag follows any, and
+       ``I-`` goes on with an entity of its type where one is open, else begins one
 =====  ==================================================================================
 
 and ``O`` for a word outside all entities. Shapes: W words, L labels (tags that a model knows).
@@ -24,9 +26,9 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError
 
-Scheme = Literal["BIO", "IOB1", "IOBES"]
+Scheme = Literal["BIO", "IOB1", "IOBES", "any"]
 
-_PREFIXES: dict[Scheme, str] = {"BIO": "BI", "IOB1": "BI", "IOBES": "BIES"}
+_PREFIXES: dict[Scheme, str] = {"BIO": "BI", "IOB1": "BI", "IOBES": "BIES", "any": "BI"}
 _READ_AS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"}
 
 
@@ -118,6 +120,8 @@ def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
     if scheme == "IOBES":
         is_open, goes_on = before.prefix in "BI", tag.prefix in "IE"
         return is_open == goes_on and (before.type == tag.type or not is_open)
+    if scheme == "any":
+        return True
     after_its_type = "I" if scheme == "BIO" else "B"
     return tag.prefix != after_its_type or before.type == tag.type
 
@@ -145,8 +149,8 @@ def entities_of(tags: Sequence[Tag]) -> list[Entity]:
     return entities
 
 
-def tags_of(entities: Iterable[Entity], count: int, scheme: Literal["BIO", "IOBES"]) -> list[str]:
-    """Return the tags of ``count`` words with these entities, which are in words."""
+def tags_of(entities: Iterable[Entity], count: int, scheme: Scheme) -> list[str]:
+    """Return the tags of ``count`` words with these entities: in IOBES, else in BIO."""
     tags = ["O"] * count
     for start, end, label in entities:
         prefixes = "B" + "I" * (end - start - 1)

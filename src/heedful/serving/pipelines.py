@@ -99,7 +99,7 @@ def classifies(served: Served, body: TextClassification) -> bool:
     first = body.inputs[0] if isinstance(body.inputs, list) and body.inputs else body.inputs
     pairs = isinstance(first, TextPair)
     task = served.task
-    return isinstance(task, Classify) and task.pairs == pairs and not task.pictures
+    return isinstance(task, Classify) and task.pairs in (pairs, None) and not task.pictures
 
 
 class ImageClassification(Body):
@@ -184,7 +184,7 @@ def _check_labels(body: ZeroShot, settings: ServeSettings) -> None:
 def entailment(served: Served) -> tuple[str, str] | None:
     """Return a run's label of what a text says, and of what it denies, if it has both."""
     task = served.task
-    if not isinstance(task, Classify) or not task.pairs or task.multi_label:
+    if not isinstance(task, Classify) or task.pairs is False or task.multi_label:
         return None
     entails = [label for label in task.labels if label.lower().startswith("entail")]
     denies = [label for label in task.labels if label.lower().startswith("contradict")]
@@ -292,13 +292,15 @@ async def answer_question(service: Service, served: Served, body: QuestionAnswer
     """Return the answer, or the best ones where several are wanted."""
     asked = body.parameters or QuestionParameters()
     assert isinstance(served.task, Answer)
-    if asked.handle_impossible_answer and not served.task.no_answer:
+    if asked.handle_impossible_answer and served.task.no_answer is False:
         message = "handle_impossible_answer: this run learnt from no question without an answer"
         raise Problem("validation", message)
     top = asked.top_k or 1
     options = PredictOptions(top=max(top, min(top + 1, MOST_ANSWERS)))  # one may be left out
     if asked.max_seq_len is not None:
         options["max_length"] = asked.max_seq_len
+    if asked.handle_impossible_answer and served.task.no_answer is None:
+        options["no_answer_threshold"] = served.task.threshold
     pair = (body.inputs.question, body.inputs.context)
     (answer,) = await ask(service, served, [pair], **options)
     spans = [answer] if top == 1 else list(answer.n_best)

@@ -15,6 +15,7 @@ from heedful.serving.problem import Problem
 from heedful.serving.tensors import Datatype, Tensor
 from heedful.task import AnyTask
 from heedful.tasks.classify import Classify
+from heedful.tasks.regress import Regress
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -236,11 +237,11 @@ def columns_of(task: AnyTask) -> Columns:
     inputs, outputs, tensors = columns.inputs, columns.outputs, columns.tensors
     if isinstance(task, Classify) and task.multi_label:
         outputs, tensors = (("chosen", "BOOL", 2), *_SCORES), _several_labels
-    if getattr(task, "pairs", False) and task.name in ("classify", "regress"):
-        inputs = ("text", "text_pair")
-    return Columns(
-        inputs=inputs, optional=columns.optional, outputs=(*outputs, *USED), tensors=tensors
-    )
+    optional = columns.optional
+    if isinstance(task, Classify | Regress) and task.pairs is not False:
+        both = ("text", "text_pair")
+        inputs, optional = (both, ()) if task.pairs else (both[:1], both[1:])
+    return Columns(inputs=inputs, optional=optional, outputs=(*outputs, *USED), tensors=tensors)
 
 
 def texts_of(columns: Columns, arrays: dict[str, Any]) -> list[Text]:

@@ -54,8 +54,9 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     answer_options: ClassVar[frozenset[str]] = frozenset({"no_answer_threshold"})
     example: ClassVar[str] = '"a question" --context "a text that answers it"'
 
-    no_answer: bool
-    """Whether it learnt from questions without an answer, and so may give none."""
+    no_answer: bool | None
+    """Whether it learnt from questions without an answer, and so may give none. None: not known; it
+    may where a threshold is given."""
     threshold: float
     """Margin by which giving none must outscore the best answer."""
     stride: int
@@ -267,10 +268,11 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         threshold = settings.no_answer_threshold
         if threshold is None:
             threshold = self.threshold
-        elif not self.no_answer:
+        elif self.no_answer is False:
             raise UserError(
                 "--no-answer-threshold: this run learnt from no question without an answer"
             )
+        may_refuse = self.no_answer or settings.no_answer_threshold is not None
         slices = best_spans(
             list(self._scored_windows(fitted, outputs, tokenizer.layout)),
             count=max(CANDIDATES, settings.top),
@@ -281,9 +283,9 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             float(scores[tokenizer.layout.class_place(len(piece.ids))].sum())
             for scores, piece in zip(outputs, fitted.pieces, strict=True)
         )
-        may_be_silent = self.no_answer or not slices
-        candidates = weigh(record.context, slices, silence if may_be_silent else None)
-        margin = silence - slices[0].score if self.no_answer and slices else None
+        weighed = silence if may_refuse or not slices else None
+        candidates = weigh(record.context, slices, weighed)
+        margin = silence - slices[0].score if may_refuse and slices else None
         chosen = candidates[0] if margin is None or margin <= threshold else candidates[-1]
         ranked = sorted(candidates, key=lambda candidate: -candidate.score)
         return SpanAnswer(
@@ -400,7 +402,7 @@ class SpanAnswerScores:
     def __init__(self, task: Answer) -> None:
         from heedful.metrics import AnswerScores
 
-        self._scores = AnswerScores(no_answer=task.no_answer)
+        self._scores = AnswerScores(no_answer=bool(task.no_answer))
         self._misplaced = 0
 
     def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:

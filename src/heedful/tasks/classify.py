@@ -79,8 +79,9 @@ class Classify(Task[Item, Tensor, Prediction]):
     """Whether an item may have several labels or none."""
     weights: tuple[float, ...] | None = None
     """How much each label counts in the loss."""
-    pairs: bool = False
-    """Whether it reads pairs of texts; else single ones."""
+    pairs: bool | None = False
+    """Whether it reads pairs of texts; else single ones. None: either, as nobody knows what it
+    learnt from."""
 
     pictures: bool = False
     """Whether it reads pictures; else texts."""

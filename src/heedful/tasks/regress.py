@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -69,12 +69,12 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     name: ClassVar[str] = "regress"
 
-    mean: float
-    """Their mean, which a fresh model answers at first."""
-    lowest: float
-    highest: float
-    pairs: bool = False
-    """Whether it reads pairs of texts; else single ones."""
+    mean: float | None = None
+    """Their mean, which a fresh model answers at first; None, as what follows, if not known."""
+    lowest: float | None = None
+    highest: float | None = None
+    pairs: bool | None = False
+    """Whether it reads pairs of texts; else single ones. None: either."""
 
     @classmethod
     def read(
@@ -138,6 +138,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         )
         assert isinstance(start.model, WithHead)
         if fresh and start.model.head.bias is not None:
+            assert self.mean is not None  # `decide` has seen to it
             nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
@@ -148,8 +149,11 @@ class Regress(Task[Record, Tensor, Estimate]):
         record = read_record(folder)
         if record.task != self.name:
             return False
-        lowest, mean, highest = (float(record.goal[key]) for key in ("lowest", "mean", "highest"))
-        return lowest <= self.mean <= highest and self.lowest <= mean <= self.highest
+        theirs, ours = (
+            [float(goal[key]) for key in ("lowest", "mean", "highest")]
+            for goal in (record.goal, asdict(self))
+        )
+        return theirs[0] <= ours[1] <= theirs[2] and ours[0] <= theirs[1] <= ours[2]
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -230,8 +234,9 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     def card(self) -> str:
         """Say what the run estimates."""
-        learnt = f"{self.lowest:g} to {self.highest:g}"
-        return f"Gives a text, or a pair of texts, a number; it learnt from {learnt}."
+        known = self.lowest is not None
+        learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if known else ""
+        return f"Gives a text, or a pair of texts, a number{learnt}."
 
 
 class EstimateScores:

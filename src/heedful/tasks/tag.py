@@ -41,7 +41,7 @@ from heedful.reading import Text, read_records
 from heedful.reading.compressed import ending_of
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
-from heedful.reading.tagging import TaggedText, labels_of, parse_tag, tags_of
+from heedful.reading.tagging import Scheme, TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
@@ -71,7 +71,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 
     labels: tuple[str, ...]
     """Tags in the order of the model's outputs."""
-    scheme: Literal["BIO", "IOBES"]
+    scheme: Scheme
     """What the tags mean, and so which may follow which."""
     label_pieces: Literal["first", "all"]
     """The pieces of a word that learn its tag."""
@@ -81,7 +81,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     @property
     def types(self) -> tuple[str, ...]:
         """The types of entities, in the order of the labels."""
-        return tuple(dict.fromkeys(parse_tag(label).type for label in self.labels[1:]))
+        return tuple(dict.fromkeys(parse_tag(label).type for label in self.labels if label != "O"))
 
     # Records.
 

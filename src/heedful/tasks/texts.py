@@ -121,8 +121,10 @@ def text_records(texts: Sequence[Text]) -> list[Record]:
     ]
 
 
-def text_inputs(*, pairs: bool) -> tuple[Input, ...]:
-    """Return what the records of `text_records` consist of: a text, or a pair."""
+def text_inputs(*, pairs: bool | None) -> tuple[Input, ...]:
+    """Return what the records of `text_records` consist of: a text, or a pair; None: either."""
+    if pairs is None:
+        return Input(name="text"), Input(name="second text", optional=True)
     names = ("first text", "second text") if pairs else ("text",)
     return tuple(Input(name=name) for name in names)
 
@@ -132,7 +134,7 @@ def encode_texts(
     tokenizer: Tokenizer,
     fit: Fit,
     *,
-    pairs: bool,
+    pairs: bool | None,
     labels: Callable[[Record], tuple[float, ...]] | None,
 ) -> Iterator[Fitted[Example]]:
     """Turn each record into one example, or several where a long text is read in windows.
@@ -141,7 +143,7 @@ def encode_texts(
         records: single texts or pairs, all of one kind.
         tokenizer: the model's tokenizer.
         fit: what each example must fit into.
-        pairs: whether the records must be pairs of texts, or must not.
+        pairs: whether the records must be pairs of texts, or must not; None: they may be either.
         labels: a record to the labels of its examples; None leaves them out.
 
     Raises:
@@ -180,8 +182,8 @@ def as_parts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fit
     )
 
 
-def _text(record: Record, pairs: bool) -> Text:
-    if (record.text_pair is not None) != pairs:
+def _text(record: Record, pairs: bool | None) -> Text:
+    if pairs is not None and (record.text_pair is not None) != pairs:
         expected = (
             "a pair, whose second text --text-pair or --context gives" if pairs else "a single text"
         )

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from heedful import losses
 from heedful.batches import Batch
-from heedful.checkpoints.runs import RunRecord, read_finished
+from heedful.checkpoints.runs import RunRecord
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError, listed
 from heedful.host import on_host, where_true
+from heedful.interop import answering_record
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.weights import WEIGHTS
@@ -119,11 +120,11 @@ def teacher_record(settings: TeacherSettings, task: str) -> RunRecord | None:
     """Return what the teacher's run says of itself; None where there is no teacher.
 
     Raises:
-        UserError: it is no finished run, or one of another task.
+        UserError: it is no finished run or what is like one, or one of another task.
     """
     if settings.teacher is None:
         return None
-    record = read_finished(settings.teacher)
+    record = answering_record(settings.teacher)
     if record.task != task:
         raise UserError(
             f"--teacher {settings.teacher} is a run of train {record.task}; "
@@ -292,7 +293,7 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
             raise UserError(
                 f"--student-layers starts from --teacher, {option} from scratch: give one of them"
             )
-    model = load_model(settings.teacher, head=read_finished(settings.teacher).head)
+    model = load_model(settings.teacher, head=answering_record(settings.teacher).head)
     body = model.body
     total = body.num_blocks
     check_depth(settings.student_layers, total)

@@ -144,7 +144,7 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
             raise Problem("validation", "inputs: give single texts or pairs, not both")
         served = service.find(
             run,
-            lambda served: isinstance(served.task, Classify) and served.task.pairs == pairs,
+            lambda served: isinstance(served.task, Classify) and served.task.pairs in (pairs, None),
             f"a run of classify that learnt from {'pairs of texts' if pairs else 'single texts'}",
         )
         answers = await ask(service, served, sequences, long_text=_rule(body), raw=body.raw_scores)
@@ -270,8 +270,8 @@ def _ranks(served: Served) -> bool:
     """Tell whether a run gives pairs one number."""
     task = served.task
     if isinstance(task, Classify):
-        return task.pairs and len(task.labels) == 1
-    return isinstance(task, Regress) and task.pairs
+        return task.pairs is not False and len(task.labels) == 1
+    return isinstance(task, Regress) and task.pairs is not False
 
 
 def _tokenizer(service: Service, run: str | None) -> ModelTokenizer:

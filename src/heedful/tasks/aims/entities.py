@@ -70,7 +70,7 @@ def _word(answer: Tagging, target: str | None, labels: Sequence[str]) -> tuple[T
         starts = [entity.start for entity in answer.entities]
         word = next(
             (word for word in words if word.start in starts),
-            min(words, key=lambda one: (one.scores or {})[labels[0]]),  # the first means no entity
+            min(words, key=lambda one: (one.scores or {})["O"]),
         )
         return word, word.tag
     text, _, name = target.rpartition("=") if "=" in target else (target, "", "")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from heedful.batches.windows import WINDOW_SHARE, fit_text, nearest_windows
 from heedful.errors import UserError
 from heedful.reading.tagging import (
     Entity,
+    Scheme,
     TaggedText,
     Word,
     entities_of,
@@ -133,7 +134,7 @@ def tagging(
     values: Mapping[Word, NDArray[np.floating]],
     *,
     labels: tuple[str, ...],
-    scheme: Literal["BIO", "IOBES"],
+    scheme: Scheme,
     tokens_total: int,
     tokens_used: int,
     windows: int,
@@ -194,7 +195,7 @@ def _tagged(
     words: Sequence[Word],
     entities: Sequence[FoundEntity],
     scores: Mapping[Word, dict[str, float]],
-    scheme: Literal["BIO", "IOBES"],
+    scheme: Scheme,
 ) -> tuple[TaggedWord, ...]:
     """Tag the words as they were given: an entity's first and its others, whatever was read as one.
 

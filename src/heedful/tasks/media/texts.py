@@ -23,8 +23,8 @@ from heedful.tokens import Tokenizer
 class Texts:
     """Texts of tables, read by an encoder of words; see ``Medium``."""
 
-    pairs: bool
-    """Whether an item is a pair of texts."""
+    pairs: bool | None
+    """Whether an item is a pair of texts; None: it may be."""
 
     example = '"a text"'
     plural = "text"

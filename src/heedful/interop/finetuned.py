@@ -1,0 +1,121 @@
+"""Folders that transformers has trained for a task: what each answers, by the head of its model.
+
+Such a folder does not say all that a run does. Where it is silent, answers are those of the
+reference's pipelines: one text or a pair, entities by the likeliest tag of each word, and always an
+answer to a question.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from heedful.checkpoints.runs import RunRecord, outside_record
+from heedful.errors import UserError, listed
+from heedful.models import Head
+from heedful.models.loading import family_of, head_of, load_model, read_config
+from heedful.models.model import Model
+from heedful.models.pretrained import CONFIG
+from heedful.readers import load_reader
+from heedful.reading.tagging import parse_tag
+from heedful.settings import AnswerSettings, PretrainSettings
+
+Goal = tuple[str, dict[str, Any]]
+"""A task's name, and the fields of its class."""
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """Say what such a folder is, as a run of its task would; None for any other folder.
+
+    Raises:
+        UserError: a file is damaged, or no task here has its labels.
+    """
+    if not (folder / CONFIG).is_file() or (goal_of := _GOALS.get(head_of(folder))) is None:
+        return None
+    model: Model = load_model(folder, mapped=True)
+    if family_of(folder)[1].reads == "pictures":
+        task, goal = _classify(folder, model, None)
+        return outside_record(task, goal | {"pictures": True}, model.max_positions)
+    reader = load_reader(folder)
+    task, goal = goal_of(folder, model, reader)
+    longest = model.usual_positions
+    return outside_record(task, goal, min(reader.model_max_length or longest, longest))
+
+
+def _classify(folder: Path, model: Model, reader: Any) -> Goal:
+    config = read_config(folder)
+    labels = list(config.id2label.values())
+    kind = config.problem_type
+    if kind == "regression" or (kind is None and len(labels) == 1):
+        if len(labels) > 1:
+            raise UserError(f"{folder}: gives {len(labels)} numbers a text; regress gives one")
+        return "regress", {"pairs": None}
+    several = kind == "multi_label_classification"
+    return "classify", {"labels": labels, "multi_label": several, "pairs": None}
+
+
+def _tag(folder: Path, model: Model, reader: Any) -> Goal:
+    labels = list(read_config(folder).id2label.values())
+    try:
+        prefixes = {parse_tag(label).prefix for label in labels}
+    except UserError:
+        raise UserError(
+            f"{folder}: its labels are {listed(labels)}; tag finds entities, whose labels are O, "
+            "and others such as B-PER"
+        ) from None
+    if "O" not in labels:
+        raise UserError(f"{folder}: none of its labels is O, a word outside all entities")
+    scheme = "IOBES" if prefixes >= {"B", "E", "S"} else "any"
+    return "tag", {"labels": labels, "scheme": scheme, "label_pieces": "first"}
+
+
+def _answer(folder: Path, model: Model, reader: Any) -> Goal:
+    usual = AnswerSettings()
+    goal = {
+        "no_answer": None,
+        "threshold": usual.no_answer_threshold,
+        "stride": usual.stride,
+        "max_answer_tokens": usual.max_answer_tokens,
+    }
+    return "answer", goal
+
+
+def _fill(folder: Path, model: Model, reader: Any) -> Goal:
+    return _pretrained("mlm", model, reader)
+
+
+def _fill_and_pair(folder: Path, model: Model, reader: Any) -> Goal:
+    in_order = family_of(folder)[0] == "albert"
+    return _pretrained("sop" if in_order else "mlm+nsp", model, reader)
+
+
+def _pretrained(objective: str, model: Model, reader: Any) -> Goal:
+    usual = PretrainSettings()
+    goal = {
+        "preset": None,
+        "positions": None,
+        "position_type": usual.position_type,
+        "objective": objective,
+        "mask_share": 0.15,
+        "masking": usual.masking,
+        "max_predictions": usual.max_predictions,
+        "documents": usual.documents,
+        "sentences": usual.sentences,
+        "mask": reader.mask_token,
+        "first_position": model.first_position,
+    }
+    return "pretrain", goal
+
+
+def _continue(folder: Path, model: Model, reader: Any) -> Goal:
+    return "generate", {"pairs": False}
+
+
+_GOALS: dict[Head, Callable[[Path, Model, Any], Goal]] = {
+    "sequence": _classify,
+    "token": _tag,
+    "span": _answer,
+    "masked_lm": _fill,
+    "pretraining": _fill_and_pair,
+    "causal_lm": _continue,
+}
+"""What a model with each head is for."""

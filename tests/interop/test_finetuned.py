@@ -1,0 +1,267 @@
+"""Folders that transformers has trained are answered from, as its own pipelines answer."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.interop.test_hf import TEXTS
+from tests.tiny_folders import ENCODERS, write_folder
+
+import heedful
+from heedful.cli import run as cli
+from heedful.errors import UserError
+from heedful.interop import export
+from heedful.models import FAMILIES, Head
+from heedful.predictor import Predictor
+
+TAGS = ["I-PER", "O", "B-PER", "I-LOC", "B-LOC"]
+"""As of IOB1, and ``O`` somewhere among them."""
+SENTENCES = [
+    "ann met bob in a big town.",
+    "is it so, or not? it is not.",
+    "the old king, carl, lives in the north",
+]
+
+
+@pytest.fixture(scope="module")
+def reference() -> ModuleType:
+    return pytest.importorskip("transformers", reason="needs the extra [hf]")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[..., Path]:
+    """Give what writes a tiny random model with a head, as the reference saves it."""
+
+    def folder(family: str, head: Head, labels: list[str] | None = None, **options: Any) -> Path:
+        out = tmp_path / f"{family}-{head}"
+        if labels is not None:
+            options["id2label"] = dict(enumerate(labels))
+        write_folder(family, out, head=head, **{"max_position_embeddings": 128} | options)
+        return out
+
+    return folder
+
+
+def load(folder: Path) -> Predictor:
+    return heedful.load(folder, precision="fp32")
+
+
+def pipe(reference: ModuleType, task: str, folder: Path) -> Any:
+    return reference.pipeline(task, model=str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["classify", "many", "pair", "regress", "tag", "answer"])
+def test_what_was_exported_answers_as_the_run_does(name: str, golden: Path, tmp_path: Path) -> None:
+    export(golden / name, tmp_path / "out", "hf")
+    ours, again = load(golden / name), load(tmp_path / "out")
+    items: list[Any] = list(TEXTS)
+    if name == "pair":
+        items = list(zip(TEXTS, reversed(TEXTS), strict=True))
+    elif name == "answer":
+        items = [("where is it?", "Carla eats cheese in Oslo. it is red.")]
+    rows = [[one.to_dict(everything=True) for one in run(items)] for run in (ours, again)]
+    for row in [*rows[0], *rows[1]]:
+        for key in ("n_best", "margin"):  # which say how likely it is that there is none
+            row.pop(key, None)
+    assert rows[1] == rows[0]
+
+
+@pytest.mark.parametrize("name", ["pretrain", "masked"])
+def test_masked_words_are_filled_as_by_the_run(name: str, golden: Path, tmp_path: Path) -> None:
+    export(golden / name, tmp_path / "out", "hf")
+    ours, again = load(golden / name), load(tmp_path / "out")
+    text = "the cat [MASK] red."
+    assert again(text).to_dict(everything=True) == ours(text).to_dict(everything=True)
+
+
+def test_texts_are_gone_on_with_as_by_the_run(golden: Path, tmp_path: Path) -> None:
+    export(golden / "writer", tmp_path / "out", "hf")
+    ours, again = load(golden / "writer"), load(tmp_path / "out")
+    assert again("the cat").text == ours("the cat").text
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "electra"])
+def test_labels_are_those_of_its_pipeline(
+    family: str, folder: Callable[..., Path], reference: ModuleType
+) -> None:
+    path = folder(family, "sequence", ["up", "down", "charm"])
+    ours, theirs = load(path), pipe(reference, "text-classification", path)
+    pairs = list(zip(SENTENCES, reversed(SENTENCES), strict=True))
+    asked = [{"text": first, "text_pair": second} for first, second in pairs]
+    for answers, others in (
+        (ours(SENTENCES), theirs(SENTENCES, top_k=None)),
+        (ours(pairs), theirs(asked, top_k=None)),
+    ):
+        for answer, other in zip(answers, others, strict=True):
+            scores = {one["label"]: one["score"] for one in other}
+            assert answer.scores == pytest.approx(scores, abs=1e-5)
+            assert answer.label == other[0]["label"]
+
+
+def test_several_labels_and_numbers(folder: Callable[..., Path], reference: ModuleType) -> None:
+    several = folder("bert", "sequence", ["a", "b"], problem_type="multi_label_classification")
+    (other,) = pipe(reference, "text-classification", several)([SENTENCES[0]], top_k=None)
+    answer = load(several)(SENTENCES[0])
+    assert answer.scores == pytest.approx({one["label"]: one["score"] for one in other}, abs=1e-5)
+    assert answer.label == [one["label"] for one in other if one["score"] >= 0.5]
+    number = folder("roberta", "sequence", ["LABEL_0"])  # which says nothing of numbers
+    theirs = pipe(reference, "text-classification", number)
+    (other,) = theirs([SENTENCES[0]], function_to_apply="none")
+    assert load(number)(SENTENCES[0]).value == pytest.approx(other["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
+def test_entities_are_those_of_its_pipeline(
+    family: str, folder: Callable[..., Path], reference: ModuleType
+) -> None:
+    path = folder(family, "token", TAGS, initializer_range=0.5)
+    ours, theirs = load(path), pipe(reference, "token-classification", path)
+    found = 0
+    for text in [*SENTENCES, " ".join(SENTENCES).replace(" ", "  ")]:
+        entities = ours(text).entities
+        right = theirs(text, aggregation_strategy="first")
+        assert [(one.label, one.start, one.end) for one in entities] == [
+            (one["entity_group"], one["start"], one["end"]) for one in right
+        ]
+        scores = [one["score"] for one in right]
+        assert [one.score for one in entities] == pytest.approx(scores, abs=1e-5)
+        found += len(entities)
+    assert found > 10
+    assert {one.tag for one in ours(SENTENCES[0]).words} <= {*TAGS}
+
+
+def test_tags_with_ends_may_follow_each_other_only_as_they_should(
+    folder: Callable[..., Path],
+) -> None:
+    labels = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC") for prefix in "BILU")]
+    path = folder("bert", "token", labels, initializer_range=0.5)
+    answer = load(path)(SENTENCES[2])
+    assert {one.tag[0] for one in answer.words} <= set("OBIES")
+    assert answer.entities
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_questions_are_answered_as_by_its_pipeline(
+    family: str, folder: Callable[..., Path], reference: ModuleType
+) -> None:
+    path = folder(family, "span", initializer_range=0.5)
+    ours, theirs = load(path), pipe(reference, "question-answering", path)
+    for question, context in (("who?", SENTENCES[0]), ("where is he?", SENTENCES[2][:20])):
+        asked = {"question": question, "context": context, "align_to_words": False}
+        other = theirs(**asked, max_answer_len=30)
+        answer = ours((question, context))
+        # The end of the reference's counts the space behind a piece; its text does not.
+        assert (answer.answer, answer.start) == (other["answer"].strip(), other["start"])
+    # It may have learnt that there is none: whoever says by which margin is told so.
+    assert ours((question, context), no_answer_threshold=-1e9).answer is None
+    assert ours((question, context), no_answer_threshold=1e9).answer is not None
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_masks_are_filled_as_by_its_pipeline(
+    family: str, folder: Callable[..., Path], reference: ModuleType
+) -> None:
+    path = folder(family, "masked_lm")
+    ours, theirs = load(path), pipe(reference, "fill-mask", path)
+    text = f"a b {ours.tokenizer.mask_token} d e"
+    (blank,) = ours(text).blanks
+    special = ours.tokenizer.all_special_ids
+    right = [one for one in theirs(text, top_k=9) if one["token"] not in special][:3]
+    token = ours.tokenizer.vocabulary.token
+    assert [one.token for one in blank.candidates[:3]] == [token(one["token"]) for one in right]
+    scores = [one["score"] for one in right]
+    assert [one.score for one in blank.candidates[:3]] == pytest.approx(scores, abs=1e-5)
+
+
+def test_pictures_are_sorted_as_by_its_pipeline(tmp_path: Path, reference: ModuleType) -> None:
+    from PIL import Image
+
+    path = tmp_path / "vit"
+    config = reference.ViTConfig(
+        image_size=16,
+        patch_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        id2label={0: "cat", 1: "dog"},
+    )
+    reference.ViTForImageClassification(config).save_pretrained(path)
+    reference.ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained(path)
+    picture = Image.effect_noise((20, 30), 80).convert("RGB")
+    picture.save(tmp_path / "it.png")
+    answer = load(path)(str(tmp_path / "it.png"))
+    scores = {
+        one["label"]: one["score"] for one in pipe(reference, "image-classification", path)(picture)
+    }
+    assert answer.scores == pytest.approx(scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+def test_every_family_with_every_head_opens(family: str, tmp_path: Path) -> None:
+    asked: dict[Head, Any] = {
+        "sequence": "a b",
+        "token": "a b",
+        "span": ("a?", "b c d."),
+        "causal_lm": "a b",
+    }
+    for head in FAMILIES[family].models:
+        if head not in asked or (head == "causal_lm" and family == "xlnet"):
+            continue
+        options: dict[str, Any] = {"id2label": dict(enumerate(TAGS))} if head == "token" else {}
+        if head == "causal_lm" and family != "gpt2":
+            options["is_decoder"] = True
+        path = tmp_path / head
+        write_folder(family, path, head=head, **options)
+        run = load(path)
+        assert run.task.name == {"token": "tag", "span": "answer", "causal_lm": "generate"}.get(
+            head, "classify"
+        )
+        assert run(asked[head]).tokens_total > 0
+
+
+def test_a_folder_is_used_wherever_a_run_is(
+    folder: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder("bert", "sequence", ["up", "down"])
+    data = tmp_path / "data.csv"
+    data.write_text("text,label\na b c,up\nd e f,down\n", "utf-8")
+    assert cli(["evaluate", str(path), "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["items"] == 2
+    assert cli(["predict", str(path), "a b c"]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] in ("up", "down")
+    assert cli(["explain", str(path), "a b c"]) == 0
+    assert json.loads(capsys.readouterr().out)["attributions"]
+    assert cli(["report", str(path), "--data", str(data), "--out", str(tmp_path / "report")]) == 0
+    assert cli(["export", str(path), "--to", str(tmp_path / "onnx"), "--format", "onnx"]) == 0
+    assert (tmp_path / "onnx" / "model.onnx").is_file()
+    assert not (path / "heedful.json").exists()  # nothing is written into it
+    taught = ["--teacher", str(path), "--student-layers", "1", "--labels", "up,down"]
+    out = ["--steps", "1", "--out", str(tmp_path / "student")]
+    assert cli(["train", "classify", "--train", str(data), *taught, *out]) == 0
+
+
+def test_what_no_task_is_like_is_refused_in_a_line(folder: Callable[..., Path]) -> None:
+    nouns = folder("bert", "token", ["NOUN", "VERB"])
+    with pytest.raises(UserError, match="its labels are NOUN, VERB; tag finds entities"):
+        load(nouns)
+    without = folder("electra", "token", ["B-PER", "I-PER"])
+    with pytest.raises(UserError, match="none of its labels is O"):
+        load(without)
+    numbers = folder("bert", "sequence", ["a", "b"], problem_type="regression")
+    with pytest.raises(UserError, match="gives 2 numbers a text"):
+        load(numbers)
+    body = folder("bert", "body")
+    with pytest.raises(UserError, match="not a heedful run"):
+        load(body)
+
+
+def test_a_run_stays_what_it_says(golden: Path, tmp_path: Path) -> None:
+    """A run has files of the reference, too; heedful.json decides."""
+    run = shutil.copytree(golden / "pair", tmp_path / "run")
+    with pytest.raises(UserError, match="expected a pair"):
+        load(run)("a text alone")
