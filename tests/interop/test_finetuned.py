@@ -245,6 +245,16 @@ def test_a_folder_is_used_wherever_a_run_is(
     assert cli(["train", "classify", "--train", str(data), *taught, *out]) == 0
 
 
+def test_texts_are_as_long_as_its_tokenizer_says(folder: Callable[..., Path]) -> None:
+    path = folder("bert", "sequence")
+    assert load(path).max_length == 128
+    (path / "tokenizer_config.json").write_text('{"model_max_length": 20}', "utf-8")
+    run = load(path)
+    assert run.max_length == 20
+    assert run(" ".join("abcdefghijklmnopqrstuvwxyz")).windows == 2
+    assert run(" ".join("abcdefghijklmnopqrstuvwxyz"), max_length=64).windows == 1
+
+
 def test_what_no_task_is_like_is_refused_in_a_line(folder: Callable[..., Path]) -> None:
     nouns = folder("bert", "token", ["NOUN", "VERB"])
     with pytest.raises(UserError, match="its labels are NOUN, VERB; tag finds entities"):

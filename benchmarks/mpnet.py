@@ -1,0 +1,209 @@
+"""Whether a base-size model learns here what it learns in a loop over transformers.
+
+    python -m benchmarks.mpnet [TASK ...] [--seeds 3] [--arms heedful transformers]
+                               [--threads N] [--precision bf16] [--out runs/mpnet]
+
+all-mpnet-base-v2 (`heedful setup mpnet`) learns STS-B for one epoch, and SST-2 for 1,000 steps of
+32, with the same seeds, batch sizes, steps and schedule in both. Prints a row for each task: the
+mean over the seeds, and its standard error. Both are scored by the same code, in fp32. Runs that
+are there are taken, so what was stopped goes on when it is called again.
+"""
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Literal
+
+import torch
+
+import heedful
+from benchmarks.data import FOLDER
+from heedful.sources import resolve
+
+LENGTH, RATE = 128, 2e-5
+ARMS = ("heedful", "transformers")
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """What is learnt, and for how long."""
+
+    verb: Literal["classify", "regress"]
+    train: Path
+    test: Path
+    columns: dict[str, Any] = field(default_factory=dict)
+    batch_size: int
+    steps: int
+    score: str
+
+
+TASKS = {
+    "sts-b": Task(
+        verb="regress",
+        train=FOLDER / "stsb/stsb-en-train.csv.gz",
+        test=FOLDER / "stsb/stsb-en-test.csv.gz",
+        columns={"header": False, "text": "1", "text_pair": "2", "label": "3"},
+        batch_size=16,
+        steps=360,  # an epoch of 5,749 pairs
+        score="spearman",
+    ),
+    "sst-2": Task(
+        verb="classify",
+        train=FOLDER / "glue/SST-2/train.tsv.gz",
+        test=FOLDER / "glue/SST-2/dev.tsv.gz",
+        columns={"text": "sentence"},
+        batch_size=32,
+        steps=1000,
+        score="accuracy",
+    ),
+}
+
+
+def learn_here(task: Task, seed: int, precision: Precision, out: Path) -> None:
+    """Train with heedful."""
+    heedful.train(
+        task.verb,
+        train=task.train,
+        model="mpnet",
+        out=out,
+        seed=seed,
+        max_length=LENGTH,
+        long_text="head",
+        batch_size=task.batch_size,
+        steps=task.steps,
+        learning_rate=RATE,
+        precision=precision,
+        overwrite=True,
+        **task.columns,
+    )
+
+
+def rows(task: Task) -> list[tuple[list[str], str]]:
+    """Read the texts and the label of each line of the training part."""
+    with gzip.open(task.train, "rt", encoding="utf-8", newline="") as stream:
+        if task.verb == "regress":
+            return [([one, other], label) for one, other, label in csv.reader(stream)]
+        lines = islice(stream, 1, None)
+        return [([text], label) for text, label in (line.strip("\n").split("\t") for line in lines)]
+
+
+def learn_there(task: Task, seed: int, precision: Precision, out: Path) -> None:
+    """Train with a loop over transformers, as its users write it."""
+    from transformers import (
+        MPNetForSequenceClassification,
+        MPNetTokenizerFast,
+        get_linear_schedule_with_warmup,
+    )
+
+    from benchmarks.peers.training import optimizer_of
+
+    torch.manual_seed(seed)
+    folder = resolve("mpnet")
+    tokenizer = MPNetTokenizerFast.from_pretrained(folder)
+    records = rows(task)
+    names = sorted({label for _, label in records}) if task.verb == "classify" else ["score"]
+    model = MPNetForSequenceClassification.from_pretrained(
+        folder,
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
+        problem_type="regression" if task.verb == "regress" else "single_label_classification",
+    )
+    optimizer = optimizer_of(model, RATE)
+    schedule = get_linear_schedule_with_warmup(optimizer, task.steps // 10, task.steps)
+    order: list[int] = []
+    size = task.batch_size
+    while len(order) < size * task.steps:
+        # An epoch ends with a smaller batch, as a DataLoader ends it.
+        epoch: list[int] = torch.randperm(len(records)).tolist()
+        order += epoch
+    batches = [order[start : start + size] for start in range(0, len(order), size)]
+    model.train()
+    for step, chosen in enumerate(batches[: task.steps], 1):
+        texts = list(zip(*(records[row][0] for row in chosen), strict=True))
+        batch = tokenizer(
+            *map(list, texts),
+            padding=True,
+            truncation=True,
+            max_length=LENGTH,
+            return_tensors="pt",
+        )
+        labels = [records[row][1] for row in chosen]
+        target = (
+            torch.tensor([float(label) for label in labels])
+            if task.verb == "regress"
+            else torch.tensor([names.index(label) for label in labels])
+        )
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = model(**batch, labels=target).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        if step % 50 == 0:
+            print(f"step {step}: loss {loss.item():.4f}", file=sys.stderr, flush=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def scored(task: Task, name: str, arm: str, seed: int, options: argparse.Namespace) -> float:
+    """Return the score of a trained model; one that is there is taken."""
+    out: Path = options.out / f"{name}-{arm}-{seed}"
+    said = out.with_suffix(".json")
+    if not said.exists():
+        if not (out / "model.safetensors").exists():
+            learn = learn_here if arm == "heedful" else learn_there
+            learn(task, seed, options.precision, out)
+        scores = heedful.evaluate(
+            out, task.test, precision="fp32", say=lambda line: None, **task.columns
+        )
+        said.write_text(json.dumps({task.score: scores[task.score]}) + "\n", encoding="utf-8")
+    score = float(json.loads(said.read_text(encoding="utf-8"))[task.score])
+    print(f"{out.name}: {task.score} {score:.4f}", file=sys.stderr, flush=True)
+    return score
+
+
+def cell(scores: Sequence[float]) -> str:
+    """Return the mean of some scores with its standard error."""
+    error = f" ± {stdev(scores) / sqrt(len(scores)):.4f}" if len(scores) > 1 else ""
+    return f"{mean(scores):.4f}{error}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"of {', '.join(TASKS)}")
+    parser.add_argument("--out", type=Path, default=Path("runs/mpnet"))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--threads", type=int, help="by default as many as torch takes")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.tasks) - set(TASKS)):
+        parser.error(f"no task {unknown[0]!r}; there are: {', '.join(TASKS)}")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    options.out.mkdir(parents=True, exist_ok=True)
+    print(f"| task | score | {' | '.join(options.arms)} |\n|{'---|' * (2 + len(options.arms))}")
+    for name in options.tasks or TASKS:
+        task = TASKS[name]
+        cells = [
+            cell([scored(task, name, arm, seed, options) for seed in range(options.seeds)])
+            for arm in options.arms
+        ]
+        print(f"| {name} | {task.score} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
