@@ -78,9 +78,10 @@ def test_masked_words_are_filled_as_by_the_run(name: str, golden: Path, tmp_path
     assert again(text).to_dict(everything=True) == ours(text).to_dict(everything=True)
 
 
-def test_texts_are_gone_on_with_as_by_the_run(golden: Path, tmp_path: Path) -> None:
-    export(golden / "writer", tmp_path / "out", "hf")
-    ours, again = load(golden / "writer"), load(tmp_path / "out")
+@pytest.mark.parametrize("name", ["writer", "replies"])
+def test_texts_are_written_as_by_the_run(name: str, golden: Path, tmp_path: Path) -> None:
+    export(golden / name, tmp_path / "out", "hf")
+    ours, again = load(golden / name), load(tmp_path / "out")
     assert again("the cat").text == ours("the cat").text
 
 

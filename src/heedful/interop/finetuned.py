@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError, listed
-from heedful.models import Head
+from heedful.models import BertEncoderDecoder, Head, Transformer
 from heedful.models.loading import family_of, head_of, load_model, read_config
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -32,6 +32,8 @@ def read_record(folder: Path) -> RunRecord | None:
     if not (folder / CONFIG).is_file() or (goal_of := _GOALS.get(head_of(folder))) is None:
         return None
     model: Model = load_model(folder, mapped=True)
+    if isinstance(model, Transformer):  # without the tokenizers of a Marian folder
+        return None
     if family_of(folder)[1].reads == "pictures":
         task, goal = _classify(folder, model, None)
         return outside_record(task, goal | {"pictures": True}, model.max_positions)
@@ -106,8 +108,8 @@ def _pretrained(objective: str, model: Model, reader: Any) -> Goal:
     return "pretrain", goal
 
 
-def _continue(folder: Path, model: Model, reader: Any) -> Goal:
-    return "generate", {"pairs": False}
+def _write(folder: Path, model: Model, reader: Any) -> Goal:
+    return "generate", {"pairs": isinstance(model, BertEncoderDecoder)}
 
 
 _GOALS: dict[Head, Callable[[Path, Model, Any], Goal]] = {
@@ -116,6 +118,7 @@ _GOALS: dict[Head, Callable[[Path, Model, Any], Goal]] = {
     "span": _answer,
     "masked_lm": _fill,
     "pretraining": _fill_and_pair,
-    "causal_lm": _continue,
+    "causal_lm": _write,
+    "seq2seq": _write,
 }
 """What a model with each head is for."""
