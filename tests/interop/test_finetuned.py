@@ -229,6 +229,7 @@ def test_a_folder_is_used_wherever_a_run_is(
     folder: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder("bert", "sequence", ["up", "down"])
+    files = sorted(path.iterdir())
     data = tmp_path / "data.csv"
     data.write_text("text,label\na b c,up\nd e f,down\n", "utf-8")
     assert cli(["evaluate", str(path), "--data", str(data)]) == 0
@@ -238,9 +239,10 @@ def test_a_folder_is_used_wherever_a_run_is(
     assert cli(["explain", str(path), "a b c"]) == 0
     assert json.loads(capsys.readouterr().out)["attributions"]
     assert cli(["report", str(path), "--data", str(data), "--out", str(tmp_path / "report")]) == 0
+    assert cli(["report", str(path), "--out", str(tmp_path / "bare.html")]) == 0
     assert cli(["export", str(path), "--to", str(tmp_path / "onnx"), "--format", "onnx"]) == 0
     assert (tmp_path / "onnx" / "model.onnx").is_file()
-    assert not (path / "heedful.json").exists()  # nothing is written into it
+    assert sorted(path.iterdir()) == files  # nothing is written into it
     taught = ["--teacher", str(path), "--student-layers", "1", "--labels", "up,down"]
     out = ["--steps", "1", "--out", str(tmp_path / "student")]
     assert cli(["train", "classify", "--train", str(data), *taught, *out]) == 0

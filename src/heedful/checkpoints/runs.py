@@ -80,7 +80,9 @@ def read_record(run: Path) -> RunRecord:
     if not run.is_dir():
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():
-        raise UserError(f"{run}: not a heedful run (no {RECORD} in it)")
+        raise UserError(
+            f"{run}: not a heedful run (no {RECORD} in it), and no other model that can answer"
+        )
     raw = files.read_fields(path, RunRecord, absent={"teacher": None, "dev": None})
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
     for key, kind in kinds.items():

@@ -42,7 +42,7 @@ def explain(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     texts
         Texts to explain the answers for; without any, --input or standard input is read.
     input

@@ -34,7 +34,7 @@ def report(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     data
         Labelled files; without them the report shows what the run folder alone knows.
     out
@@ -81,7 +81,7 @@ def compare(
     Parameters
     ----------
     first
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     second
         Run folder of the same task and labels.
     data

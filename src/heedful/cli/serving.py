@@ -25,7 +25,7 @@ def serve(
     Parameters
     ----------
     runs
-        Run folders, folders of sentence-transformers or Marian, or minilm.
+        Run folders, folders that transformers or sentence-transformers has saved, or minilm.
     """
     from heedful.commands import serve as command
 

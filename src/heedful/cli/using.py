@@ -68,7 +68,7 @@ def evaluate(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     data
         Labelled files, or patterns of them, such as 'new/*.csv'.
     picture
@@ -135,7 +135,7 @@ def predict(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     texts
         Texts to predict for; without any, --input or standard input is read: one text per line,
         or JSON lines for an answer run.
@@ -209,7 +209,7 @@ def score(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     texts
         Texts to score; without any, --input, --n-best or standard input is read.
     input
@@ -315,7 +315,7 @@ def export(
     Parameters
     ----------
     run
-        Run folder.
+        Run folder, or a folder that transformers has saved.
     to
         Folder to make.
     data

@@ -9,6 +9,7 @@ from heedful.checkpoints.runs import RECORD, read_record
 from heedful.commands.evaluate import METRICS, labelled_records
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
+from heedful.interop import foreign_record
 from heedful.predictor import Predictor, read_task
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
@@ -33,7 +34,7 @@ def report_of_folder(run: Path) -> Report:
     Raises:
         UserError: it is no run folder, or a file in it is damaged.
     """
-    record = read_record(run)
+    record = foreign_record(run) or read_record(run)
     path = run / METRICS
     metrics = files.read_json(path) if path.is_file() else {}
     return report(run, record, read_task(record).card(), None, metrics)
