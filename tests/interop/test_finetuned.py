@@ -258,6 +258,15 @@ def test_texts_are_as_long_as_its_tokenizer_says(folder: Callable[..., Path]) ->
     assert run(" ".join("abcdefghijklmnopqrstuvwxyz"), max_length=64).windows == 1
 
 
+def test_a_ranker_of_sentence_transformers_gives_its_number(folder: Callable[..., Path]) -> None:
+    path = folder("bert", "sequence", ["LABEL_0"])
+    right = load(path)(("a", "b")).value
+    config = json.loads((path / "config.json").read_text("utf-8"))
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.activation.Sigmoid"}
+    (path / "config.json").write_text(json.dumps(config), "utf-8")
+    assert load(path)(("a", "b")).value == right
+
+
 def test_what_no_task_is_like_is_refused_in_a_line(folder: Callable[..., Path]) -> None:
     nouns = folder("bert", "token", ["NOUN", "VERB"])
     with pytest.raises(UserError, match="its labels are NOUN, VERB; tag finds entities"):

@@ -23,6 +23,9 @@ IGNORED = frozenset(
             "prefix",
             "tie_encoder_decoder",
         ),
+        # Of programs beside the reference: what they do before the model or after it.
+        *("sentence_transformers", "transformers.js_config", "_commit_hash"),
+        *("model_max_length", "max_seq_length", "unk_token_id"),
         # What the first releases wrote beside `id2label`, and of the machine.
         *("_num_labels", "xla_device"),
         # How it was run: here an argument of the call, or the caller's choice.
