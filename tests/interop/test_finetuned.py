@@ -200,6 +200,10 @@ def test_pictures_are_sorted_as_by_its_pipeline(tmp_path: Path, reference: Modul
         one["label"]: one["score"] for one in pipe(reference, "image-classification", path)(picture)
     }
     assert answer.scores == pytest.approx(scores, abs=1e-5)
+    config = json.loads((path / "config.json").read_text("utf-8"))
+    (path / "config.json").write_text(json.dumps(config | {"problem_type": "regression"}), "utf-8")
+    with pytest.raises(UserError, match="gives 2 numbers"):
+        load(path)
 
 
 @pytest.mark.parametrize("family", ENCODERS)

@@ -36,7 +36,10 @@ def read_record(folder: Path) -> RunRecord | None:
         return None
     if family_of(folder)[1].reads == "pictures":
         task, goal = _classify(folder, model, None)
-        return outside_record(task, goal | {"pictures": True}, model.max_positions)
+        if task != "classify":
+            raise UserError(f"{folder}: gives a picture a number; pictures are only classified")
+        goal |= {"pictures": True, "pairs": False}
+        return outside_record(task, goal, model.max_positions)
     reader = load_reader(folder)
     task, goal = goal_of(folder, model, reader)
     longest = model.usual_positions
