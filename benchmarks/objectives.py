@@ -26,7 +26,7 @@ from benchmarks.curve import baselines
 from benchmarks.data import FOLDER
 from benchmarks.pace import PROBE, pace
 from benchmarks.starts import random_start
-from heedful.checkpoints.runs import read_record
+from heedful.checkpoints.runs import RECORD, read_record
 from heedful.commands.vocabulary import learn
 from heedful.settings import VocabularySettings
 
@@ -148,7 +148,6 @@ def recipe(objective: Objective, out: Path) -> dict[str, Any]:
         "arch": objective.arch,
         "vocabulary": str(words),
         "train": books(),
-        "overwrite": True,
     }
 
 
@@ -156,7 +155,8 @@ def steps_in(minutes: float, name: str, out: Path) -> int:
     """Return how many steps there is time for, by taking some on this machine."""
     probe = out / f"{name}-probe"
     if not (probe / "model.safetensors").exists():
-        heedful.train("pretrain", out=probe, steps=PROBE, **recipe(OBJECTIVES[name], out))
+        wanted = recipe(OBJECTIVES[name], out)
+        heedful.train("pretrain", out=probe, steps=PROBE, overwrite=True, **wanted)
     return round(60 * minutes / pace(probe))
 
 
@@ -165,7 +165,10 @@ def pretrain(name: str, out: Path, steps: int | None, minutes: float) -> tuple[P
     run = out / name
     if not (run / "model.safetensors").exists():
         steps = steps or steps_in(minutes, name, out)
-        heedful.train("pretrain", out=run, steps=steps, **recipe(OBJECTIVES[name], out))
+        begun = (run / RECORD).is_file()
+        heedful.train(
+            "pretrain", out=run, steps=steps, resume=begun, **recipe(OBJECTIVES[name], out)
+        )
     return run, int(read_record(run).settings["steps"])
 
 
