@@ -10,13 +10,10 @@ are there are taken, so what was stopped goes on when it is called again.
 """
 
 import argparse
-import csv
-import gzip
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -26,6 +23,8 @@ import torch
 
 import heedful
 from benchmarks.data import FOLDER
+from heedful.reading import read_records
+from heedful.settings import ColumnSettings
 from heedful.sources import resolve
 
 LENGTH, RATE = 128, 2e-5
@@ -87,15 +86,6 @@ def learn_here(task: Task, seed: int, precision: Precision, out: Path) -> None:
     )
 
 
-def rows(task: Task) -> list[tuple[list[str], str]]:
-    """Read the texts and the label of each line of the training part."""
-    with gzip.open(task.train, "rt", encoding="utf-8", newline="") as stream:
-        if task.verb == "regress":
-            return [([one, other], label) for one, other, label in csv.reader(stream)]
-        lines = islice(stream, 1, None)
-        return [([text], label) for text, label in (line.strip("\n").split("\t") for line in lines)]
-
-
 def learn_there(task: Task, seed: int, precision: Precision, out: Path) -> None:
     """Train with a loop over transformers, as its users write it."""
     from transformers import (
@@ -109,8 +99,9 @@ def learn_there(task: Task, seed: int, precision: Precision, out: Path) -> None:
     torch.manual_seed(seed)
     folder = resolve("mpnet")
     tokenizer = MPNetTokenizerFast.from_pretrained(folder)
-    records = rows(task)
-    names = sorted({label for _, label in records}) if task.verb == "classify" else ["score"]
+    records = list(read_records([task.train], ColumnSettings(**task.columns)))
+    truths = [(record.labels or ("",))[0] for record in records]
+    names = sorted(set(truths)) if task.verb == "classify" else ["score"]
     model = MPNetForSequenceClassification.from_pretrained(
         folder,
         id2label=dict(enumerate(names)),
@@ -119,24 +110,23 @@ def learn_there(task: Task, seed: int, precision: Precision, out: Path) -> None:
     )
     optimizer = optimizer_of(model, RATE)
     schedule = get_linear_schedule_with_warmup(optimizer, task.steps // 10, task.steps)
-    order: list[int] = []
+    batches: list[list[int]] = []
     size = task.batch_size
-    while len(order) < size * task.steps:
-        # An epoch ends with a smaller batch, as a DataLoader ends it.
-        epoch: list[int] = torch.randperm(len(records)).tolist()
-        order += epoch
-    batches = [order[start : start + size] for start in range(0, len(order), size)]
+    while len(batches) < task.steps:  # an epoch ends with a smaller batch, as a DataLoader ends it
+        order: list[int] = torch.randperm(len(records)).tolist()
+        batches += [order[start : start + size] for start in range(0, len(order), size)]
     model.train()
     for step, chosen in enumerate(batches[: task.steps], 1):
-        texts = list(zip(*(records[row][0] for row in chosen), strict=True))
+        pairs = [records[row].text_pair for row in chosen]
         batch = tokenizer(
-            *map(list, texts),
+            [records[row].text for row in chosen],
+            None if None in pairs else pairs,
             padding=True,
             truncation=True,
             max_length=LENGTH,
             return_tensors="pt",
         )
-        labels = [records[row][1] for row in chosen]
+        labels = [truths[row] for row in chosen]
         target = (
             torch.tensor([float(label) for label in labels])
             if task.verb == "regress"

@@ -1,5 +1,6 @@
-"""The same up to rounding: texts that a search wrote, and scores of a run."""
+"""The same up to rounding: texts that a search wrote, scores of a run, and what JSON holds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,3 +35,16 @@ def assert_same_scores(found: Mapping[str, Any], right: Mapping[str, Any]) -> No
             assert_same_scores(found[name], value)
         else:
             assert found[name] == pytest.approx(value), name
+
+
+def same(one: Any, other: Any, tolerance: float = 1e-5) -> bool:
+    """Tell whether two values of JSON agree: numbers up to the tolerance, all else exactly."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k], tolerance) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(
+            same(a, b, tolerance) for a, b in zip(one, other, strict=True)
+        )
+    return bool(one == other)

@@ -1,7 +1,6 @@
 """A service in this process, over small runs of ``tests/golden``."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -91,16 +90,3 @@ def records(predictor: Predictor, texts: list[Any]) -> list[Any]:
 def rows(answers: list[Any]) -> list[dict[str, Any]]:
     """Return all that answers hold."""
     return [answer.to_dict(everything=True) for answer in answers]
-
-
-def same(one: Any, other: Any, tolerance: float = 1e-5) -> bool:
-    """Tell whether two values of JSON agree: numbers up to the tolerance, all else exactly."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[k], other[k], tolerance) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(
-            same(a, b, tolerance) for a, b in zip(one, other, strict=True)
-        )
-    return bool(one == other)

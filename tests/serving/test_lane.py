@@ -5,7 +5,8 @@ import random
 from typing import Any
 
 import pytest
-from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, same, service_of
+from tests.alike import same
+from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, service_of
 
 from heedful.predictor import Predictor
 from heedful.serving.lane import Speed

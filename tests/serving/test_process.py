@@ -14,7 +14,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra [serve]")
 
-from tests.serving.inside import RUNS, TEXTS, same
+from tests.alike import same
+from tests.serving.inside import RUNS, TEXTS
 from tests.serving.outside import SECONDS, Server, serving
 
 import heedful

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError, listed
-from heedful.models import BertEncoderDecoder, Head, Transformer
+from heedful.models import BertEncoderDecoder, Head
 from heedful.models.loading import family_of, head_of, load_model, read_config
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -29,19 +29,20 @@ def read_record(folder: Path) -> RunRecord | None:
     Raises:
         UserError: a file is damaged, or no task here has its labels.
     """
-    if not (folder / CONFIG).is_file() or (goal_of := _GOALS.get(head_of(folder))) is None:
+    if not (folder / CONFIG).is_file() or (head := head_of(folder)) not in _GOALS:
         return None
+    model_type, family = family_of(folder)
+    if head == "seq2seq" and model_type != "encoder-decoder":
+        return None  # a translator, without the tokenizers by which `marian` knows one
     model: Model = load_model(folder, mapped=True)
-    if isinstance(model, Transformer):  # without the tokenizers of a Marian folder
-        return None
-    if family_of(folder)[1].reads == "pictures":
+    if family.reads == "pictures":
         task, goal = _classify(folder, model, None)
         if task != "classify":
             raise UserError(f"{folder}: gives a picture a number; pictures are only classified")
         goal |= {"pictures": True, "pairs": False}
         return outside_record(task, goal, model.max_positions)
     reader = load_reader(folder)
-    task, goal = goal_of(folder, model, reader)
+    task, goal = _GOALS[head](folder, model, reader)
     longest = model.usual_positions
     return outside_record(task, goal, min(reader.model_max_length or longest, longest))
 
