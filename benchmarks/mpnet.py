@@ -1,4 +1,4 @@
-"""Whether a base-size model learns here what it learns in a loop over transformers.
+"""Whether heedful teaches a base-size model what a loop over transformers teaches it.
 
     python -m benchmarks.mpnet [TASK ...] [--seeds 3] [--arms heedful transformers]
                                [--threads N] [--precision bf16] [--out runs/mpnet]
@@ -67,7 +67,7 @@ TASKS = {
 }
 
 
-def learn_here(task: Task, seed: int, precision: Precision, out: Path) -> None:
+def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -> None:
     """Train with heedful."""
     heedful.train(
         task.verb,
@@ -86,7 +86,7 @@ def learn_here(task: Task, seed: int, precision: Precision, out: Path) -> None:
     )
 
 
-def learn_there(task: Task, seed: int, precision: Precision, out: Path) -> None:
+def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Path) -> None:
     """Train with a loop over transformers, as its users write it."""
     from transformers import (
         MPNetForSequenceClassification,
@@ -151,7 +151,7 @@ def scored(task: Task, name: str, arm: str, seed: int, options: argparse.Namespa
     said = out.with_suffix(".json")
     if not said.exists():
         if not (out / "model.safetensors").exists():
-            learn = learn_here if arm == "heedful" else learn_there
+            learn = learn_with_heedful if arm == "heedful" else learn_with_transformers
             learn(task, seed, options.precision, out)
         scores = heedful.evaluate(
             out, task.test, precision="fp32", say=lambda line: None, **task.columns

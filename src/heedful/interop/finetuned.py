@@ -27,7 +27,7 @@ def read_record(folder: Path) -> RunRecord | None:
     """Say what such a folder is, as a run of its task would; None for any other folder.
 
     Raises:
-        UserError: a file is damaged, or no task here has its labels.
+        UserError: a file is damaged, or no task has such labels.
     """
     if not (folder / CONFIG).is_file() or (head := head_of(folder)) not in _GOALS:
         return None
