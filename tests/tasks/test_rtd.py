@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from tests import tiny
+from tests.alike import same
 from tests.exact import assert_same_bits
 from tests.models.test_pair import pair_of
 
@@ -343,7 +344,9 @@ def test_a_killed_run_goes_on_to_the_same_weights(
 
 
 def test_a_run_is_served(learnt: Path) -> None:
-    inside = pytest.importorskip("tests.serving.inside", reason="needs the extra [serve]")
+    pytest.importorskip("fastapi", reason="needs the extra [serve]")
+    from tests.serving import inside
+
     text = "the apple is red . the apple apple red ."
     answer = heedful.load(learnt, precision="fp32")(text)
 
@@ -362,10 +365,10 @@ def test_a_run_is_served(learnt: Path) -> None:
             ]
 
     ours, v2, fill = asyncio.run(ask())
-    assert inside.same(ours.json()["answers"][0], answer.to_dict())
+    assert same(ours.json()["answers"][0], answer.to_dict())
     outputs = {one["name"]: one["data"] for one in v2.json()["outputs"]}
     (word,) = answer.replaced
-    assert inside.same(outputs.pop("score"), [word.score])
+    assert same(outputs.pop("score"), [word.score])
     assert (outputs["text"], outputs["start"], outputs["row"]) == (["apple"], [29], [0])
     assert fill.status_code == 422, fill.text
     assert "none of these can answer this: rtd" in fill.text
