@@ -13,6 +13,7 @@ from tests.tiny_folders import OTHER_KEYS
 from heedful.compiled import kernels
 from heedful.compiled.linear import PackedLinear
 from heedful.compiled.model import compile_model
+from heedful.compiled.packing import pack
 from heedful.models import FAMILIES
 from heedful.models.model import Model
 
@@ -259,3 +260,16 @@ def test_a_model_in_another_number_format_runs_plain() -> None:
         output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
     assert "packed" not in output.kernels
     torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
+
+
+def test_few_numbers_of_rows_are_multiplied() -> None:
+    counts = range(1, 2049)
+    packings = [pack(None, 1, count) for count in counts]
+    rows = [
+        count if packing is None or packing.tokens is None else len(packing.tokens)
+        for count, packing in zip(counts, packings, strict=True)
+    ]
+    assert [packing.num_tokens for packing in packings if packing] == [*counts]
+    assert all(0 <= row - count <= count / 8 for row, count in zip(rows, counts, strict=True))
+    assert max(row - count for row, count in zip(rows, counts, strict=True)) < 64
+    assert len(set(rows)) == 80

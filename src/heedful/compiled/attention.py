@@ -54,7 +54,7 @@ def attend(
     Args:
         query: of every token, or the first of each sequence. Shape (M, H * K).
         memory: keys and values of every token. Shape (N, 2 * H * K).
-        groups: the sequences in order; together they have N tokens.
+        groups: the sequences in order. Tokens after the last of them attend to nothing.
         head_width: K.
         only_first: whether only the first token of each sequence asks.
         bias: added to the scaled scores of each sequence, from its first token on; at least as long
@@ -92,6 +92,7 @@ def attend(
             result = F.scaled_dot_product_attention(*inputs, is_causal=causal)
         mixed[rows].view(count, queries, heads, head_width).copy_(result.transpose(1, 2))
         asking, tokens = rows.stop, tokens + count * length
+    mixed[asking:] = 0
     return mixed
 
 

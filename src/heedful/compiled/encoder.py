@@ -195,13 +195,15 @@ def _convolved(
         groups: the sequences.
         firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
     """
-    parts = torch.split(source, [group.size * group.length for group in groups])
+    sizes = [group.size * group.length for group in groups]
+    parts = torch.split(source[: sum(sizes)], sizes)
     seen = torch.cat(
         [
             convolution.see(part.view(group.size, group.length, -1)).flatten(0, 1)
             for part, group in zip(parts, groups, strict=True)
         ]
     )
+    seen = F.pad(seen, (0, 0, 0, len(source) - len(seen)))
     return convolution.add(seen if firsts is None else seen[firsts], tokens)
 
 
@@ -380,5 +382,5 @@ class CompiledStack(nn.Module):
         if packing.tokens is None:
             return tokens.view(batch, length, width)
         padded = tokens.new_zeros(batch * length, width)
-        padded[packing.tokens] = tokens
+        padded[packing.tokens[: packing.num_tokens]] = tokens[: packing.num_tokens]
         return padded.view(batch, length, width)

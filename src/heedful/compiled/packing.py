@@ -1,6 +1,10 @@
 """Which tokens of a padded batch a compiled encoder computes, and in which order.
 
-Shapes: B batch, S length, N tokens without padding, D model width.
+oneDNN compiles a kernel for each number of rows of a product, which takes a millisecond and stays
+in memory. So the tokens are filled up to a number that comes again, with copies of one of them that
+are in no sequence.
+
+Shapes: B batch, S length, N tokens without padding, with those that fill up, D model width.
 """
 
 from itertools import groupby
@@ -12,6 +16,13 @@ from torch import Tensor
 
 from heedful.compiled.attention import Group
 
+_STEPS = 8
+"""Numbers of tokens between a power of two and the next, so that at most an eighth is filled up."""
+
+_LONGEST_STEP = 64
+"""From which number on they are as far apart: to compute more copies would take longer than a new
+kernel."""
+
 
 class Packing(NamedTuple):
     """Which tokens of a padded batch are computed, and in which order."""
@@ -19,6 +30,8 @@ class Packing(NamedTuple):
     groups: list[Group]
     tokens: Tensor | None
     """Where the tokens stand in the batch laid out as one row; None for all in order. Shape (N,)"""
+    num_tokens: int
+    """How many of them are no copies; they come first."""
     firsts: Tensor
     """Where the first of each sequence stands among them. Shape (B,)."""
     order: list[int] | None
@@ -60,7 +73,14 @@ def is_broken(mask: Tensor) -> bool:
 
 def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
     if mask is None:
-        return Packing([Group(batch, length)], None, torch.arange(0, batch * length, length), None)
+        tokens = _filled(torch.arange(batch * length))
+        return Packing(
+            groups=[Group(batch, length)],
+            tokens=tokens if len(tokens) > batch * length else None,
+            num_tokens=batch * length,
+            firsts=torch.arange(0, batch * length, length),
+            order=None,
+        )
     lengths: list[int] = mask.sum(1).tolist()
     order = sorted(range(batch), key=lambda row: -lengths[row])
     in_order = order == list(range(batch))
@@ -68,12 +88,22 @@ def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
     numbers = torch.arange(batch * length).view(batch, length)
     if not in_order:
         mask, numbers = mask[rows], numbers[rows]
-    tokens = numbers[mask]
     ordered = [lengths[row] for row in order]
-    groups = [Group(len(list(same)), size) for size, same in groupby(ordered)]
     ends = torch.tensor(ordered).cumsum(0)
-    firsts = F.pad(ends[:-1], (1, 0))
-    return Packing(groups, tokens, firsts, None if in_order else order)
+    return Packing(
+        groups=[Group(len(list(same)), size) for size, same in groupby(ordered)],
+        tokens=_filled(numbers[mask]),
+        num_tokens=sum(ordered),
+        firsts=F.pad(ends[:-1], (1, 0)),
+        order=None if in_order else order,
+    )
+
+
+def _filled(tokens: Tensor) -> Tensor:
+    """Return them and copies of the first, as many as fill them up."""
+    step = (1 << (len(tokens) - 1).bit_length()) // (2 * _STEPS)
+    spare = -len(tokens) % min(max(step, 1), _LONGEST_STEP)
+    return torch.cat([tokens, tokens[:1].expand(spare)]) if spare else tokens
 
 
 def seen_from_first(mask: Tensor) -> Tensor | None:

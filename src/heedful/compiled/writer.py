@@ -111,15 +111,14 @@ class CompiledWriter:
         """
         packing = pack(None if bool(real.all()) else real, *ids.shape)
         assert packing is not None
-        hidden = self._embed(ids, torch.arange(ids.shape[1])[None]).flatten(0, 1)
-        numbers = torch.arange(len(hidden))
-        if packing.tokens is not None:
-            hidden, numbers = hidden[packing.tokens], packing.tokens  # (T, D), (T,)
+        hidden = packing.of_tokens(self._embed(ids, torch.arange(ids.shape[1])[None]))  # (N, D)
+        numbers = torch.arange(len(hidden)) if packing.tokens is None else packing.tokens
+        numbers = numbers[: packing.num_tokens]
         rows, places = items[numbers // ids.shape[1]], numbers % ids.shape[1]
         for number, block in enumerate(self.blocks):
             query, memory = block.read(hidden)
             new = memory.view(len(hidden), 2, len(block.heads), block.head_width)
-            nodes[number].permute(1, 3, 0, 2, 4)[rows, places] = new
+            nodes[number].permute(1, 3, 0, 2, 4)[rows, places] = new[: packing.num_tokens]
             if number < len(self.blocks) - 1:  # of the last nothing else is wanted
                 rest = (packing.groups, block.head_width)
                 mixed = attend(query, memory, *rest, only_first=False, causal=True)
