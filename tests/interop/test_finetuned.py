@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 from tests.alike import same
 from tests.interop.test_hf import TEXTS
 from tests.tiny_folders import ENCODERS, write_folder
@@ -15,6 +16,7 @@ from tests.tiny_folders import ENCODERS, write_folder
 import heedful
 from heedful.cli import run as cli
 from heedful.errors import UserError
+from heedful.files import read_tensors
 from heedful.interop import export
 from heedful.models import FAMILIES, Head
 from heedful.predictor import Predictor
@@ -292,6 +294,21 @@ def test_what_no_task_is_like_is_refused_in_a_line(
     body = folder("bert", "body")
     with pytest.raises(UserError, match="not a heedful run"):
         load(body)
+
+
+def test_a_head_without_weights_is_refused(folder: Callable[..., Path]) -> None:
+    out = folder("bert", "sequence")
+    weights = {
+        name: weight
+        for name, weight in read_tensors(out / "model.safetensors").items()
+        if not name.startswith("classifier")
+    }
+    save_file(weights, out / "model.safetensors")
+    message = (
+        r"weights are missing: classifier\.weight, classifier\.bias; train it for a task first"
+    )
+    with pytest.raises(UserError, match=message):
+        load(out)
 
 
 def test_a_run_stays_what_it_says(golden: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def read_record(folder: Path) -> RunRecord | None:
     model_type, family = family_of(folder)
     if head == "seq2seq" and model_type != "encoder-decoder":
         return None  # a translator, without the tokenizers by which `marian` knows one
-    model: Model = load_model(folder, mapped=True)
+    model: Model = load_model(folder, mapped=True, whole=True)
     if family.reads == "pictures":
         task, goal = _classify(folder, model, None)
         if task != "classify":

@@ -40,6 +40,7 @@ def load_model(
     revision: str | None = None,
     allow_pickle: bool = False,
     mapped: bool = False,
+    whole: bool = False,
 ) -> Any:
     """Read a ``Model`` of any family in evaluation mode; what is None stays as the folder says.
 
@@ -62,6 +63,7 @@ def load_model(
             copied: it loads sooner. They begin at other places in memory then, so that the last bit
             of what is computed may differ; and nobody may write into the file meanwhile, as
             heedful never does.
+        whole: whether to refuse a folder that lacks weights, rather than to draw them.
 
     Raises:
         UserError: there is no such model, its family is not known, has no such head or no such
@@ -90,6 +92,7 @@ def load_model(
         revision=revision,
         allow_pickle=allow_pickle,
         mapped=mapped,
+        whole=whole,
     )
 
 
@@ -102,6 +105,7 @@ def read_model(
     revision: str | None,
     allow_pickle: bool,
     mapped: bool = False,
+    whole: bool = False,
 ) -> "AnyModel":
     """Read a model of a known class; see ``Model.from_pretrained``.
 
@@ -113,6 +117,7 @@ def read_model(
         revision: the same.
         allow_pickle: the same.
         mapped: see ``load_model``.
+        whole: the same.
     """
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder, cls)
@@ -135,6 +140,9 @@ def read_model(
     report = model.set_file_weights(
         read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
     )
+    if whole and report.fresh:
+        missing = _in_any_block(report.fresh)
+        raise UserError(f"{folder}: weights are missing: {missing}; train it for a task first")
     if not mapped:
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
