@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
 from heedful import cli, files
+from heedful.checkpoints import runs
 from heedful.errors import UserError
 from heedful.interop import export
-from heedful.models import BertModel, Transformer, TransformerConfig
+from heedful.models import BertModel, Head, Transformer, TransformerConfig
 from heedful.predictor import Predictor
 
 TEXTS = ["the blue horse sleeps", "the very red soup tastes", "it is white", "Ann is in Paris"]
@@ -162,6 +164,56 @@ def test_pre_norm_is_the_models_of_another_family(
     assert type(model).__name__ == "PegasusForConditionalGeneration"
     with pytest.raises(UserError, match=r"\(pre-norm\)"):
         export(run, tmp_path / "marian", "marian")
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+def test_each_family_answers_several_texts_at_once(
+    family: str, tmp_path: Path, reference: ModuleType
+) -> None:
+    options = {"block_size": 16} if family == "big_bird" else {}
+    write_folder(family, tmp_path / "run", head="sequence", num_hidden_layers=1, **options)
+    texts = ["the cat.", "a dog, or not", "no"]
+    ours = heedful.load(tmp_path / "run", precision="fp32")(texts)
+    assert export(tmp_path / "run", tmp_path / "out", "hf").difference < 1e-5
+    pipe = reference.pipeline("text-classification", model=str(tmp_path / "out"), device="cpu")
+    several = 1 if family == "xlnet" else 3  # whose memories the pipeline takes for rows
+    for answer, other in zip(ours, pipe(texts, batch_size=several), strict=True):
+        assert other == {"label": answer.label, "score": pytest.approx(answer.score, abs=1e-5)}
+
+
+def test_texts_that_are_read_by_blocks(tmp_path: Path, reference: ModuleType) -> None:
+    run = tmp_path / "run"
+    sizes = {"max_position_embeddings": 200, "block_size": 16, "num_random_blocks": 3}
+    write_folder("big_bird", run, head="token", num_hidden_layers=1, **sizes)
+    runs.write_record(run, runs.outside_record("tag", {}, 190))  # 176 are read as a whole
+    files.write_manifest(run)
+    assert export(run, tmp_path / "out", "hf").difference < 1e-5
+
+
+def test_heads_that_the_reference_lacks_are_refused(tmp_path: Path, reference: ModuleType) -> None:
+    cases: list[tuple[str, Head, dict[str, Any], str]] = [
+        ("masked", "masked_lm", {"enhanced_mask_decoder": True}, "with an enhanced mask decoder"),
+        ("replaced", "replaced", {}, r"transformers [\d.]+ has no DebertaForPreTraining; --form"),
+        ("tied", "masked_lm", {}, "cannot open what was written: Error.* size mismatch"),
+    ]
+    for name, head, options, message in cases:
+        run = tmp_path / name
+        write_folder("deberta", run, head=head, **options)
+        runs.write_record(run, runs.outside_record("pretrain", {"objective": "mlm"}, 40))
+        files.write_manifest(run)
+        with pytest.raises(UserError, match=message):
+            export(run, tmp_path / "out", "hf")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_exported_is_not_replaced_by_its_export(
+    golden: Path, tmp_path: Path, reference: ModuleType
+) -> None:
+    export(golden / "classify", tmp_path / "model", "hf")
+    before = sorted(path.name for path in (tmp_path / "model").iterdir())
+    with pytest.raises(UserError, match="is what is exported; choose another folder"):
+        export(tmp_path / "model", tmp_path / "." / "model", "onnx", overwrite=True)
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == before
 
 
 def test_weights_in_half_precision_are_written_in_fp32(golden: Path, tmp_path: Path) -> None:

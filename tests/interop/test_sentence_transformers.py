@@ -22,6 +22,7 @@ from heedful.errors import UserError
 from heedful.interop import export
 from heedful.interop.sentence_transformers import (
     SentenceLayout,
+    pool,
     read_layout,
     read_record,
     write_layout,
@@ -113,6 +114,21 @@ def test_a_length_that_is_none(tmp_path: Path) -> None:
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
     with pytest.raises(UserError, match="max_seq_length is 'long'; expected a number"):
         read_layout(folder)
+
+
+def test_a_text_without_tokens_has_zeros() -> None:
+    hidden = torch.ones(2, 3, 4)
+    vectors = pool(hidden, torch.tensor([[0, 0, 0], [1, 1, 0]]), "mean")
+    torch.testing.assert_close(vectors, torch.tensor([[0.0], [1.0]]).expand(2, 4))
+
+
+def test_gpt2_is_padded(tmp_path: Path) -> None:
+    """Its own files name no token for padding, without which only single texts are read."""
+    write_folder("gpt2", tmp_path / "run", head="body")
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        assert files.read_json(tmp_path / "out" / name)["pad_token"] == "<|endoftext|>"
+    assert load_model(tmp_path / "out").config.pad_token_id == 0
 
 
 def test_a_run_is_such_a_folder(tiny_model: Path, tmp_path: Path) -> None:

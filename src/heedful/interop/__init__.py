@@ -159,6 +159,8 @@ def export(
             )
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
+    if out.exists() and run.exists() and out.samefile(run):
+        raise UserError(f"--to {out} is what is exported; choose another folder")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - kind.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
     _, record = read_source(run)

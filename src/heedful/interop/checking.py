@@ -72,9 +72,12 @@ def _texts(source: Source, lengths: Sequence[int], generator: torch.Generator) -
     ids = torch.randint(config.vocab_size, (len(lengths), max(lengths)), generator=generator)
     ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (B, S)
+    layout = getattr(source.tokenizer, "layout", None)  # a translator's tokenizer has none
+    if layout is not None and layout.pads_left:
+        mask = mask.flip(1)
     batch = {"input_ids": ids.masked_fill(~mask, pad_id), "attention_mask": mask.long()}
     knows = getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
-    if knows and source.tokenizer.layout.tells_types:  # a translator's tokenizer has no layout
+    if knows and layout is not None and layout.tells_types:
         second = mask & (torch.arange(max(lengths)) > max(lengths) // 2)
         batch["token_type_ids"] = second.long()
     return batch

@@ -19,7 +19,7 @@ from heedful.extras import missing
 from heedful.files import read_json, write_json
 from heedful.interop import marian
 from heedful.interop.checking import TOLERANCE, Check, Comparison, outputs_of, sample_batches
-from heedful.interop.source import Source
+from heedful.interop.source import Source, write_files
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings, PredictSettings
@@ -49,8 +49,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     if isinstance(source.model, Transformer):
         marian.write_translator(source, folder)
     else:
-        source.model.save_pretrained(folder)
-        source.tokenizer.save_pretrained(folder)
+        write_files(source, folder)
         if source.sees:
             _compare_pixels(source, folder, transformers)
             return compare(source, folder)
@@ -68,14 +67,38 @@ def compare(source: Source, folder: Path) -> Check:
         UserError: they differ.
     """
     transformers = _library()
-    (architecture,) = read_json(folder / CONFIG)["architectures"]
     with _quiet(), torch.inference_mode():
-        model = getattr(transformers, architecture).from_pretrained(folder, local_files_only=True)
+        model = _opened(source, folder, transformers)
         comparison = Comparison(source, f"transformers {version('transformers')}")
         for batch in sample_batches(source):
-            output = model.eval()(**batch)
+            if isinstance(model.base_model, transformers.BigBirdModel):
+                # A short text has it read all later ones as a whole, too.
+                model.base_model.set_attention_type(model.config.attention_type)
+            output = model(**batch)
             comparison.add(batch, outputs_of(source, batch), dict(output.items()))
     return comparison.result()
+
+
+def _opened(source: Source, folder: Path, transformers: Any) -> Any:
+    """Return the reference's model of a folder, in evaluation mode.
+
+    Raises:
+        UserError: the reference has no such model, or cannot open it.
+    """
+    consumer = f"transformers {version('transformers')}"
+    (architecture,) = read_json(folder / CONFIG)["architectures"]
+    kind = getattr(transformers, architecture, None)
+    if kind is None:
+        raise UserError(
+            f"{source.folder}: {consumer} has no {architecture}; --format onnx can hold it"
+        )
+    try:
+        return kind.from_pretrained(folder, local_files_only=True).eval()
+    except (RuntimeError, ValueError) as error:  # by which it says that weights do not fit
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{source.folder}: {consumer} cannot open what was written: {reason}"
+        ) from error
 
 
 def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
@@ -120,6 +143,11 @@ def _refuse(source: Source) -> None:
         raise UserError(
             f"{source.folder}: a recurrent network, which transformers does not have; "
             "--format onnx can hold it"
+        )
+    if getattr(model.body, "asks_with_positions", False):
+        raise UserError(
+            f"{source.folder}: it fills masks with an enhanced mask decoder, which transformers "
+            "does not have; --format onnx can hold it"
         )
     if isinstance(tokenizer, BertTokenizer) and tokenizer.never_split:
         raise UserError(

@@ -18,7 +18,7 @@ from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import parse_json, read_json, write_json
 from heedful.interop.checking import Check, check_by_reading
-from heedful.interop.source import Source
+from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
 from heedful.models.loading import read_config
 from heedful.settings import ExportSettings
@@ -62,7 +62,8 @@ def pool(hidden_states: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor
     if mask is None:
         return hidden_states.mean(1)
     real = mask[..., None].to(hidden_states.dtype)  # (B, T, 1)
-    return (hidden_states * real).sum(1) / real.sum(1)
+    # An empty text has zeros.
+    return (hidden_states * real).sum(1) / real.sum(1).clamp(min=1)
 
 
 def read_record(folder: Path) -> RunRecord | None:
@@ -164,8 +165,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         normalise=record.goal["normalise"],
         max_length=record.max_length,
     )
-    source.model.save_pretrained(folder)
-    source.tokenizer.save_pretrained(folder)
+    write_files(source, folder)
     write_layout(layout, source.model.get_input_embeddings().embedding_dim, folder)
     if read_layout(folder) != layout:
         raise UserError(f"{source.folder}: its layout does not read back as it was written")

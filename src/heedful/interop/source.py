@@ -7,6 +7,7 @@ from typing import Any
 
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord, outside_record
+from heedful.files import read_json, write_json
 from heedful.images.processor import ViTImageProcessor
 from heedful.interop import foreign_record
 from heedful.models.loading import family_of, head_of, load_model
@@ -14,6 +15,8 @@ from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
 from heedful.readers import load_reader
 from heedful.sources import PACKAGES, resolve
+from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
+from heedful.tokens.folder import SPECIAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -63,3 +66,21 @@ def open_source(run: str | os.PathLike[str]) -> Source:
     folder, record = read_source(run)
     model, tokenizer = load_model(folder, head=record.head), load_reader(folder)
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)
+
+
+def write_files(source: Source, folder: Path) -> None:
+    """Write the model and its tokenizer, with a token for padding where the model names none.
+
+    GPT-2 names none, and without one the reference takes only one text at a time.
+    """
+    source.model.save_pretrained(folder)
+    source.tokenizer.save_pretrained(folder)
+    if getattr(source.model.config, "pad_token_id", 0) is None:
+        tokenizer = source.tokenizer
+        _add(folder / CONFIG, {"pad_token_id": tokenizer.pad_token_id})
+        for name in (TOKENIZER_CONFIG, SPECIAL):
+            _add(folder / name, {"pad_token": tokenizer.pad_token})
+
+
+def _add(path: Path, values: dict[str, Any]) -> None:
+    write_json(path, {**read_json(path), **values})
