@@ -1,6 +1,8 @@
 """Regression from the command line on small files, and its wrong input."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,10 @@ def test_train_evaluate_predict(
     assert values[0] < values[8]
     config = json.loads((out / "config.json").read_text())
     assert config["problem_type"] == "regression"
-    assert "1 to 3.5" in (out / "MODEL_CARD.md").read_text()
+    card = (out / "MODEL_CARD.md").read_text()
+    assert "1 to 3.5" in card
+    (shown,) = re.findall("heedful predict run (.*)", card)
+    assert run(["predict", str(out), *shlex.split(shown)]) == 0
 
 
 @pytest.mark.parametrize(

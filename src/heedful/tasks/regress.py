@@ -31,6 +31,7 @@ from heedful.tasks.texts import (
     start_encoder,
     store_records,
     target,
+    text_example,
     text_inputs,
     text_records,
 )
@@ -87,6 +88,11 @@ class Regress(Task[Record, Tensor, Estimate]):
     def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
         """Make records of texts or pairs."""
         return text_records(texts)
+
+    @property
+    def example(self) -> str:
+        """See ``Task.example``."""
+        return text_example(pairs=self.pairs)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -121,6 +121,11 @@ def text_records(texts: Sequence[Text]) -> list[Record]:
     ]
 
 
+def text_example(*, pairs: bool | None) -> str:
+    """Return what shows a run of texts or pairs on a command line; see ``Task.example``."""
+    return '"a text" --context "another text"' if pairs else '"a text"'
+
+
 def text_inputs(*, pairs: bool | None) -> tuple[Input, ...]:
     """Return what the records of `text_records` consist of: a text, or a pair; None: either."""
     if pairs is None:

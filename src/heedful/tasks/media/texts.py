@@ -15,7 +15,14 @@ from heedful.settings import ColumnSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Input, Recipe, Start
 from heedful.tasks.media import LabelsOf
-from heedful.tasks.texts import encode_texts, read_table, start_encoder, text_inputs, text_records
+from heedful.tasks.texts import (
+    encode_texts,
+    read_table,
+    start_encoder,
+    text_example,
+    text_inputs,
+    text_records,
+)
 from heedful.tokens import Tokenizer
 
 
@@ -26,8 +33,12 @@ class Texts:
     pairs: bool | None
     """Whether an item is a pair of texts; None: it may be."""
 
-    example = '"a text"'
     plural = "text"
+
+    @property
+    def example(self) -> str:
+        """A text, or two."""
+        return text_example(pairs=self.pairs)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
