@@ -65,7 +65,8 @@ def test_a_negative_name_in_a_config_is_the_negative(
         ("header = false\nno-header = true", "header is given twice, the second time as no-header"),
         ("batch_size = 1\nbatch-size = 2", "batch-size is given twice, the second time as"),
         ('no-header = "yes"', "no-header yes: must be true or false"),
-        ("no-resume = true", 'Unknown option: "[no-resume]"'),
+        ("no-resume = true", "no option of this command is called 'no-resume' (did you mean"),
+        ('lable = "team"', "is called 'lable' (did you mean 'label'?)"),
         ("epochs = 1.5", "epochs 1.5: must be a whole number"),
     ],
 )

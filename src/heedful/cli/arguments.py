@@ -12,7 +12,7 @@ from typing import Any, get_args
 from cyclopts import App, ArgumentCollection
 from cyclopts.config import Dict
 
-from heedful.errors import UserError
+from heedful.errors import UserError, did_you_mean
 
 Source = Callable[[App, tuple[str, ...], ArgumentCollection], None]
 """What the library calls with the options of a command before it converts their values."""
@@ -85,13 +85,14 @@ def _without_negatives(
     The library takes the negative name for another name of the option, and its value as it is.
 
     Raises:
-        UserError: such a value is neither true nor false, or both are given.
+        UserError: such a value is neither true nor false, or both are given; or a key is no option.
     """
     positive = {
         name.removeprefix("--"): argument.name.removeprefix("--")
         for argument in arguments
         for name in argument.negatives
     }
+    names = {name.removeprefix("--") for argument in arguments for name in argument.names}
     plain: dict[str, Any] = {}
     for key, value in values.items():
         name = key.replace("_", "-")
@@ -99,6 +100,9 @@ def _without_negatives(
             if not isinstance(value, bool):
                 raise UserError(f"--config {path}: {key} {value}: must be true or false")
             name, value = positive[name], not value
+        if name not in names:
+            near = did_you_mean(name, names)
+            raise UserError(f"--config {path}: no option of this command is called {key!r}{near}")
         if name in plain:
             raise UserError(f"--config {path}: {name} is given twice, the second time as {key}")
         plain[name] = value
