@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.golden.copies import LATEST
 
 import heedful
 from heedful import predictor
@@ -306,3 +307,9 @@ def test_texts_may_be_given_in_many_ways() -> None:
 def test_an_explanation_is_of_a_text() -> None:
     with pytest.raises(UserError, match="text 1: expected text, found a dict"):
         heedful.explain(GOLDEN, {"text": "bread"})  # type: ignore[arg-type]
+
+
+def test_an_installed_model_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictor, "resolve", lambda name: LATEST / "sentences")
+    assert Predictor.load("minilm").name == "minilm"
+    assert Predictor.load(LATEST / "sentences").name == "sentences"

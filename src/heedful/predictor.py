@@ -127,13 +127,15 @@ class Predictor:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
         keep_few_kernels(_KERNELS)
-        folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
+        packaged = os.fspath(run) in PACKAGES
+        folder = resolve(run) if packaged else Path(run)
         record = answering_record(folder)
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
         model = in_precision(read_task(record).load(folder, record.head), device, dtype)
-        return cls(model, load_reader(folder), record, settings, name=folder.resolve().name)
+        name = os.fspath(run) if packaged else folder.resolve().name
+        return cls(model, load_reader(folder), record, settings, name=name)
 
     def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.

@@ -332,6 +332,7 @@ def test_the_page_of_families_says_what_works() -> None:
 
 def test_report_and_comparison(run: Path, data: Path, tmp_path: Path) -> None:
     report = heedful.report(run, data, say=lambda line: None)
+    assert repr(report) == "Report()"
     report.save(tmp_path / "report.html")
     assert "red" in (tmp_path / "report.html").read_text(encoding="utf-8")
     same = heedful.compare(run, run, data, say=lambda line: None)

@@ -1,7 +1,7 @@
 """The report of a run: one HTML document."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ LONGEST_TEXT = 600
 class Report:
     """A report as one HTML document; in a notebook it shows itself."""
 
-    html: str
+    html: str = field(repr=False)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write it to a file.
