@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.golden.copies import LATEST
 
 from heedful import files
@@ -30,6 +31,17 @@ def test_what_cannot_be_json_leaves_the_file(tmp_path: Path, value: Any) -> None
     with pytest.raises((ValueError, TypeError)):
         files.write_json(path, {"a": value})
     assert files.read_json(path) == {"a": 1}
+
+
+def test_others_may_read_weights_as_they_may_read_the_rest(tmp_path: Path) -> None:
+    plain, weights = tmp_path / "a.json", tmp_path / "a.safetensors"
+    files.write_json(plain, {})
+    files.write_tensors(weights, {"a": torch.ones(2)})
+    assert weights.stat().st_mode == plain.stat().st_mode
+
+    weights.chmod(0o640)
+    files.write_tensors(weights, {"a": torch.zeros(2)})
+    assert weights.stat().st_mode & 0o777 == 0o640
 
 
 def test_commands_take_names_that_are_not_utf_8(

@@ -143,10 +143,13 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     from safetensors.torch import save_file
 
     plain = {name: _plain(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()}
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path}: could not be written: {error}") from None
+    path.chmod(mode)  # the library lets nobody else read its files
 
 
 def _plain(tensor: "Tensor") -> "Tensor":
