@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from itertools import count, islice, tee
+from itertools import islice, tee
 from pathlib import Path
 from types import NoneType
 from typing import Any, Unpack, get_args
@@ -178,24 +178,16 @@ class Predictor:
         self,
         records: Iterable[Any],
         settings: PredictSettings | None = None,
-        *,
-        labelled: bool = False,
-        numbers: Iterator[int] | None = None,
     ) -> Iterator[Any]:
         """Answer for each record of the task, in its order, holding only some thousands at a time.
 
         Args:
             records: as the task's ``read`` gives them.
             settings: how to compute; by default as the predictor was told.
-            labelled: whether to encode their truth too, for scoring.
-            numbers: of the records in the data, for draws where they are scored; 0, 1, 2 and so on
-                if None.
         """
         settings = settings or self.settings
-        numbers = count() if numbers is None else numbers
-        for some, encoded in self.encoded(records, settings, labelled=labelled):
-            draws = [number % _SORTED_TOGETHER for number in islice(numbers, len(some))]
-            yield from self.decode(some, encoded, settings, draws=draws if labelled else None)
+        for some, encoded in self.encoded(records, settings):
+            yield from self.decode(some, encoded, settings)
 
     def encoded(
         self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
@@ -224,8 +216,6 @@ class Predictor:
         records: Iterable[Any],
         encoded: Sequence[Fitted[Example]],
         settings: PredictSettings,
-        *,
-        draws: Sequence[int] | None = None,
     ) -> Iterator[Any]:
         """Answer for records that are encoded: the second half of `answers`.
 
@@ -233,10 +223,8 @@ class Predictor:
             records: the records, in any number that memory holds.
             encoded: what `encode` made of each, with the same settings.
             settings: how to compute.
-            draws: numbers of the records, by which is drawn what is scored; None where the truth
-                was not encoded.
         """
-        computed = self.computed(encoded, settings, draws=draws)
+        computed = self.computed(encoded, settings)
         for record, fitted, outputs in zip(records, encoded, computed, strict=True):
             yield self.task.decode(record, fitted, outputs, settings, self.tokenizer)
 
@@ -247,7 +235,14 @@ class Predictor:
         *,
         draws: Sequence[int] | None = None,
     ) -> Iterator[list[Any]]:
-        """Yield what the task computes for the examples of each record; see `decode`."""
+        """Yield what the task computes for the examples of each record; see `decode`.
+
+        Args:
+            encoded: what `encode` made of each record, with the same settings.
+            settings: how to compute.
+            draws: numbers of the records, by which is drawn what is scored; None where the truth
+                was not encoded.
+        """
         outputs = self._compute(encoded, settings, draws)
         for fitted in encoded:
             yield [next(outputs) for _ in fitted.pieces]

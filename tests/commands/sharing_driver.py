@@ -1,7 +1,7 @@
 """Run several command lines, in one process or in several that share each, and keep what they say.
 
 The argument is JSON: for each command line its name and words. All processes of one whose name is
-``stopped`` stop at the third shard; of ``killed`` one kills itself there.
+``stopped`` or ``stopped-scores`` stop at the third shard; of ``killed`` one kills itself there.
 """
 
 import contextlib
@@ -16,11 +16,12 @@ import torch
 
 torch.set_num_threads(1)
 
+from heedful import evaluation  # noqa: E402
 from heedful.cli import run  # noqa: E402
 from heedful.training import ranks  # noqa: E402
 
 to_first = ranks.to_first
-fates = {"stopped": [0], "killed": [0]}
+fates = {"stopped": [0], "stopped-scores": [0], "killed": [0]}
 name = ""
 
 
@@ -29,7 +30,7 @@ def dying(items: list[Any]) -> list[Any] | None:
     if name in fates:
         fates[name][0] += 1
         if fates[name][0] == 3:
-            if name == "stopped":
+            if name != "killed":
                 raise KeyboardInterrupt
             if ranks.rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -44,6 +45,7 @@ def code_of(words: list[str]) -> int:
 
 
 ranks.to_first = dying
+evaluation.TOGETHER = 5
 with ranks.together():
     folder = Path(f"said/{ranks.size()}")
     folder.mkdir(parents=True, exist_ok=True)

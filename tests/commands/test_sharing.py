@@ -75,6 +75,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
+OF_THREE = ("stopped", "resumed", "again", "there", "stopped-scores")
 BY_THREE = ("classify", "translate", "one", "whole", "wrong-fields", "wrong-length")
 
 
@@ -121,6 +122,11 @@ def many_files(to: str, *options: str) -> list[str]:
     return ["predict", "classify", "--input", *files, *out, *options]
 
 
+def scored(to: str, *options: str) -> list[str]:
+    out = ("--precision", "fp32", "--predictions", to)
+    return ["evaluate", *EVALUATIONS["classify"], *out, *options]
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes answer, and what three do."""
@@ -140,6 +146,9 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
             commands["resumed"] = many_files("stopped", "--resume")
             commands["again"] = many_files("stopped", "--resume")
             commands["there"] = many_files("stopped")
+            commands["stopped-scores"] = scored("stopped.jsonl")
+        else:
+            commands["resumed-scores"] = scored("stopped.jsonl", "--resume")
         commands["printed"] = ["predict", *PREDICTIONS["classify"]]
         commands["whole"] = many_files(f"{size}/whole")
         tags = ["predict", "tag", "--input", "data/tag.jsonl", "--plain"]
@@ -149,7 +158,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         commands = {
             name: words
             for name, words in commands.items()
-            if size in sizes(name) or name in ("stopped", "resumed", "again", "there")
+            if size in sizes(name) or name in OF_THREE
         }
         if size == 2:
             commands["killed"] = many_files("killed")
@@ -265,6 +274,20 @@ def test_another_number_of_processes_goes_on_after_one_was_killed(
     for path in Path("2/whole").iterdir():
         rows, right = (rows_of((Path(of) / path.name).read_text()) for of in ("killed", "2/whole"))
         assert_same(rows, right, path.name)
+
+
+def test_another_number_of_processes_goes_on_with_an_evaluation() -> None:
+    _, err, codes = said(3, "stopped-scores")
+    assert codes == [130] * 3
+    assert err[0].startswith("stopped; 30 answers are kept: the same command with --resume goes on")
+    out, err, codes = said(2, "resumed-scores")
+    assert codes == [0, 0]
+    assert err[0].startswith("going on after 30 answers\n")
+    assert_same(json.loads(out[0]), json.loads(said(2, "classify-scores")[0][0]), "scores")
+    rows, right = (
+        rows_of(Path(of).read_text()) for of in ("stopped.jsonl", "2/classify-rows.jsonl")
+    )
+    assert_same(rows, right, "rows")
 
 
 def test_an_answer_alone_may_take_several_lines() -> None:

@@ -23,12 +23,13 @@ from heedful.cli.options import (
 )
 from heedful.errors import UserError, unknown_name
 from heedful.interop import FORMATS
-from heedful.settings import ExportSettings, PredictSettings, VocabularySettings
+from heedful.settings import ExportSettings, OutputSettings, PredictSettings, VocabularySettings
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
 Files = Annotated[list[Path] | None, Parameter(negative="")]
+_GOES_ON = "the same command with --resume goes on"
 VOCABULARY, EXPORT = VocabularySettings(), ExportSettings()
 
 
@@ -61,6 +62,7 @@ def evaluate(
     scoring: Scoring = SCORING,
     picture: Path | None = None,
     predictions: Path | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Score a run on labelled files: JSON on standard output and, in full, in RUN/metrics.json.
@@ -75,6 +77,8 @@ def evaluate(
         Also draw the confusion matrix, to a .png or .svg file.
     predictions
         Also write each answer beside its truth, to a .jsonl or .csv file.
+    resume
+        Go on with an evaluation with --predictions that was stopped.
     overwrite
         Replace the file of --predictions.
     """
@@ -90,18 +94,22 @@ def evaluate(
     )
     from heedful.training import ranks
 
-    with ranks.together(), ranks.naming_the_process():
+    advice = "start all of them again" if predictions is None else _GOES_ON
+    with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
-            file = None
+            file = output = None
+            if resume and predictions is None:
+                raise UserError("--resume is for the file of --predictions")
             if predictions is not None:
-                file = PredictionsFile(predictions, overwrite=overwrite)
+                file = PredictionsFile(predictions, overwrite=overwrite or resume)
+                output = OutputSettings(out=predictions, resume=resume, overwrite=overwrite)
             predictor = _predictor(run, predicting)
             predictor.score_by(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
                 check_confusion_picture(picture, one_label=one_label)
-        scores = command.evaluate(run, data, columns, predictor, say, file)
-        if not ranks.is_first():
+        scores = command.evaluate(run, data, columns, predictor, say, file, output)
+        if not scores or not ranks.is_first():
             return
     if file is not None:
         say(f"{scores['items']:,} answers written to {predictions}")
@@ -160,7 +168,7 @@ def predict(
 
     advice = "start all of them again"
     if output.out is not None:
-        advice = "the same command with --resume goes on"
+        advice = _GOES_ON
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = _predictor(run, predicting)

@@ -11,14 +11,16 @@ from typing import Any
 
 from heedful import files
 from heedful.checkpoints.runs import RECORD
-from heedful.commands.identity import check_same
+from heedful.commands.identity import check_same, identity, prints_beside
 from heedful.commands.inputs import files_of
+from heedful.commands.kept import Kept, open_kept
 from heedful.commands.outputs import refuse_if_read
+from heedful.commands.parts import kept
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
-from heedful.settings import ColumnSettings
+from heedful.settings import ColumnSettings, OutputSettings
 from heedful.task import SAMPLE, Say, Start
 from heedful.training import ranks
 from heedful.training.progress import counted
@@ -36,12 +38,26 @@ def evaluate(
     predictor: Predictor,
     say: Say = lambda line: None,
     predictions_file: PredictionsFile | None = None,
+    output: OutputSettings | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``.
+
+    Args:
+        run: the run.
+        data: files with the truth.
+        columns: where it stands in them.
+        predictor: of the run.
+        say: takes each line meant for the user.
+        predictions_file: gets each answer beside its truth.
+        output: keeps what is computed for that file, so that a later call goes on after a stop.
+
+    Returns:
+        The scores; empty where the output is to go on but is finished.
 
     Raises:
         UserError: see `Evaluation`; or what nothing scores is asked for, or the file of
             predictions is one of the data.
+        KeyboardInterrupt: the user stopped it; it says how to go on.
     """
     say = ranks.said_once(say)
     with ranks.failing_together():
@@ -49,13 +65,38 @@ def evaluate(
         if predictions_file is not None:
             refuse_if_read("--predictions", predictions_file.path, data)
     check_same(run, predictor, asdict(columns), data)
+    if output is None:
+        return _evaluate(run, data, columns, predictor, say, predictions_file, None)
+    facts = identity(run, predictor, asdict(columns))
+    memory = open_kept(output, {**facts, "prints": prints_beside(predictor, data)})
+    if memory is None:
+        say(f"{output.out} is finished; nothing to do")
+        return {}
+    if memory.items:
+        say(f"going on after {memory.items:,} answers")
+    with kept(memory.parts):
+        scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
+    if memory.parts is not None:
+        memory.parts.discard()
+    return scores
+
+
+def _evaluate(
+    run: Path,
+    data: Sequence[Path],
+    columns: ColumnSettings,
+    predictor: Predictor,
+    say: Say,
+    predictions_file: PredictionsFile | None,
+    memory: Kept | None,
+) -> dict[str, Any]:
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
         beside = None
         if predictor.precision.int8:  # not otherwise: copies that nobody reads fill the memory
             records, copies = tee(records)
             beside = _Wider(run, predictor, copies)
-        evaluation = Evaluation(predictor, records)
+        evaluation = Evaluation(predictor, records, memory=memory)
         answered = evaluation if beside is None else beside.compare(evaluation)
         if predictions_file is None or not ranks.is_first():
             for _ in answered:

@@ -39,6 +39,20 @@ def identity(run: Path, predictor: Predictor, options: Mapping[str, Any]) -> dic
     return plain
 
 
+def prints_beside(
+    predictor: Predictor, data: Sequence[Path], others: Sequence[Path] = ()
+) -> list[str]:
+    """Return hashes of what answers depend on beside the records that are read of the data.
+
+    Args:
+        predictor: answers.
+        data: the files, or folders, that records are read of.
+        others: files that are read besides.
+    """
+    seen = data if "see" in predictor.task.abilities else ()  # records say where pictures are
+    return [item.sha256 for item in fingerprint([*others, *seen], folders=True)]
+
+
 def check_same(
     run: Path, predictor: Predictor, options: Mapping[str, Any], data: Sequence[Path]
 ) -> None:

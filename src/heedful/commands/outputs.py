@@ -1,4 +1,4 @@
-"""Where the answers of ``heedful predict --out`` go: a new file or folder, or one begun before.
+"""Where answers go that are kept in shards: a new file or folder, or one begun before.
 
 No command writes over what it reads.
 """
@@ -103,7 +103,7 @@ def open_parts(
     assert out is not None
     if output.resume and output.overwrite:
         raise UserError(
-            "--resume goes on with a prediction and --overwrite starts anew: give one of them"
+            "--resume goes on with what was begun and --overwrite starts anew: give one of them"
         )
     names, begun = facts["files"], is_begun(out)
     output = _after_restart(output, begun=begun)
@@ -127,8 +127,8 @@ def open_parts(
         return begin(parts, facts)
     if not output.resume:
         raise UserError(
-            f"{parts.folder} holds a prediction that was stopped; give --resume to go on with it, "
-            "--overwrite to start anew, or another --out"
+            f"{parts.folder} holds answers of a command that was stopped; give --resume to go on "
+            "with it, --overwrite to start anew, or another name"
         )
     return go_on(parts, facts, output.shard_size)
 

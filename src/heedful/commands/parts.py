@@ -10,8 +10,9 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -66,6 +67,29 @@ class Parts:
         """Of how many of them the model was given only a part."""
         return sum(shard.cut for shard in self.shards)
 
+    def check(self, number: int, records: str) -> None:
+        """Check that a shard was computed of what is there now.
+
+        Args:
+            number: of the shard.
+            records: digest of what would be answered.
+
+        Raises:
+            UserError: it was something else.
+        """
+        if records != self.shards[number].records:
+            before = sum(shard.items for shard in self.shards[:number])
+            raise UserError(
+                f"{self.folder} was started on other data: of the items {before + 1:,} to "
+                f"{before + self.shards[number].items:,} some have changed"
+            )
+
+    def lines(self, number: int) -> Iterator[str]:
+        """Yield the lines of a shard."""
+        path = _shard(self.folder, number)
+        with path.open(encoding="utf-8", newline="\n") as stream:
+            yield from (json.loads(line) + "\n" for line in stream) if self.plain else stream
+
     def add(self, rows: Sequence[Row], records: str) -> None:
         """Write a shard, completely or not at all.
 
@@ -98,7 +122,8 @@ class Parts:
         Raises:
             UserError: something has come to stand there meanwhile that is not to be replaced.
         """
-        joined, lines = self.folder / JOINED, self._lines()
+        joined = self.folder / JOINED
+        lines = chain.from_iterable(map(self.lines, range(len(self.shards))))
         if counts:
             joined.mkdir()
         for name, count in counts.items():
@@ -119,11 +144,22 @@ class Parts:
         files.sync_tree(self.out.parent, deep=False)
         self.discard()
 
-    def _lines(self) -> Iterator[str]:
-        for number in range(len(self.shards)):
-            path = _shard(self.folder, number)
-            with path.open(encoding="utf-8", newline="\n") as stream:
-                yield from (json.loads(line) + "\n" for line in stream) if self.plain else stream
+
+@contextmanager
+def kept(parts: Parts | None) -> Iterator[None]:
+    """Say how to go on where something stops it, unless nothing is finished."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt) as stop:
+        if parts is None:
+            raise
+        if not parts.shards:
+            parts.discard()
+            raise
+        raise type(stop)(
+            f"{str(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command with "
+            "--resume goes on"
+        ) from None
 
 
 def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:

@@ -3,22 +3,19 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from heedful.commands.identity import check_same, identity
+from heedful.commands.identity import check_same, identity, prints_beside
 from heedful.commands.inputs import files_of, streams_of, texts_of, with_prefix
 from heedful.commands.nearest import Neighbours, refuse_pairs
 from heedful.commands.outputs import names_of, open_parts
-from heedful.commands.parts import Parts
+from heedful.commands.parts import Parts, kept
 from heedful.commands.shards import SHARD, digest, shards
-from heedful.errors import UserError
 from heedful.predictor import Predictor
-from heedful.reading import fingerprint
 from heedful.reading.lines import STDIN
 from heedful.settings import ColumnSettings, OutputSettings
 from heedful.task import Answer, Say
@@ -119,7 +116,7 @@ def predict_files(
         _pass_over(records, done, parts)
     if done:
         say(f"going on after {done:,} answers")
-    with _kept(parts):
+    with kept(parts):
         _answer(predictor, asked, records, size, parts)
     with ranks.failing_together():
         if parts is not None:
@@ -152,22 +149,14 @@ def _pass_over(records: Iterator[Any], done: int, parts: Parts | None) -> None:
     if parts is None:
         deque(islice(records, done), maxlen=0)
         return
-    passed = 0
-    for shard in parts.shards:
-        if digest(islice(records, shard.items)) != shard.records:
-            raise UserError(
-                f"{parts.folder} was started on other data: of the items {passed + 1:,} to "
-                f"{passed + shard.items:,} some have changed"
-            )
-        passed += shard.items
+    for number, shard in enumerate(parts.shards):
+        parts.check(number, digest(islice(records, shard.items)))
 
 
 def _facts(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
     """Return what answers depend on, beside the records themselves."""
     files = [] if asked.against is None else [asked.against]
-    if "see" in predictor.task.abilities:  # records of pictures say where they are
-        files += asked.input
-    prints = [item.sha256 for item in fingerprint(files, folders=True)]
+    prints = prints_beside(predictor, asked.input, files)
     return {**identity(run, predictor, asked.options), "prints": prints}
 
 
@@ -204,23 +193,6 @@ def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
     if plain:
         return answer.plain()
     return json.dumps(answer.to_dict(everything=everything), ensure_ascii=False)
-
-
-@contextmanager
-def _kept(parts: Parts | None) -> Iterator[None]:
-    """Say how to go on where something stops it, unless nothing is finished."""
-    try:
-        yield
-    except (UserError, KeyboardInterrupt) as stop:
-        if parts is None:
-            raise
-        if not parts.shards:
-            parts.discard()
-            raise
-        raise type(stop)(
-            f"{str(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command with "
-            "--resume goes on"
-        ) from None
 
 
 def _may_wait(path: Path) -> bool:

@@ -260,6 +260,11 @@ def to_first(items: list[Item]) -> list[Item] | None:
     return None if lists is None else _interleaved(lists)
 
 
+def to_all(items: list[Item]) -> list[Item]:
+    """Return what all have computed of their shares, in order; see `to_first`."""
+    return _interleaved(everyone(items))
+
+
 def from_first(item: Item) -> Item:
     """Return what the first rank has."""
     if size() == 1:
