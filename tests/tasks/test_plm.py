@@ -25,8 +25,8 @@ from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tokens import load_encoder_tokenizer
 
 THINGS = {"apple": "red", "grass": "green", "sky": "blue", "coal": "black", "snow": "white"}
-OBJECTIVE = PermutedWords()
 T = 40
+OBJECTIVE = PermutedWords(segment=T // 2)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +49,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _batch(folder: Path, rows: int = 2) -> tuple[Any, Any]:
+def _batch(folder: Path, rows: int = 2, first: int = 0) -> tuple[Any, Any]:
     tokenizer = load_encoder_tokenizer(folder)
     ids = np.array(
         [*(10 + np.arange(T - 2) % 30), 4, 3], dtype=np.int32
     )  # the last two are special
-    examples = [Example(ids=ids[-T + 5 * row :]) for row in range(rows)]
+    examples = [Example(ids=ids[-T + 5 * row :]) for row in range(first, rows)]
     rule = mask_rule(tokenizer, share=1 / 6, most=None)
-    draw = Draw(seed=1, epoch=0, rows=np.arange(rows))
+    draw = Draw(seed=1, epoch=0, rows=np.arange(first, rows))
     return OBJECTIVE.learn(examples, tokenizer, rule, draw), tokenizer
 
 
@@ -139,6 +139,14 @@ def test_the_second_segment_reads_the_memory_of_the_first(folder: Path) -> None:
         ),
     )
     assert ((other[:, 0] - score[:, 0]).abs() > 1e-6).all()
+
+
+def test_what_is_told_of_a_sequence_does_not_depend_on_those_beside_it(folder: Path) -> None:
+    model = load_model(folder).double()
+    beside = OBJECTIVE.score(model, _batch(folder, rows=6)[0])
+    for row in range(6):
+        alone = OBJECTIVE.score(model, _batch(folder, rows=row + 1, first=row)[0])
+        torch.testing.assert_close(alone[0], beside[row])
 
 
 def test_sequences_are_running_text_of_one_document(folder: Path, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ from heedful.tasks.corpus import (
 )
 from heedful.tasks.objectives import OBJECTIVES, hidden
 from heedful.tasks.objectives.objective import Objective
+from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import ReplacedTokens, TwoModels
 from heedful.tasks.objectives.source import tokens_of
 from heedful.tasks.shards import ShardedText, check_stream, frame_of
@@ -103,6 +104,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """Where the model's texts begin."""
     marked: bool = False
     """Whether these are marked in the text, which is read without the marks."""
+    segment: int = MAX_LENGTH // 2
+    """Tokens of the first segment, where a sequence is read as two."""
 
     @property
     def learnt(self) -> Objective:
@@ -111,6 +114,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         if isinstance(objective, ReplacedTokens):
             source = TwoModels(preset=self.preset, generator_size=self.generator_size)
             return replace(objective, source=source, weight=self.discriminator_weight)
+        if isinstance(objective, PermutedWords):
+            return replace(objective, segment=self.segment)
         return objective
 
     @property
@@ -336,8 +341,12 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def _started(self, start: Start) -> Self:
         """Return what is known once there are a vocabulary and a model."""
-        first = start.model.first_position
-        return replace(self, mask=start.tokenizer.mask_token, first_position=first)
+        return replace(
+            self,
+            mask=start.tokenizer.mask_token,
+            first_position=start.model.first_position,
+            segment=start.max_length // 2,
+        )
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""

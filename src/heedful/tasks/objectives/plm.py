@@ -44,6 +44,9 @@ _BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
 class PermutedWords:
     """Which words stand where, seeing some of the others; see ``Objective``."""
 
+    segment: int = 64
+    """Tokens of the first segment: the same for all sequences, whatever stands beside them."""
+
     source: ClassVar[OneModel] = OneModel("permuted_lm")
     asked: ClassVar[Blanks] = Blanks(pairs=False)
     hides: ClassVar[bool] = True
@@ -91,7 +94,7 @@ class PermutedWords:
         """Return the sum of the losses of predicted tokens. Shape (1,)."""
         sums = [
             losses.cross_entropy(logits, part.targets["tokens"])[0]
-            for logits, part in _read(forward, batch)
+            for logits, part in _read(forward, batch, self.segment)
         ]
         return torch.stack(sums).sum(0, keepdim=True)
 
@@ -102,7 +105,7 @@ class PermutedWords:
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses, the tokens told right, those predicted. Shape (B, 3)."""
-        told = [hidden.told(logits, part) for logits, part in _read(model, batch)]
+        told = [hidden.told(logits, part) for logits, part in _read(model, batch, self.segment)]
         return torch.stack(told).sum(0)
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
@@ -122,8 +125,13 @@ class PermutedWords:
         return "Says which words stand behind [MASK]; learnt by predicting words in any order."
 
 
-def _read(forward: Forward, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
+def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor, Batch]]:
     """Read each sequence as two segments, and yield what is told of each.
+
+    Args:
+        forward: the model.
+        batch: the sequences.
+        segment: tokens of the first.
 
     Yields:
         Logits of the tokens that are predicted in a segment, shape (N', V), and the batch with the
@@ -131,14 +139,13 @@ def _read(forward: Forward, batch: Batch) -> Iterator[tuple[Tensor, Batch]]:
     """
     inputs = batch.inputs
     length, positions = inputs["input_ids"].shape[1], inputs["positions"]
-    middle = length // 2
-    if middle < LEAST_SEGMENT:
+    if segment < LEAST_SEGMENT or length <= segment:
         yield forward(**inputs).logits, batch
         return
     known = on_host(positions)
     rows, places = known // length, known % length
     mems = None
-    for start, stop in ((0, middle), (middle, length)):
+    for start, stop in ((0, segment), (segment, length)):
         of_segment = {
             name: value[:, start:stop] for name, value in inputs.items() if name in _BY_TOKEN
         }
