@@ -112,10 +112,9 @@ class Evaluation:
         Raises:
             UserError: there was no record.
         """
-        return self._scores.compute() | {
-            "tokens_total": self._total,
-            "tokens_used": self._used,
-        }
+        with ranks.failing_together():
+            scores = self._scores.compute()
+        return scores | {"tokens_total": self._total, "tokens_used": self._used}
 
 
 def score_records(

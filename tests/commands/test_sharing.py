@@ -71,6 +71,11 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("evaluate", "classify", "--data", "label.csv"),
         "process 1: label.csv, line 3: label 'nothing' is not one of the model's",
     ),
+    # All processes meet it, and one tells.
+    "scores": (
+        ("evaluate", "embed", "--data", "pair.csv", *OTHER),
+        "every pair has the same second text",
+    ),
     "input": (("predict", "classify"), "several processes cannot read standard input"),
 }
 
@@ -91,6 +96,7 @@ def write_data(folder: Path) -> None:
     (folder / "german.txt").write_text("".join([*german[:7], "\n", *german[7:12]]))
     (folder / "one.txt").write_text("the green bridge\n")
     (folder / "long.txt").write_text("it is red\n" + "the cat is red. it is white. " * 13 + "\n")
+    (folder / "pair.csv").write_text("text,other\nthe red cat,a cat\n")
     (folder / "empty.txt").write_text("")
     (folder / "bad.csv").write_text("text\n" + "the red cat\n" * 12 + "the cat, red\nthe cat\n")
     (folder / "label.csv").write_text("text,label\nthe red cat,animal\nthe red cat,nothing\n")
@@ -226,6 +232,12 @@ def test_several_processes_score_as_one_does(name: str, tmp_path: Path) -> None:
         assert out[1:] == err[1:] == [""] * (size - 1)
         rows = rows_of(Path(f"{size}/{name}-rows.jsonl").read_text())
         assert_same(rows, rows_of(answers.read_text()), name)
+
+
+def test_each_item_is_counted_once() -> None:
+    lines = [line.split() for line in said(2, "classify-scores")[1][0].splitlines()]
+    table = {words[0]: words[-1] for words in lines if len(words) == 5}
+    assert table == {"label": "support", "animal": "16", "food": "16", "place": "16"}
 
 
 def test_standard_output_has_the_answers_in_order() -> None:

@@ -17,7 +17,9 @@ class ChoiceScores:
     def __init__(self, choices: int) -> None:
         from torchmetrics.classification import MulticlassAccuracy
 
-        self._accuracy = MulticlassAccuracy(num_classes=choices, average="micro")
+        self._accuracy = MulticlassAccuracy(
+            num_classes=choices, average="micro", sync_on_compute=False
+        )
         self._items = 0
 
     def update(self, chosen: list[int], right: list[int]) -> None:

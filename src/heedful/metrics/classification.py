@@ -141,6 +141,8 @@ class ClassificationScores:
 
 # torchmetrics takes seconds to import, so it is imported when something is scored. Its checks of
 # arguments are off: they refuse multi-label data with one label, and sort the targets of a batch.
+# Where several processes score, each counts all items: they are not to be added up.
+_PLAIN: dict[str, Any] = {"validate_args": False, "sync_on_compute": False}
 
 
 def _rates(size: int, multi_label: bool) -> "MetricCollection":
@@ -150,13 +152,13 @@ def _rates(size: int, multi_label: bool) -> "MetricCollection":
     shared: dict[str, Any] = {
         "task": "multilabel" if multi_label else "multiclass",
         "num_labels" if multi_label else "num_classes": size,
-        "validate_args": False,
+        **_PLAIN,
     }
     each = {**shared, "average": "none"}
     metrics: dict[str, Any] = {
-        "accuracy": MultilabelExactMatch(size, validate_args=False)
+        "accuracy": MultilabelExactMatch(size, **_PLAIN)
         if multi_label
-        else MulticlassAccuracy(size, average="micro", validate_args=False),
+        else MulticlassAccuracy(size, average="micro", **_PLAIN),
         "macro_f1": torchmetrics.F1Score(**shared, average="macro"),
         "precision": torchmetrics.Precision(**each),
         "recall": torchmetrics.Recall(**each),
@@ -174,6 +176,6 @@ def _single_label_metrics(
     from torchmetrics.classification import MulticlassCalibrationError, MulticlassMatthewsCorrCoef
 
     return (
-        MulticlassMatthewsCorrCoef(size, validate_args=False),
-        MulticlassCalibrationError(size, CALIBRATION_BINS, norm="l1", validate_args=False),
+        MulticlassMatthewsCorrCoef(size, **_PLAIN),
+        MulticlassCalibrationError(size, CALIBRATION_BINS, norm="l1", **_PLAIN),
     )

@@ -16,7 +16,7 @@ class DetectionScores:
         from torchmetrics.aggregation import MeanMetric  # takes seconds to import
 
         self._right, self._original, self._precision, self._recall, self._f1 = (
-            MeanMetric().set_dtype(torch.float64) for _ in range(5)
+            MeanMetric(sync_on_compute=False).set_dtype(torch.float64) for _ in range(5)
         )
 
     def update(
