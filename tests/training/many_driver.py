@@ -1,9 +1,9 @@
 """Train several things in a row, in one process or in several that ``torchrun`` starts.
 
-What would be float32 is float64 here, so that the order of sums changes next to nothing, but for
-trainings whose words begin with ``float32``. Those that begin with ``until``, a step and a signal
-get that signal after the step, in the last process alone, and what comes after them goes on. Those
-that begin with ``overlap`` exchange gradients as on GPUs.
+What would be float32 is float64 here, a teacher, too, so that the order of sums changes next to
+nothing, but for trainings whose words begin with ``float32``. Those that begin with ``until``, a
+step and a signal get that signal after the step, in the last process alone, and what comes after
+them goes on. Those that begin with ``overlap`` exchange gradients as on GPUs.
 """
 
 import json
@@ -19,9 +19,11 @@ import torch
 torch.set_num_threads(1)
 
 from heedful.cli import run  # noqa: E402
-from heedful.training import fit, loop, ranks, trained  # noqa: E402
+from heedful.training import distil, fit, loop, ranks, trained  # noqa: E402
 
 SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.waits
+in_precision = distil.in_precision
+distil.in_precision = lambda model, device, dtype: in_precision(model, device, torch.float64)
 
 
 def train_until(step: int, name: str) -> None:

@@ -21,8 +21,10 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tests.golden.cases import CURVES
+from tests.tiny_folders import write_folder
 
 from heedful.checkpoints import runs
 
@@ -34,6 +36,37 @@ NAMES = ["classify-dev", "tag", "choose", "embed", "pretrain", "translate-dev"]
 KILLS = int(os.environ.get("HEEDFUL_KILLS", "2"))
 SHARDED = ["classify-ema", "classify-recomputed", "pretrain", "translate-dev", "translate-gru"]
 OVERLAPPED = ["generate", "translate-separate"]
+LEARN = ("--learning-rate", "2e-3", "--batch-size", "7", "--max-length", "40")
+SHARDS = ("--stream", "--train", "data/pretrain.txt", "data/generate.txt", "--shuffle-buffer", "16")
+MORE: dict[str, tuple[str, ...]] = {
+    "pictures": (
+        *("classify", "--format", "images", "--train", "pictures", "--preset", "mini"),
+        *("--image-size", "16", "--patch-size", "8", "--batch-size", "7"),
+    ),
+    "taught": (
+        *("classify", "--train", "data/classify.csv", "--teacher", "classify"),
+        *("--student-layers", "1", "--hidden-weight", "0.5", "--batch-size", "7"),
+    ),
+    "replaced": (
+        *("pretrain", "--objective", "rtd", *SHARDS, "--arch", "deberta-v2", "--preset", "tiny"),
+        *("--vocabulary", "models/deberta-v2", "--gradient-checkpointing", *LEARN),
+    ),
+    "any-order": (
+        *("pretrain", "--objective", "plm", "--train", "data/pretrain.txt"),
+        *("--model", "models/xlnet", "--batch-tokens", "100", *LEARN),
+    ),
+    "shared-blocks": (
+        *("answer", "--train", "data/answer.jsonl", "--model", "models/albert", "--stride", "8"),
+        *("--gradient-checkpointing", "--batch-tokens", "100", *LEARN),
+    ),
+    "sparse": ("pretrain", "--objective", "mlm", *SHARDS, "--model", "models/big_bird", *LEARN),
+    "next-words": (
+        *("pretrain", "--objective", "clm", "--train", "data/pretrain.txt"),
+        *("--model", "models/gpt2", *LEARN),
+    ),
+}
+"""Of families and of what a run learns that is in no golden run."""
+MORE_SHARDED = ["pictures", "taught", "replaced", "shared-blocks"]
 FEWER = ["classify-ema", "pretrain"]
 TOLERANCE = 1e-9
 """AdamW divides by the gradient's size, which enlarges what the order of sums changes."""
@@ -77,7 +110,7 @@ def start(folder: Path, processes: int, trainings: Sequence[Sequence[str]]) -> t
 
 
 def training(name: str, out: str, *options: str) -> list[str]:
-    return ["train", *CURVES[name], *OPTIONS, "--out", out, *options]
+    return ["train", *(CURVES | MORE)[name], *OPTIONS, "--out", out, *options]
 
 
 def long_training(out: str) -> list[str]:
@@ -114,6 +147,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def write_more(folder: Path) -> None:
+    """Write what the trainings of ``MORE`` start from."""
+    for family in ("albert", "big_bird", "deberta-v2", "gpt2", "xlnet"):
+        write_folder(family, folder / "models" / family)
+    for number in range(20):
+        picture = folder / "pictures" / "ab"[number % 2] / f"{number}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        Image.linear_gradient("L").rotate(18 * number).resize((20, 20)).save(picture)
+
+
 @dataclass(frozen=True)
 class Killed:
     """What became of a job whose processes were killed."""
@@ -129,6 +172,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of one process, of two and of four, and one that goes on from four to two to one."""
     folder: Path = tmp_path_factory.mktemp("many") / "work"
     shutil.copytree(Path(__file__).parents[1] / "golden/0.1.0", folder)
+    write_more(folder)
     fewer = training("classify", "fewer", "--resume")
     single = {count: ["float32", *training("classify", f"{count}/single")] for count in (1, 2, 4)}
     parts = [training(name, f"fewer-{name}", "--shard", "--resume") for name in FEWER]
@@ -136,8 +180,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, lines = start(folder, 4, [single[4], *four])
     assert code == 0, lines
     (folder / "4.log").write_text(lines)
-    two = [training(name, f"2/{name}") for name in NAMES]
-    two += [training(name, f"sharded/{name}", "--shard") for name in SHARDED]
+    two = [training(name, f"2/{name}") for name in [*NAMES, *MORE]]
+    two += [training(name, f"sharded/{name}", "--shard") for name in [*SHARDED, *MORE_SHARDED]]
     few = ("--batch-tokens", "64")
     two += [["overlap", *training(name, f"overlapped/{name}", *few)] for name in OVERLAPPED]
     two += [["until", "7", "SIGTERM", *words] for words in (fewer, *parts)]
@@ -145,7 +189,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, lines = start(folder, 2, [*two, *more, training("tag", "2/tag")])
     assert code == 2, lines
     (folder / "2.log").write_text(lines)
-    names = sorted({"classify", *NAMES, *SHARDED, *OVERLAPPED})
+    names = sorted({"classify", *NAMES, *SHARDED, *OVERLAPPED, *MORE})
     one = [training(name, f"1/{name}") for name in names]
     code, lines = start(folder, 1, [*one, single[1], fewer, *parts])
     assert code == 0, lines
@@ -206,14 +250,14 @@ def new_pids(folder: Path, old: Sequence[int]) -> list[int]:
     return pids()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *MORE])
 def test_two_processes_learn_what_one_does(work: Path, name: str) -> None:
     weights = load_file(work / "1" / name / "model.safetensors")
     assert all(tensor.dtype is torch.float64 for tensor in weights.values())
     assert differs(work / "1" / name, work / "2" / name) < TOLERANCE
 
 
-@pytest.mark.parametrize("name", SHARDED)
+@pytest.mark.parametrize("name", [*SHARDED, *MORE_SHARDED])
 def test_a_divided_model_learns_what_a_whole_one_does(work: Path, name: str) -> None:
     assert differs(work / "1" / name, work / "sharded" / name) < TOLERANCE
 

@@ -104,8 +104,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """Where the model's texts begin."""
     marked: bool = False
     """Whether these are marked in the text, which is read without the marks."""
-    segment: int = MAX_LENGTH // 2
-    """Tokens of the first segment, where a sequence is read as two."""
+    segment: int = MAX_LENGTH // 2  # of sequences that are read as two, tokens of the first
 
     @property
     def learnt(self) -> Objective:
@@ -202,8 +201,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         Raises:
             UserError: see `check_documents`.
         """
-        train = recipe.data.train
-        train = find_shards(train)[:1] if self.streams(recipe) else train
+        train = find_shards(recipe.data.train)[:1] if self.streams(recipe) else recipe.data.train
         encoding, pairs = recipe.columns.encoding, self.learnt.mixes_documents
         for paths in filter(None, (train, recipe.data.dev)):
             check_documents(paths, self.documents, pairs=pairs, encoding=encoding)
@@ -284,11 +282,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             model = self.learnt.source.make(recipe.options.arch, config)
         if self.learnt.hides:
             mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
-        positions = model.max_positions
-        length = data.max_length or min(MAX_LENGTH, positions)
-        return Start(
-            tokenizer=tokenizer, model=model, max_length=check_max_length(length, positions)
-        )
+        length = data.max_length or min(MAX_LENGTH, model.max_positions)
+        length = check_max_length(length, model.max_positions)
+        return Start(tokenizer=tokenizer, model=model, max_length=length)
 
     @classmethod
     def streams(cls, recipe: Recipe) -> bool:
@@ -341,12 +337,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def _started(self, start: Start) -> Self:
         """Return what is known once there are a vocabulary and a model."""
-        return replace(
-            self,
-            mask=start.tokenizer.mask_token,
-            first_position=start.model.first_position,
-            segment=start.max_length // 2,
-        )
+        mask, first = start.tokenizer.mask_token, start.model.first_position
+        return replace(self, mask=mask, first_position=first, segment=start.max_length // 2)
 
     def clean_up(self, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
@@ -376,9 +368,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return hidden.from_position(self.first_position, batch)
 
     def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
-        if not self.learnt.hides:
-            return None
-        return _rule(tokenizer, self.mask_share, self.masking, self.phrases, self.max_predictions)
+        what = (self.mask_share, self.masking, self.phrases, self.max_predictions)
+        return _rule(tokenizer, *what) if self.learnt.hides else None
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of each loss of the objective."""
