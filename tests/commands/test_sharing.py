@@ -236,8 +236,8 @@ def test_several_processes_score_as_one_does(name: str, tmp_path: Path) -> None:
 
 def test_each_item_is_counted_once() -> None:
     lines = [line.split() for line in said(2, "classify-scores")[1][0].splitlines()]
-    table = {words[0]: words[-1] for words in lines if len(words) == 5}
-    assert table == {"label": "support", "animal": "16", "food": "16", "place": "16"}
+    table = {words[0]: words[-1] for words in lines if words}
+    assert [table[label] for label in ("animal", "food", "place")] == ["16"] * 3
 
 
 def test_standard_output_has_the_answers_in_order() -> None:
