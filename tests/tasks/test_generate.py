@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tiny_folders import write_folder
 from torch import nn
 
 import heedful
@@ -147,6 +148,15 @@ def test_wrong_columns_are_refused(
     error = capsys.readouterr().err.strip()
     assert message in error
     assert error.count("\n") == 0
+
+
+def test_a_decoder_cannot_read_one_text_to_write_another(
+    pairs: Path, tmp_path: Path, capsys: Out
+) -> None:
+    write_folder("gpt2", tmp_path / "gpt2")
+    assert train(tmp_path / "gpt2", pairs, tmp_path / "run", "--label", "reply") == 2
+    message = "gpt2: goes on with texts and cannot read one to write another; name a BERT"
+    assert message in capsys.readouterr().err
 
 
 def test_texts_and_pairs_are_not_mixed(

@@ -179,8 +179,14 @@ class Generate(Task[Record, WriterOutput, Generation]):
         if head_of(folder) == "seq2seq":
             both: BertEncoderDecoder = load()
         else:
+            body = load(head="body")
+            if body.config.is_decoder:
+                raise UserError(
+                    f"{folder}: goes on with texts and cannot read one to write another; "
+                    "name a BERT or one of its kin, or train on plain text"
+                )
             both = BertEncoderDecoder(
-                load(head="body"),
+                body,
                 load(head="causal_lm", is_decoder=True, add_cross_attention=True),
                 decoder_start_token_id=tokenizer.cls_token_id,
             )
