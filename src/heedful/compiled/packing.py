@@ -1,8 +1,7 @@
 """Which tokens of a padded batch a compiled encoder computes, and in which order.
 
 oneDNN compiles a kernel for each number of rows of a product, which takes a millisecond and stays
-in memory. So the tokens are filled up to a number that comes again, with copies of one of them that
-are in no sequence.
+in memory. So copies of one token, which are in no sequence, fill a batch up to one of few sizes.
 
 Shapes: B batch, S length, N tokens without padding, with those that fill up, D model width.
 """
@@ -20,8 +19,8 @@ _STEPS = 8
 """Numbers of tokens between a power of two and the next, so that at most an eighth is filled up."""
 
 _LONGEST_STEP = 64
-"""From which number on they are as far apart: to compute more copies would take longer than a new
-kernel."""
+"""The most that one is above the one before: to compute more copies would take longer than to
+compile a kernel."""
 
 
 class Packing(NamedTuple):
@@ -100,7 +99,7 @@ def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
 
 
 def _filled(tokens: Tensor) -> Tensor:
-    """Return them and copies of the first, as many as fill them up."""
+    """Return them, and after them as many copies of the first as fill them up."""
     step = (1 << (len(tokens) - 1).bit_length()) // (2 * _STEPS)
     spare = -len(tokens) % min(max(step, 1), _LONGEST_STEP)
     return torch.cat([tokens, tokens[:1].expand(spare)]) if spare else tokens
