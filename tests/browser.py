@@ -123,9 +123,22 @@ class Browser:
 
     def screenshot(self, path: Path) -> Path:
         """Write the whole page, however long, as a PNG file."""
-        picture = self._tell("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        # On a busy machine a page that is open may not be laid out yet, and has no width then.
+        wait = WebDriverWait(self.driver, SECONDS, poll_frequency=0.02)
+        width, height = wait.until(lambda _: self._size())
+        picture = self._tell(
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=True,
+            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1},
+        )
         path.write_bytes(base64.b64decode(picture["data"]))
         return path
+
+    def _size(self) -> tuple[float, float] | None:
+        """Return width and height of the whole page in CSS pixels, once it is laid out."""
+        content = self._tell("Page.getLayoutMetrics")["cssContentSize"]
+        return (content["width"], content["height"]) if content["width"] else None
 
     def _tell(self, command: str, **parameters: object) -> dict:
         return self.driver.execute_cdp_cmd(command, parameters)
