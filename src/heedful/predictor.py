@@ -118,10 +118,22 @@ class Predictor:
         return self.compiled.kernel
 
     @classmethod
-    def load(cls, run: str | os.PathLike[str], settings: PredictSettings = _DEFAULT) -> "Predictor":
+    def load(
+        cls,
+        run: str | os.PathLike[str],
+        settings: PredictSettings = _DEFAULT,
+        *,
+        mapped: bool = True,
+    ) -> "Predictor":
         """Load a finished run.
 
         Some folders of other programs are like runs: see ``heedful.interop.READERS``.
+
+        Args:
+            run: the folder.
+            settings: how to compute.
+            mapped: whether weights may stay in their file, mapped into memory, which is sooner
+                done. Whoever then writes into the file changes the model, or ends the process.
 
         Raises:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
@@ -134,6 +146,9 @@ class Predictor:
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
         model = in_precision(read_task(record).load(folder, record.head), device, dtype)
+        if not mapped:
+            for parameter in model.parameters():
+                parameter.data = parameter.data.clone()
         name = os.fspath(run) if packaged else folder.resolve().name
         return cls(model, load_reader(folder), record, settings, name=name)
 

@@ -53,6 +53,7 @@ def load(folder: str, settings: ServeSettings, *, changing: bool = False) -> Loa
             max_length=settings.max_length,
             batch_tokens=settings.batch_tokens,
         ),
+        mapped=False,  # a new run may be copied over the folder while this one answers
     )
     return Loaded(folder=folder, predictor=predictor, version=version)
 
