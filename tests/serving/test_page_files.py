@@ -84,6 +84,45 @@ def test_a_table_comes_back_with_answers(
     ] * 30
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "head", "rows"),
+    [
+        (  # names that are numbers stay where they are, and a short row has every column
+            "years.csv",
+            "text,2021,10\nthe red cat sleeps\nthe red cat sleeps,a,b\n",
+            ["text", "2021", "10", "label"],
+            [["the red cat sleeps", "", "", "animal"], ["the red cat sleeps", "a", "b", "animal"]],
+        ),
+        (
+            "late.jsonl",
+            '{"text": "the red cat sleeps"}\n'
+            '{"text": "the red cat sleeps", "2": 7, "label": "x"}\n',
+            ["text", "answer label", "2", "label"],
+            [["the red cat sleeps", "animal", "", ""], ["the red cat sleeps", "animal", "7", "x"]],
+        ),
+    ],
+)
+def test_every_column_comes_back(
+    page: Browser,
+    live: Live,
+    tmp_path: Path,
+    name: str,
+    content: str,
+    head: list[str],
+    rows: list[list[str]],
+) -> None:
+    path = tmp_path / name
+    path.write_text(content, "utf-8")
+    open_run(page, live.url, "classify")
+    choose_file(page, path)
+    answer_all(page)
+    names, *lines = csv.reader(io.StringIO(saved(page, tmp_path), newline=""))
+    assert {len(line) for line in lines} == {len(names)}
+    places = [names.index(one) for one in head]
+    assert places == sorted(places)
+    assert [[line[at] for at in places] for line in lines] == rows
+
+
 def test_a_file_can_be_dropped(page: Browser, live: Live, tmp_path: Path) -> None:
     open_run(page, live.url, "regress")
     page.driver.execute_script(

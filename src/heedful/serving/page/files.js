@@ -34,7 +34,7 @@ const files = (() => {
     try {
       const { value: first } = await rowsOf(() => {}).next();
       if (first === undefined) throw new Error(phrase`it is empty`);
-      offer(Object.keys(first));
+      offer([...first.keys()]);
     } catch (error) {
       problem(reason(error));
     }
@@ -71,7 +71,7 @@ const files = (() => {
   // The texts of a row, as the server takes an item; null where there is nothing to ask.
   function itemOf(row, columns) {
     const parts = columns.flatMap((column, number) => {
-      const value = row[column] ?? "";
+      const value = row.get(column) ?? "";
       if (run.inputs[number].several) return Array.isArray(value) ? value.map(String) : String(value).split(BETWEEN).map((part) => part.trim());
       if (run.inputs[number].optional && value === "") return [];
       return [typeof value === "string" ? value : JSON.stringify(value)];
@@ -151,33 +151,29 @@ const files = (() => {
     byId("file-count").textContent = phrase`${counted(table.count())} rows`;
   }
 
-  // A CSV file that grows. Columns of answers come behind those of the file; one of the same name is called so.
+  // A CSV file that grows. Columns of answers come behind those of the file; one of the same name is called so. A column
+  // that is first met later comes last, and is empty in the rows before.
   function newTable() {
-    const names = [];
-    const answered = [];
-    const parts = []; // the browser may put them on the disk
+    const columns = [];
+    const lines = []; // each as wide as the table was then
     const first = [];
-    let waiting = "";
-    let count = 0;
-    const know = (list, keys) => keys.forEach((key) => list.includes(key) || list.push(key));
-    const cellsOf = (row, answer) => [...names.map((name) => row[name]), ...answered.map((key) => answer[key])];
+    const has = (isAnswer, key) => columns.some((column) => column.isAnswer === isAnswer && column.key === key);
+    const know = (isAnswer, keys) => keys.forEach((key) => has(isAnswer, key) || columns.push({ isAnswer, key }));
+    const cellsOf = (row, answer) => columns.map(({ isAnswer, key }) => (isAnswer ? answer[key] : row.get(key)));
+    const head = () => columns.map(({ isAnswer, key }) => (isAnswer && has(false, key) ? `answer ${key}` : key));
     return {
       add(row, answer) {
-        if (!count) know(names, Object.keys(row));
-        know(answered, Object.keys(answer));
-        if (count < SHOWN) first.push([row, answer]);
-        waiting += tables.line(cellsOf(row, answer));
-        count += 1;
-        if (waiting.length > 1_000_000) {
-          parts.push(new Blob([waiting]));
-          waiting = "";
-        }
+        know(false, [...row.keys()]);
+        know(true, Object.keys(answer));
+        if (lines.length < SHOWN) first.push([row, answer]);
+        lines.push([tables.line(cellsOf(row, answer)), columns.length]);
       },
-      count: () => count,
-      head: () => [...names, ...answered.map((key) => (names.includes(key) ? `answer ${key}` : key))],
+      count: () => lines.length,
+      head,
       first: () => first.map(([row, answer]) => cellsOf(row, answer)),
       file() {
-        return new Blob([tables.line(this.head()), ...parts, waiting], { type: "text/csv" });
+        const whole = lines.map(([line, width]) => line.replace(/\r\n$/, `${",".repeat(columns.length - width)}\r\n`));
+        return new Blob([tables.line(head()), ...whole], { type: "text/csv" });
       },
     };
   }

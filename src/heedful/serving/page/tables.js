@@ -108,23 +108,25 @@ const tables = (() => {
       } catch {
         throw new Error(phrase`line ${number} is not JSON`);
       }
-      yield value !== null && typeof value === "object" && !Array.isArray(value) ? value : { text: value };
+      yield new Map(value !== null && typeof value === "object" && !Array.isArray(value) ? Object.entries(value) : [["text", value]]);
     }
   }
 
-  // Yield the rows of a file as objects, by the names of its columns.
+  // Yield the rows of a file as maps, by the names of its columns: an object would put names that are numbers first.
   async function* rows(pieces, name, header) {
     if (/\.(jsonl|ndjson)(\.gz)?$/i.test(name)) yield* objects(pieces);
     else if (/\.(csv|tsv)(\.gz)?$/i.test(name)) {
       let names = null;
+      const nameOf = (number) => names[number] ?? `column ${number + 1}`;
       for await (const cells of delimited(pieces)) {
         if (names === null) {
           names = header ? unique(cells) : cells.map((_, number) => `column ${number + 1}`);
           if (header) continue;
         }
-        yield Object.fromEntries(cells.map((text, number) => [names[number] ?? `column ${number + 1}`, text]));
+        const count = Math.max(cells.length, names.length);
+        yield new Map(Array.from({ length: count }, (_, number) => [nameOf(number), cells[number] ?? ""]));
       }
-    } else for await (const text of lines(pieces)) yield { text };
+    } else for await (const text of lines(pieces)) yield new Map([["text", text]]);
   }
 
   function unique(names) {
