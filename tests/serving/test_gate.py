@@ -409,6 +409,18 @@ async def test_any_text_is_answered_or_refused(text: str) -> None:
             json.loads(reply.content)
 
 
+@pytest.mark.parametrize("path", [PREDICT, "/embed", "/v1/embeddings", "/"])
+@pytest.mark.parametrize("body", [b"{", b'{"x": "\xff"}', b"\x1f\x8b\x08\0", b"[" * 9000])
+async def test_what_is_no_json_is_said_to_be_none(path: str, body: bytes) -> None:
+    async with service_of("classify", "embed") as service, client_of(service) as client:
+        as_json = {"content-type": "application/json"}
+        reply = await client.post(path, content=body, headers=as_json)
+        assert reply.status_code == 400
+        assert "the body is not JSON in UTF-8; send it uncompressed" in reply.text
+        nothing = await client.post(path, headers=as_json)
+        assert "the body must be a JSON object" in nothing.text
+
+
 async def test_a_failure_tells_the_client_nothing_and_the_log_all(
     monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
 ) -> None:

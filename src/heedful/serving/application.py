@@ -24,6 +24,9 @@ from heedful.serving.wire import Json
 
 _METHODS = ["GET", "POST"]
 """Those that routes have."""
+_NO_OBJECT = ("missing", "model_attributes_type", "dict_type")
+"""What pydantic calls a body that is none, or no object."""
+_NOT_JSON = Problem("validation", "the body is not JSON in UTF-8; send it uncompressed", status=400)
 
 
 def application(service: Service, doors: Doors) -> ASGIApp:
@@ -106,10 +109,12 @@ def _routes(
 
     @app.exception_handler(RequestValidationError)
     async def tell_what_is_invalid(request: Request, error: RequestValidationError) -> Json:
-        return respond(request.scope, Problem("validation", _first_error(error)))
+        return respond(request.scope, _invalid(error))
 
     @app.exception_handler(HTTPException)
     async def tell_what_has_no_route(request: Request, error: HTTPException) -> Json:
+        if error.status_code == 400:  # of FastAPI: what it cannot read as JSON
+            return respond(request.scope, _NOT_JSON)
         kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
         return respond(request.scope, Problem(kind, str(error.detail), status=error.status_code))
 
@@ -141,8 +146,11 @@ def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
     return ", ".join([*allowed, "HEAD"] if "GET" in allowed else allowed)
 
 
-def _first_error(error: RequestValidationError) -> str:
+def _invalid(error: RequestValidationError) -> Problem:
+    """Return what is told to who sent a body that is not what its route takes."""
     first = error.errors()[0]
-    if first["type"] in ("model_attributes_type", "dict_type") and first["loc"] == ("body",):
-        return JSON_EXPECTED
-    return first_error(error.errors())
+    if first["type"] == "json_invalid":
+        return _NOT_JSON
+    if first["loc"] == ("body",) and first["type"] in _NO_OBJECT:
+        return Problem("validation", JSON_EXPECTED)
+    return Problem("validation", first_error(error.errors()))
