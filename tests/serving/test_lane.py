@@ -143,6 +143,19 @@ async def test_a_short_request_overtakes_a_long_one() -> None:
         assert len(await long) == 600
 
 
+async def test_a_short_request_is_let_in_while_a_long_one_is_encoded() -> None:
+    async with service_of("classify", batch_tokens=32, queue_seconds=10) as service:
+        lane = service.runs["classify"].lane
+        await asked(service, "classify", ["the red cat sleeps"])
+        lane.speed.tokens, lane.speed.seconds = 10.0, 1.0  # a batch takes some 3 s
+        long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
+        await asyncio.sleep(0)
+        assert not lane.queue.items
+        assert lane.wait_seconds() == pytest.approx(3.2)
+        assert len(await asked(service, "classify", ["the bread tastes"])) == 1
+        assert len(await long) == 600
+
+
 async def test_a_busy_run_lets_another_have_its_turn() -> None:
     async with service_of("classify", "tag", batch_tokens=32, threads=1) as service:
         long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))

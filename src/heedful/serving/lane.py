@@ -110,8 +110,8 @@ class Lane:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
         self.settings = settings
         self._metrics = metrics
-        self._encoding = 0
-        """Records that are being encoded."""
+        self._encoding: list[int] = []
+        """Records of each request that is being encoded."""
         self._computing = 0
         """Tokens of the batch that is being computed."""
         self._more = asyncio.Event()
@@ -199,8 +199,13 @@ class Lane:
         return self._ahead() / speed if speed else 0.0
 
     def _ahead(self) -> float:
-        """Return the tokens that a new request has to wait for, those being encoded as a guess."""
-        return self._computing + self.queue.ahead + self._encoding * self.speed.tokens_per_item
+        """Return the tokens that a new request has to wait for, those being encoded as a guess.
+
+        Of a long request it is a batch's worth, as of one in the queue.
+        """
+        each = self.speed.tokens_per_item
+        encoding = sum(min(count * each, self.settings.batch_tokens) for count in self._encoding)
+        return self._computing + self.queue.ahead + encoding
 
     def _admit(self, records: Sequence[Any]) -> None:
         check_size(records, self.settings)
@@ -233,7 +238,7 @@ class Lane:
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
         loop, left = asyncio.get_running_loop(), threading.Event()
-        self._encoding += len(records)
+        self._encoding.append(len(records))
         try:
             for part in turns(records):
                 for record in part:
@@ -250,7 +255,7 @@ class Lane:
             raise refusal(error) from None
         finally:
             left.set()
-            self._encoding -= len(records)
+            self._encoding.remove(len(records))
         return encoded, tokens
 
     async def _compute(self, batch: Batch, threads: int) -> None:
