@@ -2,7 +2,8 @@
 
 from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula begins with; the last four are the full-width forms of the first."""
 
 
 def cell(value: Any) -> Any:

@@ -15,6 +15,8 @@ TEXTS = [
     "the blue horse sleeps",
     'the "red", soup\r\ntastes 🎉',
     "=HYPERLINK(1)",
+    "\n=1",
+    "\uff1d1",
     "-5",
     "",
     "<b>the</b> old bridge",
@@ -68,15 +70,15 @@ def test_a_table_comes_back_with_answers(
     open_run(page, live.url, "classify")
     choose_file(page, path)
     answer_all(page)
-    assert text_of(page, "file-spoken") == "Done: 180 rows are answered."
+    assert text_of(page, "file-spoken") == "Done: 240 rows are answered."
     assert all_of(page, "#file-result b") == []
     if delimiter == ",":
         assert_accessible(page)
     assert not is_wide(page)
     rows = rows_of(saved(page, tmp_path))
-    assert [row["id"] for row in rows] == [str(number) for number in range(180)]
-    assert [row["text"] for row in rows[:6]] == [
-        "'=HYPERLINK(1)" if text.startswith("=") else text for text in TEXTS
+    assert [row["id"] for row in rows] == [str(number) for number in range(240)]
+    assert [row["text"] for row in rows[:8]] == [
+        f"'{text}" if text.startswith(("=", "\n", "\uff1d")) else text for text in TEXTS
     ]
     labels = [answer.label for answer in live.load("classify")(TEXTS)]
     assert [row["label"] for row in rows] == [

@@ -3,7 +3,7 @@
 // Files of items: CSV and TSV (RFC 4180), JSON lines, and text with one item a line. Read piece by piece as it comes.
 
 const tables = (() => {
-  const FORMULA = /^ *[=+\-@\t\r]/;
+  const FORMULA = /^ *[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // the last four: full-width
   const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
   const MOST_CHARACTERS = 1_000_000; // of one row
 
