@@ -113,10 +113,7 @@ def _routes(
 
     @app.exception_handler(HTTPException)
     async def tell_what_has_no_route(request: Request, error: HTTPException) -> Json:
-        if error.status_code == 400:  # of FastAPI: what it cannot read as JSON
-            return respond(request.scope, _NOT_JSON)
-        kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
-        return respond(request.scope, Problem(kind, str(error.detail), status=error.status_code))
+        return respond(request.scope, _refused(error))
 
     @app.exception_handler(Exception)
     async def tell_nothing(request: Request, error: Exception) -> Json:
@@ -144,6 +141,14 @@ def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
     ]
     return ", ".join([*allowed, "HEAD"] if "GET" in allowed else allowed)
+
+
+def _refused(error: HTTPException) -> Problem:
+    """Return what is told to who asks for what is not there, or sends what cannot be read."""
+    if error.status_code == 400:  # of FastAPI, of what it cannot read as JSON
+        return _NOT_JSON
+    kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
+    return Problem(kind, str(error.detail), status=error.status_code)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
