@@ -142,7 +142,7 @@ def test_a_run_from_scratch_learns_and_goes_on(
     assert scores["perplexity"] < scores["unigram_perplexity"] / 4
     assert run(["predict", str(learnt), "the sky is", "--beam", "1", "--max-new-tokens", "1"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["text"] == "blue"
+    assert answer["text"] == " blue"
     assert run(["score", str(learnt), "the coal is black .", "the coal is white ."]) == 0
     right, wrong = map(json.loads, capsys.readouterr().out.splitlines())
     assert right["log_likelihood"] > wrong["log_likelihood"]

@@ -178,17 +178,21 @@ def test_a_killed_run_goes_on_exactly(tiny_model: Path, pairs: Path, tmp_path: P
     assert weights[0] == weights[1]
 
 
-def test_what_goes_on_inside_a_word_has_no_mark() -> None:
-    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "be", "##low", "##s"]
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [((6, 7), "lows"), ((5, 7), " bes"), ((8, 5), ". be"), ((5, 3), " be"), ((), "")],
+)
+def test_what_was_read_and_what_was_written_make_one_text(
+    written: tuple[int, ...], text: str
+) -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "be", "##low", "##s", "."]
     tokenizer = BertTokenizer(Vocabulary(tokens, source="here"))
-    text = Hypothesis(tokens=(6, 7), ended=True, log_probability=-1.0, score=-1.0)
-    output = WriterOutput(hypotheses=[text], log_likelihood=0.0, tokens_known=0)
-    (record,), fitted = (
-        Generate.from_texts(["be"]),
-        Fitted(pieces=[], tokens_total=1, tokens_used=1),
-    )
-    answer = Generate(pairs=False).decode(record, fitted, [output], PredictSettings(), tokenizer)
-    assert answer.text == "lows"
+    task, (record,) = Generate(pairs=False), Generate.from_texts(["be"])
+    fit = Fit(rule="window", max_length=8)
+    (fitted,) = task.encode([record], tokenizer, fit, labelled=False)
+    one = Hypothesis(tokens=written, ended=True, log_probability=-1.0, score=-1.0)
+    output = WriterOutput(hypotheses=[one], log_likelihood=0.0, tokens_known=0)
+    assert task.decode(record, fitted, [output], PredictSettings(), tokenizer).text == text
 
 
 def start(model: Path, task: Generate, *, dropout: float | None = None) -> nn.Module:

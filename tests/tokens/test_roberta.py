@@ -134,6 +134,8 @@ def test_words_go_on_where_no_space_begins_a_token(toy_roberta: RobertaTokenizer
     assert not going & {"Ġ", "Ġlow", "ĠĠ", "Ċ", "<s>", "<mask>"}
     assert toy_roberta.text_of([ids["<s>"], ids["Ġlow"], ids["er"], ids["Ġa"]]) == "lower a"
     assert toy_roberta.text_of([]) == ""
+    assert toy_roberta.continuation([ids["Ġa"]], [ids["<s>"], ids["Ġlow"], ids["er"]]) == " a"
+    assert toy_roberta.continuation([ids["er"]], [ids["Ġlow"]]) == "er"
 
 
 def test_other_special_tokens_take_spaces_or_not() -> None:

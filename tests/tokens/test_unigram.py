@@ -268,6 +268,7 @@ def test_decoding(pairs: dict[str, Any], name: str) -> None:
             assert ours.decode(ids, skip) == theirs.decode(ids, skip_special_tokens=skip)
     ids = ours.encode_batch(["un ab"])[0]
     assert ours.text_of(ids) == "un ab"
+    assert ours.continuation(ids[1:], ids[:1]) == " ab"
 
 
 def test_a_piece_that_begins_with_no_space_goes_on_with_its_word(pairs: dict[str, Any]) -> None:

@@ -325,9 +325,15 @@ class Generate(Task[Record, WriterOutput, Generation]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Generation:
-        """Turn tokens into texts; those of several windows are joined, the best of each."""
+        """Turn tokens into texts; those of several windows are joined, the best of each.
+
+        What goes on with a text begins with the space that parts them, if there is one.
+        """
+        text_of = tokenizer.text_of
+        if not self.pairs:
+            text_of = partial(tokenizer.continuation, after=fitted.pieces[0].ids.tolist())
         return Generation(
-            n_best=best_texts(outputs, tokenizer.text_of),
+            n_best=best_texts(outputs, text_of),
             log_likelihood=sum(output.log_likelihood for output in outputs),
             tokens_known=sum(output.tokens_known for output in outputs),
             tokens_total=fitted.tokens_total,

@@ -74,6 +74,9 @@ class Tokenizer(Protocol):
     def text_of(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without special tokens and without a mark at its start."""
 
+    def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
+        """Return what other ids add to the text of some: put behind it, both are the whole text."""
+
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
 

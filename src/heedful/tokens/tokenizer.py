@@ -354,6 +354,21 @@ class ModelTokenizer:
         tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
         return tidy(self._encoder.join(tokens, mark=False))
 
+    def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
+        """Return what other ids add to the text of some: put behind it, both are the whole text.
+
+        Args:
+            ids: of what is added. Special tokens are left out.
+            after: of the text before.
+        """
+        before, whole = (
+            self._encoder.join(
+                self.convert_ids_to_tokens(some, skip_special_tokens=True), mark=False
+            )
+            for some in (after, [*after, *ids])
+        )
+        return whole[len(before) :]
+
     def continues_word(self, token_id: int) -> bool:
         """Tell whether a token goes on with the word before it."""
         return self._encoder.continues_word(self.vocabulary.token(token_id))
