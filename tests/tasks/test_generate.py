@@ -11,7 +11,7 @@ from torch import nn
 
 import heedful
 from heedful import BertModel
-from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches import Batch, Draw, Example
 from heedful.cli import run
 from heedful.commands.evaluate import evaluate
 from heedful.decoding.search import Hypothesis

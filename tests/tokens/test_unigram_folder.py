@@ -18,7 +18,7 @@ from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.rewriting import Rewriting
 from heedful.tokens.sentencepiece_file import PieceKind, parse_model, read_model
 from heedful.tokens.unigram import Unigram
-from heedful.tokens.unigram_json import read_step
+from heedful.tokens.unigram_json import as_compiled, read_step
 
 PIECES = [
     ("<pad>", 0.0, PieceKind.CONTROL),
@@ -208,6 +208,36 @@ def test_other_ways_to_split_and_normalize(tmp_path: Path, splitter: Any, normal
         assert (pieces.ids, pieces.words) == (one.ids, one.word_ids), ascii(text)
         assert pieces.offsets == one.offsets, ascii(text)
         assert ours.encode_batch([text]) == [one.ids], ascii(text)
+
+
+@given(st.lists(st.floats(-100, 0) | st.floats(allow_nan=False, allow_infinity=False)))
+def test_scores_are_the_numbers_that_the_reference_reads(scores: list[float]) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the reference tokenizer")
+    vocab = [["<unk>", -3.7156315401381725], *[[f"t{n}", score] for n, score in enumerate(scores)]]
+    model = {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": vocab}
+    theirs = tokenizers.Tokenizer.from_str(json.dumps({"version": "1.0", "model": model}))
+    read = json.loads(theirs.to_str())["model"]["vocab"]
+    assert [repr(as_compiled(score)) for _, score in vocab] == [repr(float(x)) for _, x in read]
+
+
+def test_of_cuts_that_are_equally_likely_the_reference_s_is_taken(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the reference tokenizer")
+    vocab = [[token, 0.0] for token in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")]
+    vocab += [
+        ["▁D", -8.594820140288821],
+        ["S", -8.783879110123955],
+        ["6", -10.052866148862417],
+        ["00", -9.919922989523041],
+        ["0", -9.279209364925823],
+    ]
+    model = {"type": "Unigram", "unk_id": 3, "vocab": vocab, "byte_fallback": False}
+    ours = load_tokenizer(_compiled(tmp_path, model=model))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert isinstance(ours, XLMRobertaTokenizer)
+    assert ours.encode_batch(["DS6000"]) == [theirs.encode("DS6000").ids]
+    ours.save_pretrained(tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved/tokenizer.json").read_text())["model"]["vocab"]
+    assert saved == vocab  # or it would drift with each time
 
 
 def test_unknown_characters_are_written_in_bytes_where_the_model_has_them(tmp_path: Path) -> None:

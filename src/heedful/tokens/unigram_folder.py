@@ -36,7 +36,7 @@ from heedful.tokens.rewriting import (
 from heedful.tokens.sentencepiece_file import PieceKind, SentencePieceModel, read_model
 from heedful.tokens.splitting import UNDERLINE, Rules
 from heedful.tokens.unigram import Unigram
-from heedful.tokens.unigram_json import read_rules, read_scores, unknown_token
+from heedful.tokens.unigram_json import as_compiled, read_rules, read_scores, unknown_token
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 _AVOIDED = 100.0
@@ -209,7 +209,7 @@ class Recipe:
         vocabulary = self.vocabulary
         unigram = Unigram(
             vocabulary.tokens[: len(self.scores)],
-            self.scores,
+            tuple(map(as_compiled, self.scores)) if self.compiled else self.scores,
             vocabulary.ids[vocabulary.special.unk_token],
             byte_fallback=self.byte_fallback,
         )

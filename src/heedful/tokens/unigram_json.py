@@ -3,6 +3,7 @@
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator, Mapping
+from math import copysign
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _SIMPLE: dict[str, Step] = {step.name: step for step in (LOWERCASE, STRIP_ACCENT
 _SIMPLE |= {form.name: form for form in _FORMS}
 _SPACES = (" {2,}", "  +")
 """Patterns of two or more spaces, the only ones that files have."""
+_MOST_TENS = 308
+"""The greatest power of ten that is a number of double precision."""
 
 
 def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
@@ -59,6 +62,22 @@ def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
             f"{path}: unk_id {unknown!r}: must be the id of one of {len(tokens)} tokens"
         )
     return tokens, scores
+
+
+def as_compiled(score: float) -> float:
+    """Return the number that the compiled reference reads for one of its file.
+
+    It divides the digits, as a whole number, by a power of ten, and so is off by the last bit for
+    one number in four. That decides between cuts that are equally likely, such as `00` `0` and
+    `0` `00`.
+    """
+    mantissa, _, exponent = repr(abs(score)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    number, power = float(int(whole + fraction)), int(exponent or 0) - len(fraction)
+    while power < -_MOST_TENS:
+        number, power = number / float(10**_MOST_TENS), power + _MOST_TENS
+    number = number * float(10**power) if power > 0 else number / float(10**-power)
+    return copysign(number, score)
 
 
 def unknown_token(files: TokenizerFiles) -> str:
