@@ -116,6 +116,23 @@ def test_a_file_of_512_tokens_stays_under_its_limit(monkeypatch: pytest.MonkeyPa
     assert "Left out, to keep this file small" in source
 
 
+def test_what_was_not_read_is_muted_on_both_ends() -> None:
+    explanation = classified("A long time ago a film was made")
+    (side,) = explanation.sides
+    read = side.tokens[3:6]  # without the special tokens, and the first and the last words
+    part = replace(
+        explanation,
+        sides=(replace(side, tokens=read),),
+        attention=(),
+        attributions=tuple(
+            replace(one, scores=((1.0,) * len(read),)) for one in explanation.attributions
+        ),
+    )
+    source = render(part)
+    assert '<span class="muted">A long </span>' in source
+    assert '<span class="muted"> film was made</span>' in source
+
+
 def test_without_attention_there_is_no_script_and_no_section() -> None:
     page = Page(render(replace(classified(), attention=())))
     scripts = [attributes.get("id") for tag, attributes in page.elements if tag == "script"]

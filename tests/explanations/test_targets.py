@@ -34,6 +34,9 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
         ("tag", "Ann is in Paris", "Paris", "tag 'B-LOC' of 'Paris'"),
         ("tag", "Ann is in Paris", "is=B-LOC", "tag 'B-LOC' of 'is'"),
         ("tag", "the sky is blue", None, "tag 'O' of"),
+        ("tag", "Ann is in 北京", "北京=B-LOC", "tag 'B-LOC' of '北'"),
+        ("tag", "Ann is in U.S.A.", "U.S.A.", "of 'U'"),
+        ("tag", "Ann is at a=b", "a=b", "of 'a'"),
         ("answer", ("who eats?", CONTEXT), None, "answer 'Carla'"),
         ("answer", ("who eats?", CONTEXT), "in Oslo", "answer 'in Oslo'"),
         ("answer", ("when is it?", CONTEXT), None, "no answer"),
@@ -49,6 +52,7 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
         ("replies", "cat, red", "sleeps", "the word 'sleeps'"),
         ("translate", GERMAN, None, "the translation"),
         ("translate", GERMAN, "horse", "the word 'horse'"),
+        ("translate", GERMAN, "the horse", "the words 'the horse'"),
         ("lstm", GERMAN, "cat", "the word 'cat'"),
     ],
 )
@@ -56,10 +60,24 @@ def test_targets(run: str, text: Any, target: str | None, expected: str) -> None
     assert expected in subject(run, text, target).aim.target
 
 
+def test_an_entity_is_not_another_that_begins_alike() -> None:
+    aim = subject("tag", "Dan lives near New York and New Lima", "New Lima").aim
+    (token,) = (aim.sides[0].tokens[position] for position in aim.positions)
+    assert aim.sides[0].texts[0][token.start :] == "New Lima"
+
+
+def test_a_slice_is_explained_where_it_answers() -> None:
+    context = "Oslo is red. Carla eats in Oslo."
+    aim = subject("answer", ("where is it?", context), "Oslo").aim
+    start, _ = (aim.sides[0].tokens[position].start for position in aim.positions)
+    assert start == context.rindex("Oslo")
+
+
 @pytest.mark.parametrize(
     ("run", "text", "target", "message"),
     [
         ("regress", "the bird", "3", "only one number"),
+        ("classify", "a cat", "", "'' is not one of the model's labels"),
         ("tag", "Ann is in Paris", "Pariss", "'Pariss' is not a word of the text (did you mean"),
         ("tag", "Ann is in Paris", "Ann=PER", "'PER' is not one of the model's tags"),
         ("answer", ("who eats?", CONTEXT), "Lima", "'Lima' is not a slice of the context"),

@@ -91,6 +91,24 @@ def test_a_run_that_is_still_learning_and_a_single_item(tmp_path: Path) -> None:
     assert "Loss of the training data" in text_of(heedful.report(path).html)
 
 
+def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:
+    data = tmp_path / "new.csv"
+    long = "the very red cat sleeps " * 300
+    data.write_text(f"text,label\n{long},animal\n{long},animal\nthe cat,animal\n", "utf-8")
+    said = text_of(heedful.report(LATEST / "classify", data, long_text="head").html)
+    assert "at most 1,500 tokens, the longest has 1,500" in said
+    assert "2 of 3 were cut: 2,940 tokens were not read" in said
+
+
+def test_the_shaded_texts_of_a_pair_stand_apart() -> None:
+    html = heedful.report(*ONE_OF_EACH["answer"][::2], precision="fp32").html
+    shaded = re.search(r'<p class="running" dir="auto">(.*?)</p>', html, re.DOTALL)
+    assert shaded is not None
+    question, context = re.sub(r"<(?!br)[^>]*>", "", shaded[1]).split("<br>")
+    assert question.endswith("?")
+    assert context.endswith(".")
+
+
 def test_a_report_goes_into_the_run_and_is_only_replaced_if_told(
     capsys: pytest.CaptureFixture,
 ) -> None:

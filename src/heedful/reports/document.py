@@ -233,7 +233,7 @@ def _lengths(observation: Observation) -> dict[str, Any]:
         "longest": int(total.max()),
         "cut": int((used < total).sum()),
         "unread": int((total - used).sum()),
-        "items": len(total),
+        "all": len(total),
     }
 
 

@@ -123,11 +123,12 @@ function runningText(side, visible, nodeOf) {
   const paragraph = element("p", "running");
   paragraph.dir = "auto";
   const there = new Set(visible);
+  const unread = (text) => text.trim() ? element("span", "muted", text) : text;
   side.tokens.forEach((token, at) => {
-    if (token.before) paragraph.append(token.before);
+    if (token.before) paragraph.append(unread(token.before));
     if (there.has(at)) paragraph.append(nodeOf(token, at));
     else if (!token.special) paragraph.append(element("span", "muted", token.shown));
-    if (token.after) paragraph.append(element("span", "muted", token.after));
+    if (token.after) paragraph.append(unread(token.after));
   });
   return paragraph;
 }

@@ -30,7 +30,7 @@ def label(
     Raises:
         UserError: the model has no such label.
     """
-    name = target or max(labels, key=computed.answer.scores.__getitem__)
+    name = max(labels, key=computed.answer.scores.__getitem__) if target is None else target
     if name not in labels:
         raise UserError(
             f"--target {name!r} is not one of the model's labels"

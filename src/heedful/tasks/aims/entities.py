@@ -14,6 +14,7 @@ from heedful.aim import Aim, Computed, NothingToExplainError, side_of, window_no
 from heedful.batches import Batch
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.tagging import TaggedText
+from heedful.tasks.aims.words import words_named
 from heedful.tasks.answers.entities import TaggedWord, Tagging
 from heedful.tokens import Tokenizer
 
@@ -28,8 +29,9 @@ def tag(
 
     Args:
         computed: the answer.
-        target: ``WORD`` or ``WORD=TAG``; by default the first word of the first entity, or where
-            there is none the word that is likeliest to be in one.
+        target: ``WORD`` or ``WORD=TAG``, or an entity of several words, whose first is explained;
+            by default the first word of the first entity, or where there is none the word that is
+            likeliest to be in one.
         tokenizer: the model's tokenizer.
         labels: the model's tags.
 
@@ -37,7 +39,7 @@ def tag(
         NothingToExplainError: the text has no word.
         UserError: there is no such word, or no such tag.
     """
-    word, name = _word(computed.answer, target, labels)
+    word, name = _word(computed.record.text, computed.answer, target, labels)
     window, position = _place(computed, word)
     record = computed.record
 
@@ -61,7 +63,9 @@ def tag(
     )
 
 
-def _word(answer: Tagging, target: str | None, labels: Sequence[str]) -> tuple[TaggedWord, str]:
+def _word(
+    text: str, answer: Tagging, target: str | None, labels: Sequence[str]
+) -> tuple[TaggedWord, str]:
     """Return a word, and a tag."""
     words = [word for word in answer.words if word.scores is not None]
     if not words:
@@ -73,17 +77,24 @@ def _word(answer: Tagging, target: str | None, labels: Sequence[str]) -> tuple[T
             min(words, key=lambda one: (one.scores or {})["O"]),
         )
         return word, word.tag
-    text, _, name = target.rpartition("=") if "=" in target else (target, "", "")
-    for word in words:
-        # What is named may be an entity of several words: the first of them is explained.
-        if word.text in (text, text.split()[0] if text.split() else text):
-            break
-    else:
-        texts = [one.text for one in words]
-        raise UserError(
-            f"--target {target!r}: {text!r} is not a word of the text"
-            f"{did_you_mean(text, texts)}: {listed(texts)}"
-        )
+    # A word may have a `=` of its own, so the whole is looked for first.
+    named, _, name = target.rpartition("=")
+    spans = [(word.start, word.end) for word in words]
+    for wanted, tag_name in ((target, ""), (named, name)):
+        if chosen := words_named(text, spans, wanted):
+            # What is named may be an entity of several words: the first of them is explained.
+            return _with_tag(words[chosen[0]], tag_name, target, labels)
+    texts = [word.text for word in words]
+    wanted = named or target
+    raise UserError(
+        f"--target {target!r}: {wanted!r} is not a word of the text"
+        f"{did_you_mean(wanted, texts)}: {listed(texts)}"
+    )
+
+
+def _with_tag(
+    word: TaggedWord, name: str, target: str, labels: Sequence[str]
+) -> tuple[TaggedWord, str]:
     name = name or word.tag
     if name not in labels:
         raise UserError(

@@ -3,6 +3,7 @@
 Shapes: N times that the example is in a batch, T tokens.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,8 @@ def span(
 
     Args:
         computed: the answer.
-        target: a slice of the context; by default the answer, or that there is none.
+        target: a slice of the context, where it scores highest if it stands there more than once;
+            by default the answer, or that there is none.
         tokenizer: the model's tokenizer.
         scores: a model and a batch to both scores of each token, shape (N, T, 2).
 
@@ -36,22 +38,22 @@ def span(
         UserError: there is no such slice, or it stands whole in no window.
     """
     record, answer = computed.record, computed.answer
-    if target is None:
-        start, end = answer.start, answer.end
-    else:
-        start = record.context.find(target) if target else -1
-        if start < 0:
+    slices: list[tuple[int | None, int | None]] = [(answer.start, answer.end)]
+    if target is not None:
+        matches = re.finditer(f"(?={re.escape(target)})", record.context) if target else ()
+        slices = [(match.start(), match.start() + len(target)) for match in matches]
+        if not slices:
             raise UserError(f"--target {target!r} is not a slice of the context")
-        end = start + len(target)
     places = [
-        (float(output[ends[0], 0] + output[ends[1], 1]), -window, ends)
+        (float(output[ends[0], 0] + output[ends[1], 1]), -window, ends, (start, end))
         for window, output in enumerate(computed.outputs)
+        for start, end in slices
         if (ends := _ends(computed.fitted.offsets[window], start, end, tokenizer.layout))
         is not None
     ]
     if not places:
         raise UserError(f"--target {target!r} is not whole in any window that the model reads")
-    _, window, ends = max(places)
+    _, window, ends, (start, end) = max(places)
     window = -window
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:

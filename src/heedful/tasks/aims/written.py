@@ -19,6 +19,7 @@ from heedful.batches import Batch, Example
 from heedful.batches.word_spans import word_numbers, word_spans
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
+from heedful.tasks.aims.words import words_named
 from heedful.tasks.writing import WriterOutput
 from heedful.tokens import PairLayout, Tokenizer, TranslationTokenizer
 from heedful.tokens.translation import Side as SideTokenizer
@@ -169,33 +170,44 @@ def _log_probability(logits: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def _words(target: str | None, every: str) -> str:
-    return every if target is None else f"the word {target!r}"
+    if target is None:
+        return every
+    return f"the {'words' if len(target.split()) > 1 else 'word'} {target!r}"
 
 
 def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]]:
-    """Return which part has a word, and the numbers of the word's tokens; None is all of the first.
+    """Return which part has some words in a row, and the numbers of their tokens.
+
+    Args:
+        parts: what was written.
+        target: a word, or several; None is all of the first part.
 
     Raises:
-        UserError: there is no such word.
+        UserError: there are no such words.
     """
     if target is None:
         first = parts[0]
         return 0, list(range(len(first.token_ids) + first.ended))
     known = []
     for part, written in enumerate(parts):
-        words: dict[int, list[int]] = {}
-        for at, token in enumerate(written.side.tokens):
-            if token.word is not None:
-                words.setdefault(token.word, []).append(at)
-        for tokens in words.values():
-            ends = written.side.tokens[tokens[0]], written.side.tokens[tokens[-1]]
-            known.append(written.side.texts[0][ends[0].start : ends[1].end])
-            if known[-1] == target:
-                return part, tokens
+        text, words = written.side.texts[0], _words_of(written.side)
+        spans = [(tokens[0][1].start or 0, tokens[-1][1].end or 0) for tokens in words]
+        if chosen := words_named(text, spans, target):
+            return part, [at for word in chosen for at, _ in words[word]]
+        known += [text[start:end] for start, end in spans]
     raise UserError(
-        f"--target {target!r} is not a word of what was written{did_you_mean(target, known)}: "
-        f"{listed(known)}"
+        f"--target {target!r} is not a word of what was written"
+        f"{did_you_mean(target, known)}: {listed(known)}"
     )
+
+
+def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
+    """Return the tokens of each word, with their numbers."""
+    words: dict[int, list[tuple[int, Token]]] = {}
+    for at, token in enumerate(side.tokens):
+        if token.word is not None:
+            words.setdefault(token.word, []).append((at, token))
+    return list(words.values())
 
 
 def _by_encoder(output: WriterOutput, tokenizer: Tokenizer) -> _Written:
