@@ -24,7 +24,7 @@ from heedful.interop import export, open_exported
 from heedful.interop.onnx import writing
 from heedful.models import Head, RobertaConfig, RobertaForSequenceClassification
 from heedful.predictor import Predictor
-from heedful.settings import ColumnSettings, PredictSettings
+from heedful.settings import ColumnSettings, ExportSettings, PredictSettings
 
 pytestmark = [
     pytest.mark.slow,
@@ -201,6 +201,27 @@ def test_graphs_of_8_bits_print_what_they_change(
     assert "int8 weights" in (tmp_path / "out" / "README.md").read_text()
     assert b"MatMulInteger" in (tmp_path / "out" / "model.onnx").read_bytes()
     assert session.get_outputs()[0].name == "logits"
+
+
+@pytest.mark.parametrize("run", ["classify", "gru"])
+def test_an_int8_graph_computes_nearly_the_same(golden: Path, tmp_path: Path, run: str) -> None:
+    check = export(golden / run, tmp_path / "out", "onnx", settings=ExportSettings(int8=True))
+    assert check.int8 is not None
+    assert check.difference < check.int8 < 0.1
+    assert f"in 8 bits by at most {check.int8:.1e}" in str(check)
+
+
+def test_a_broken_int8_graph_is_not_left_behind(
+    golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(folder: Path) -> None:
+        (folder / "model.onnx").write_bytes((tmp_path / "other" / "model.onnx").read_bytes())
+
+    export(golden / "regress", tmp_path / "other", "onnx")
+    monkeypatch.setattr(writing, "_quantise", spoil)
+    with pytest.raises(UserError, match="does not compute what the run does"):
+        export(golden / "classify", tmp_path / "no", "onnx", settings=ExportSettings(int8=True))
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_graph_holds_no_path_of_the_machine_that_wrote_it(

@@ -21,6 +21,10 @@ TOLERANCE = 1e-4
 """How far outputs may differ, as a share of the largest of them, or of 1 if that is more. Float32
 that is added up in another order differs by about a hundredth of that."""
 
+COARSE = 1.0
+"""The same of weights in 8 bits. How much these cost is for data to say, but what is further off
+than the largest output is broken."""
+
 _LENGTHS = ((5,), (4, 9, 2), (17, 3, 8, 12, 6))
 """The lengths of the texts of each batch, besides one text as long as the model reads."""
 
@@ -34,11 +38,14 @@ class Check:
     batches: int
     difference: float
     """The largest, as a share of the largest output or of 1."""
+    int8: float | None = None
+    """The same of weights in 8 bits, where they were asked for."""
 
     def __str__(self) -> str:
+        coarse = "" if self.int8 is None else f", in 8 bits by at most {self.int8:.1e}"
         return (
             f"checked in {self.consumer} on {self.batches} batches: "
-            f"outputs differ by at most {self.difference:.1e}"
+            f"outputs differ by at most {self.difference:.1e}{coarse}"
         )
 
 
@@ -115,11 +122,13 @@ class Comparison:
     Args:
         source: has the model.
         consumer: the program and its version.
+        tolerance: how far outputs may differ.
     """
 
-    def __init__(self, source: Source, consumer: str) -> None:
+    def __init__(self, source: Source, consumer: str, *, tolerance: float = TOLERANCE) -> None:
         self._source = source
         self._consumer = consumer
+        self._tolerance = tolerance
         self._batches = 0
         self._largest = 0.0
 
@@ -137,7 +146,7 @@ class Comparison:
             actual: the same of the other program.
 
         Raises:
-            UserError: a name is missing, a shape differs, or a value by more than ``TOLERANCE``.
+            UserError: a name is missing, a shape differs, or a value by more than the tolerance.
         """
         # Of pictures all counts.
         real = batch.get("attention_mask", torch.ones(0)).bool()
@@ -151,7 +160,7 @@ class Comparison:
                 ours, theirs = ours[real], theirs[real]
             difference = (theirs.float() - ours.float()).abs().max()
             share = float(difference / ours.abs().max().clamp(min=1.0))
-            if not share <= TOLERANCE:  # nor where it is no number
+            if not share <= self._tolerance:  # nor where it is no number
                 raise self._failed(f"{name} differs by {share:.1e}")
             self._largest = max(self._largest, share)
         self._batches += 1
