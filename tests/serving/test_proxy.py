@@ -64,7 +64,7 @@ def proxied() -> Iterator[tuple[str, Proxy]]:
         host = f"127.0.0.1:{proxy.server_port}"
         options = ("--root-path", PATH, "--allow-host", host, "--precision", "fp32")
         with serving(GOLDEN / "classify", *options) as server:
-            proxy.behind = server.url.removesuffix(PATH)
+            proxy.behind = server.url
             thread = threading.Thread(target=proxy.serve_forever)
             thread.start()
             try:
