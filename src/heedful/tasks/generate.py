@@ -327,7 +327,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
     ) -> Generation:
         """Turn tokens into texts; those of several windows are joined, the best of each.
 
-        What goes on with a text begins with the space that parts them, if there is one.
+        What goes on with a text begins with the space that parts them, if tokens have spaces.
         """
         text_of = tokenizer.text_of
         if not self.pairs:

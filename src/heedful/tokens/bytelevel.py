@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import accumulate, chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from heedful.errors import UserError
 from heedful.tokens.added import AddedTokens, bare
@@ -71,6 +71,8 @@ class ByteLevelEncoder:
     Raises:
         UserError: see `BytePairs`.
     """
+
+    writes_spaces: ClassVar[bool] = True
 
     def __init__(
         self,

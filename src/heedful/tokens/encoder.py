@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from operator import add
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from heedful.tokens.batch import Words
 from heedful.tokens.pieces import PieceBatch, Pieces
@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 class PieceEncoder(Protocol):
     """Turns texts into pieces, and tokens back into text."""
+
+    writes_spaces: ClassVar[bool]
+    """Whether spaces are in tokens; else they stand between all that begin a word."""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import accumulate, chain, islice
+from typing import ClassVar
 
 from heedful.tokens.clusters import cut_at_spaces
 from heedful.tokens.encoder import (
@@ -33,6 +34,8 @@ class UnigramEncoder:
         rules: how a text is split into them.
         vocabulary: the tokens. Added ones are matched whole, before anything else is done.
     """
+
+    writes_spaces: ClassVar[bool] = True
 
     def __init__(self, unigram: Unigram, rules: Rules, vocabulary: Vocabulary) -> None:
         self._splitter = Splitter(rules, vocabulary)

@@ -75,7 +75,7 @@ class Tokenizer(Protocol):
         """Return the text of ids, without special tokens and without a mark at its start."""
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
-        """Return what other ids add to the text of some: put behind it, both are the whole text."""
+        """Return what other ids add to the text of some, and the space between, if any."""
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""

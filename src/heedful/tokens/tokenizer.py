@@ -355,12 +355,17 @@ class ModelTokenizer:
         return tidy(self._encoder.join(tokens, mark=False))
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
-        """Return what other ids add to the text of some: put behind it, both are the whole text.
+        """Return what other ids add to the text of some.
+
+        Put behind it, both are the whole text, if tokens have spaces. Those of WordPiece have none:
+        then it is the text of these ids alone.
 
         Args:
             ids: of what is added. Special tokens are left out.
             after: of the text before.
         """
+        if not self._encoder.writes_spaces:
+            return self.text_of(ids)
         before, whole = (
             self._encoder.join(
                 self.convert_ids_to_tokens(some, skip_special_tokens=True), mark=False

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from heedful.tokens.characters import IDEOGRAPHS
 from heedful.tokens.decode import tidy
@@ -103,6 +103,8 @@ class WordPieceEncoder:
         normalizer: text -> words; those that it never splits are looked up whole.
         vocabulary: the tokens. Special ones are matched whole, before anything else is done.
     """
+
+    writes_spaces: ClassVar[bool] = False
 
     def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
         self._normalizer = normalizer
