@@ -109,8 +109,8 @@ def test_what_is_wrong_in_a_file_is_named(files: tuple[Path, Path]) -> None:
         list(read_pairs(files, ColumnSettings()))
 
 
-def record(line: int = 1) -> Record:
-    return Record(text="", text_pair="", labels=None, source="a.de", line=line)
+def record(line: int = 1, text: str = "Ja", translation: str = "Yes") -> Record:
+    return Record(text=text, text_pair=translation, labels=None, source="a.de", line=line)
 
 
 def test_cleaning_says_what_it_drops_and_why() -> None:
@@ -124,6 +124,13 @@ def test_cleaning_says_what_it_drops_and_why() -> None:
         "2 longer than 10 tokens (the first: a.de, line 5), "
         "2 with more than 3 times the tokens on a side (the first: a.de, line 6)"
     )
+
+
+def test_a_side_of_spaces_is_empty() -> None:
+    cleaning = Cleaning(max_tokens=10, max_ratio=3)
+    sides = [("Ja", "Yes"), (" ", "Yes"), ("Ja", "\t\u3000")]
+    assert [cleaning.keeps(record(1, *each), 2, 2) for each in sides] == [True, False, False]
+    assert cleaning.report() == "dropped 2 of 3 pairs: 2 empty on a side (the first: a.de, line 1)"
 
 
 def pairs_of(sources: list[str], targets: list[str]) -> list[Record]:

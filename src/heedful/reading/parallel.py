@@ -21,6 +21,7 @@ _LEAST_LETTERS = 500
 """A text with fewer letters says too little about its language."""
 _CLEARLY = 0.05
 """How much better the letters must match when the sides are swapped."""
+_EMPTY = "empty on a side"
 
 
 def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Record]:
@@ -118,7 +119,8 @@ class Cleaning:
     def keeps(self, record: Record, source_tokens: int, target_tokens: int) -> bool:
         """Tell whether to learn from a pair."""
         self.pairs += 1
-        reason = self._reason(source_tokens, target_tokens)
+        blank = not (record.text.strip() and (record.text_pair or "").strip())
+        reason = _EMPTY if blank else self._reason(source_tokens, target_tokens)
         if reason is None:
             return True
         self.dropped[reason] += 1
@@ -128,7 +130,7 @@ class Cleaning:
     def _reason(self, source_tokens: int, target_tokens: int) -> str | None:
         shorter, longer = sorted((source_tokens, target_tokens))
         if not shorter:
-            return "empty on a side"
+            return _EMPTY
         if longer > self.max_tokens:
             return f"longer than {self.max_tokens} tokens"
         if longer > self.max_ratio * shorter:
