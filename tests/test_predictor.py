@@ -83,6 +83,10 @@ def test_options_that_would_change_nothing(
         ("answer", PredictSettings(no_answer_threshold=1.0)),
         ("generate", PredictSettings(beam=2, length_penalty=0.0, max_new_tokens=2)),
         ("generate", PredictSettings(sample=True, temperature=0.5, top_k=3, top_p=0.5, seed=1)),
+        (
+            "generate",
+            PredictSettings(no_repeat_ngram=3, repetition_penalty=1.2, min_new_tokens=2),
+        ),
     ],
 )
 def test_options_that_a_task_has(task: str, settings: PredictSettings) -> None:

@@ -24,6 +24,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
+from heedful.settings.python import PredictOptions
 from heedful.task import Fit, Recipe
 from heedful.tasks.generate import Generate
 from heedful.tasks.writing import WriterOutput
@@ -115,6 +116,19 @@ def test_on_from_a_text(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
     assert scores["perplexity"] < 1.3  # three ways to begin, then no choice: 3 ** (1 / 8) = 1.15
     assert run(["predict", str(out), "the sky", "--plain"]) == 0
     assert capsys.readouterr().out == "is blue, very blue!\n"
+
+
+@pytest.mark.parametrize("option", [{"no_repeat_ngram": 1}, {"repetition_penalty": 1e3}])
+def test_what_is_written_can_be_kept_from_saying_the_same(
+    tmp_path: Path, option: PredictOptions
+) -> None:
+    write_folder("gpt2", tmp_path / "gpt2")
+    options: PredictOptions = {"beam": 1, "max_new_tokens": 12, "precision": "fp32"}
+    plain = heedful.load(tmp_path / "gpt2", **options)("the sky").text
+    varied = heedful.load(tmp_path / "gpt2", **{**options, **option})("the sky").text
+    letters = [letter for letter in varied if letter.isascii()]  # each a token
+    assert len({*letters}) == len(letters)
+    assert varied != plain
 
 
 def test_a_long_text_is_scored_in_windows(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:

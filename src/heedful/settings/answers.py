@@ -56,7 +56,7 @@ class PredictSettings:
     """Most tokens to generate, within the model's positions; default: 64, and for a translation
     half as many again as the longest in training."""
     min_new_tokens: int = 0
-    """Fewest tokens of a translation."""
+    """Fewest tokens to generate."""
     length_penalty: float = 1.0
     """Rank hypotheses by log-probability divided by length to this power: 0 ignores the length."""
     coverage_penalty: float = 0.0
@@ -64,7 +64,7 @@ class PredictSettings:
     repetition_penalty: float = 1.0
     """Above 1, a token that was generated already is less likely to come again."""
     no_repeat_ngram: int = 0
-    """N-grams of this size come only once in a translation; 0 for no limit."""
+    """N-grams of this size come only once in what is generated; 0 for no limit."""
     alignments: bool = False
     """Align the words of a translation with those of its source."""
     whole_words: bool = False

@@ -79,9 +79,6 @@ class Translate(Task[Record, WriterOutput, Translation]):
     answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS | {
         "alignments",
         "coverage_penalty",
-        "min_new_tokens",
-        "no_repeat_ngram",
-        "repetition_penalty",
         "whole_words",
     }
     two_sided: ClassVar[bool] = True

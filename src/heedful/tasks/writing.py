@@ -22,7 +22,10 @@ SEARCH_OPTIONS = frozenset(
     {
         "beam",
         "max_new_tokens",
+        "min_new_tokens",
         "length_penalty",
+        "no_repeat_ngram",
+        "repetition_penalty",
         "sample",
         "temperature",
         "top_k",
