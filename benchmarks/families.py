@@ -1,10 +1,10 @@
 """How fast each family of encoders is beside BERT, at BERT's sizes.
 
-    python -m benchmarks.families [--laps 9]
+    python -m benchmarks.families [--laps 9] [--precision fp32|bf16|int8]
 
 Models of 6 layers of width 384 with random weights and a classifier read 16 texts of 8 to 64
-tokens. Answers come from the compiled form, in float32. Training computes the loss and its
-gradients. The families take turns, and each lap is compared with BERT's of the same turn.
+tokens. Answers come from the compiled form. Training, for which there is no int8, computes the loss
+and its gradients. The families take turns, and each lap is compared with BERT's of the same turn.
 """
 
 import argparse
@@ -42,14 +42,18 @@ MORE = {
 }
 
 
-def model_of(family: str) -> Model:
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
+"""Of the weights; a form in int8 is made of those in float32."""
+
+
+def model_of(family: str, precision: str) -> Model:
     """Make a classifier of a family."""
     torch.manual_seed(0)
     names = NAMES.get(family, {})
     sizes = {names.get(name, name): value for name, value in SIZES.items()}
     config = FAMILIES[family].config_class()(**sizes, **MORE.get(family, {}))
     model: Model = FAMILIES[family].model_class("sequence").from_config(config)
-    return model
+    return model.to(DTYPES[precision])
 
 
 def batch() -> dict[str, torch.Tensor]:
@@ -61,9 +65,12 @@ def batch() -> dict[str, torch.Tensor]:
     return {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask}
 
 
-def answers(family: str) -> Callable[[], object]:
+def answers(family: str, precision: str) -> Callable[[], object]:
     """Return what answers for the texts once."""
-    model, inputs = compile_model(model_of(family).eval()).model, batch()
+    inputs = batch()
+    rows = [ids[mask][None] for ids, mask in zip(*inputs.values(), strict=True)]
+    plain = model_of(family, precision).eval()
+    model = compile_model(plain, (lambda: rows) if precision == "int8" else None).model
 
     @torch.inference_mode()
     def lap() -> object:
@@ -72,9 +79,9 @@ def answers(family: str) -> Callable[[], object]:
     return lap
 
 
-def training(family: str) -> Callable[[], object]:
+def training(family: str, precision: str) -> Callable[[], object]:
     """Return what computes gradients once."""
-    model, inputs = model_of(family).train(), batch()
+    model, inputs = model_of(family, precision).train(), batch()
     labels, tables = torch.arange(16) % 2, TableGradients(model)
 
     def lap() -> object:
@@ -83,6 +90,9 @@ def training(family: str) -> Callable[[], object]:
             return model(**inputs, labels=labels).loss.backward()
 
     return lap
+
+
+PARTS = {"answers": answers, "training": training}
 
 
 def seconds(lap: Callable[[], object]) -> float:
@@ -112,14 +122,19 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--laps", type=int, default=9, help="turns of each part")
-    laps = parser.parse_args().laps
+    parser.add_argument("--precision", choices=list(DTYPES), default="fp32")
+    chosen = parser.parse_args()
     families = [name for name, family in FAMILIES.items() if "masked_lm" in family.models]
-    parts = [compare({name: make(name) for name in families}, laps) for make in (answers, training)]
-    print("| family | answers | training |\n|---|---|---|")
+    parts = {"answers": answers} if chosen.precision == "int8" else PARTS
+    ratios = [
+        compare({name: make(name, chosen.precision) for name in families}, chosen.laps)
+        for make in parts.values()
+    ]
+    print(f"| family | {' | '.join(parts)} |\n|{'---|' * (1 + len(parts))}")
     for name in families:
         cells = [
             f"{median(part[name]):.2f} ({min(part[name]):.2f} to {max(part[name]):.2f})"
-            for part in parts
+            for part in ratios
         ]
         print(f"| {name} | {' | '.join(cells)} |")
 
