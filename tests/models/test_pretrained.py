@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -220,10 +221,22 @@ def test_a_pickle_is_read_only_when_asked_for(folder: Path) -> None:
     expected = BertForSequenceClassification.from_pretrained(folder)(IDS).logits
     torch.save(read_tensors(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(UserError, match="give allow_pickle=True if you trust"):
+    with pytest.raises(UserError, match=r"convert it .* give load_model allow_pickle=True"):
         BertForSequenceClassification.from_pretrained(folder)
     model = BertForSequenceClassification.from_pretrained(folder, allow_pickle=True)
     assert_same_bits(model(IDS).logits, expected, "stored")
+
+
+def test_a_pickle_is_converted_as_the_documentation_says(folder: Path) -> None:
+    expected = read_tensors(folder / "model.safetensors")
+    shared = {**expected, "twice": next(iter(expected.values()))}  # as tied weights are
+    torch.save(shared, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    page = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(code.replace('"folder"', repr(str(folder))), str(page), "exec"), {})
+    assert_same_bits(read_tensors(folder / "model.safetensors"), shared, "stored")
+    BertForSequenceClassification.from_pretrained(folder)
 
 
 class _Trap:

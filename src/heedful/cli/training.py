@@ -101,8 +101,9 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
     rate = outcome.tokens / max(outcome.seconds, 1e-9)
     best = f", best at step {outcome.best_step:,}" if outcome.best_step is not None else ""
     why = f" ({outcome.stopped})" if outcome.stopped else ""
+    steps = f"{outcome.step:,} step{'s' if outcome.step != 1 else ''}"
     say(
-        f"{outcome.step:,} steps in {outcome.seconds:.0f} s{why}, {rate:,.0f} tokens/s{best}; "
+        f"{steps} in {outcome.seconds:.0f} s{why}, {rate:,.0f} tokens/s{best}; "
         f"the model is in {out}"
     )
     if outcome.scores:
