@@ -253,7 +253,9 @@ def test_from_scratch_by_the_command(
     words += ["--objective", "rtd", "--arch", arch, "--preset", "tiny", "--vocabulary", start]
     words += ["--batch-size", "2", "--max-length", "16", "--generator-size", "1"]
     assert run([str(word) for word in words]) == 0, capsys.readouterr().err
-    assert "heedful predict" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "\n1 step in " in said
+    assert "heedful predict" in said
     ours = heedful.load(tmp_path / "run").model
     assert isinstance(ours, Pair)
     decoder = {} if arch == "electra" else {"enhanced_mask_decoder": True}

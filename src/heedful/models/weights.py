@@ -40,8 +40,8 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     if not allow_pickle:
         raise UserError(
             f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
-            f"it is read; get {WEIGHTS}, or, if you trust where it is from, convert it "
-            "(docs/troubleshooting.md) or, in Python, give load_model allow_pickle=True"
+            f"it is read; get {WEIGHTS}, or convert it as the page Troubleshooting shows; in "
+            "Python from_pretrained(..., allow_pickle=True) reads it, if you trust where it is from"
         )
     return _read_pickle(folder / PICKLE)
 
