@@ -68,7 +68,8 @@ TASKS = {
 
 
 def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -> None:
-    """Train with heedful."""
+    """Train with heedful, on from the last checkpoint if there is one."""
+    started = any((out / "checkpoints").glob("step-*"))
     heedful.train(
         task.verb,
         train=task.train,
@@ -81,7 +82,8 @@ def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -
         steps=task.steps,
         learning_rate=RATE,
         precision=precision,
-        overwrite=True,
+        resume=started,
+        overwrite=not started,
         **task.columns,
     )
 

@@ -140,6 +140,17 @@ def _bytes(folder: Path) -> tuple[Path, list[str]]:
     return source, _texts_of_news()
 
 
+def _pieces(family: str, folder: Path) -> tuple[Path, list[str]]:
+    from benchmarks.data import FOLDER
+
+    source = folder / family
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps({"model_type": family}))
+    model = (FOLDER / f"tokenizers/{family}/spiece.model").read_bytes()
+    (source / "spiece.model").write_bytes(model)
+    return source, _texts_of_news()
+
+
 def score(folder: Path, answers: Mapping[str, str]) -> Scores:
     """Say whether all that was returned is what the reference returns."""
     truth = next((answer for name, answer in answers.items() if name in PEERS), None)
@@ -154,15 +165,21 @@ SOURCES: dict[str, Callable[[Path], tuple[Path, list[str]]]] = {
     "zh-multilingual": partial(_reviews, "tokenizers/multilingual-cased/vocab.txt.gz"),
     "zh-xlnet": partial(_reviews, "tokenizers/xlnet-chinese/spiece.model"),
     "bytes": _bytes,
+    "albert": partial(_pieces, "albert"),
+    "xlnet": partial(_pieces, "xlnet"),
 }
-PEERS = ("tokenizers", "BertTokenizerFast", "RobertaTokenizerFast", "XLNetTokenizerFast")
+CLASSES = {
+    "bytes": "RobertaTokenizerFast",
+    "zh-xlnet": "XLNetTokenizerFast",
+    "xlnet": "XLNetTokenizerFast",
+    "albert": "AlbertTokenizerFast",
+}
+PEERS = ("tokenizers", "BertTokenizerFast", *CLASSES.values())
 
 
 def arms(language: str, what: str) -> dict[str, Arm]:
     """Return the arms for one way to call."""
-    name = {"bytes": "RobertaTokenizerFast", "zh-xlnet": "XLNetTokenizerFast"}.get(
-        language, "BertTokenizerFast"
-    )
+    name = CLASSES.get(language, "BertTokenizerFast")
     return {
         "heedful, first time": Arm(run=partial(heedful, what, None), peer=False),
         "heedful, new texts": Arm(run=partial(heedful, what, OTHER), peer=False),
@@ -183,6 +200,8 @@ LANGUAGES = {
     "zh-multilingual": "Chinese reviews by the multilingual vocabulary",
     "zh-xlnet": "Chinese reviews by XLNet's vocabulary",
     "bytes": "AG News by RoBERTa's vocabulary",
+    "albert": "AG News by ALBERT's vocabulary",
+    "xlnet": "AG News by XLNet's vocabulary",
 }
 ROWS = {
     f"tokenize-{language}-{what}": Row(

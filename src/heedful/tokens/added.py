@@ -52,6 +52,10 @@ class AddedTokens:
         late.pop("", None)
         self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
         self._find_start = _starts((*early, *late)).search
+        takers = special.lstrip | special.rstrip | special.single_word
+        self.letters = {token for token in early if len(token) == 1 and token not in takers}
+        """Those of one character that are tokens whatever is beside them."""
+        self._find_other = _pattern({*early, *late} - self.letters).search
         self.take_neighbours = bool(special.single_word)
         """Whether what stands beside a token decides if it is one."""
         self.take_spaces = bool(special.lstrip or special.rstrip)
@@ -63,6 +67,10 @@ class AddedTokens:
         return self._find_start(text) is not None and any(
             one.pattern.search(text) for one in self._passes
         )
+
+    def others_are_in(self, text: str) -> bool:
+        """Tell whether there may be such tokens in a text besides `letters`."""
+        return self._find_other(text) is not None
 
     def split(self, text: str) -> list[Part]:
         """Cut a text at such tokens. White space that a token takes is part of it."""

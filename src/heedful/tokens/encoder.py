@@ -5,7 +5,7 @@ text are those of its chunks, one after the other, and each chunk is worked out 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -77,6 +77,12 @@ class Memory(dict[str, T], Generic[T]):
     def __init__(self, make: Callable[[str], T], limit: int) -> None:
         self._make = make
         self._limit = limit
+
+    def remember(self, values: Mapping[str, T]) -> None:
+        """Put in the values of chunks, which were computed elsewhere."""
+        if len(self) + len(values) > self._limit:
+            self.clear()
+        self |= values
 
     def __missing__(self, chunk: str) -> T:
         value = self._make(chunk)

@@ -18,7 +18,7 @@ from heedful.extras import missing
 from heedful.tokens.bpe import ALPHABET, Pair
 from heedful.tokens.bytelevel_folder import ROBERTA
 from heedful.tokens.normalize import Normalizer
-from heedful.tokens.splitting import UNDERLINE
+from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens

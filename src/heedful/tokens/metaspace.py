@@ -1,12 +1,14 @@
 """Texts -> token ids by a unigram model: split into words (`splitting.py`), which are cut."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, islice
 from typing import ClassVar
 
 from heedful.tokens.clusters import cut_at_spaces
 from heedful.tokens.encoder import (
+    BULK,
+    MAX_CHUNK,
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
     ChunkPieces,
@@ -14,12 +16,17 @@ from heedful.tokens.encoder import (
     pieces_of_chunks,
 )
 from heedful.tokens.pieces import PieceLists, Pieces
-from heedful.tokens.splitting import UNDERLINE, Item, NotAloneError, Rules, Splitter
+from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.splitting import Item, NotAloneError, Rules, Splitter
 from heedful.tokens.unigram import Unigram
 from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
 """Words that are remembered before all are forgotten."""
+
+
+_GROUP = 2**18
+"""Characters of the texts whose words are cut together."""
 
 
 class UnigramEncoder:
@@ -40,7 +47,9 @@ class UnigramEncoder:
     def __init__(self, unigram: Unigram, rules: Rules, vocabulary: Vocabulary) -> None:
         self._splitter = Splitter(rules, vocabulary)
         self._bytes = unigram.bytes
+        self._unigram = unigram
         self._words = Memory(unigram.cut, MAX_WORDS)
+        self._plain_ids = Memory(self._ids_of_word, MAX_WORDS)
         self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
         self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
         self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
@@ -58,7 +67,9 @@ class UnigramEncoder:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        return [self._text_ids(text) for text in texts]
+        if sum(map(len, texts)) < BULK:
+            return [self._ids_of_text(text, self._splitter.plain.words(text)) for text in texts]
+        return [ids for group in _groups(texts) for ids in self._ids_of_group(group)]
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of.
@@ -96,8 +107,24 @@ class UnigramEncoder:
             spelled += token.encode("utf-8") if byte is None else bytes((byte,))
         return spelled.decode("utf-8", "replace").replace(UNDERLINE, " ").removeprefix(" ")
 
-    def _text_ids(self, text: str) -> list[int]:
+    def _ids_of_group(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of many texts. Their words are cut together, once that pays."""
+        plain, known = self._splitter.plain, self._plain_ids
+        words = [plain.words(text) for text in texts]
+        spelled = {
+            word: plain.spelled(word)
+            for word in set(chain.from_iterable(one for one in words if one))
+            if word not in known and word not in plain.token_ids and len(word) < MAX_CHUNK
+        }
+        ids = self._unigram.cut_together([*set(spelled.values())])
+        known.remember({word: ids[text] for word, text in spelled.items() if text in ids})
+        return [self._ids_of_text(text, one) for text, one in zip(texts, words, strict=True)]
+
+    def _ids_of_text(self, text: str, words: Sequence[str] | None) -> list[int]:
+        """Return the ids of a text, and the words that the short way tells of it."""
         splitter = self._splitter
+        if words is not None:
+            return list(chain.from_iterable(map(self._plain_ids.__getitem__, words)))
         if splitter.has_chunks(text):
             _, left = splitter.trimmed(text)
             chunks = cut_at_spaces(left)
@@ -118,16 +145,18 @@ class UnigramEncoder:
         return self._item_ids(splitter.items(text))
 
     def _ids_of(self, before: str, chunk: str, *, closed: bool = False) -> tuple[int, ...]:
-        words = None if closed else self._splitter.chunk_words(before, chunk)
+        words = None if closed else self._splitter.plain.words(before + chunk, is_open=True)
         if words is None:
             return tuple(self._item_ids(self._splitter.chunk_items(before, chunk, closed=closed)))
-        ids: list[int] = []
-        for word in words:
-            if isinstance(word, str):
-                ids += [token_id for token_id, _ in self._words[word]]
-            else:
-                ids.append(word)
-        return tuple(ids)
+        return tuple(chain.from_iterable(map(self._plain_ids.__getitem__, words)))
+
+    def _ids_of_word(self, word: str) -> tuple[int, ...]:
+        """Return the ids of a word that was told the short way."""
+        plain = self._splitter.plain
+        token_id = plain.token_ids.get(word)
+        if token_id is not None:
+            return (token_id,)
+        return tuple([token_id for token_id, _ in self._unigram.cut(plain.spelled(word))])
 
     def _item_ids(self, items: Iterable[Item]) -> list[int]:
         ids: list[int] = []
@@ -160,3 +189,14 @@ class UnigramEncoder:
                 words.append(count)
             count += 1
         return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+
+
+def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Divide texts into groups of at most `_GROUP` characters, or of a single text."""
+    first, size = 0, 0
+    for index, text in enumerate(texts):
+        size += len(text)
+        if size > _GROUP and index > first:
+            yield texts[first:index]
+            first, size = index, len(text)
+    yield texts[first:]

@@ -33,8 +33,12 @@ Sourced = tuple[str, list[int]]
 """A text, or word, and for each of its characters the index of the one that it came from."""
 
 
-class _Table(dict[int, str]):
-    """Code point -> what takes its place, as ``str.translate`` wants it, filled when asked."""
+class Images(dict[int, str]):
+    """Code point -> what takes its place, as ``str.translate`` wants it, filled when asked.
+
+    Args:
+        image: computes what takes the place of a character.
+    """
 
     def __init__(self, image: Callable[[str], str]) -> None:
         self._image = image
@@ -73,8 +77,8 @@ class Normalizer:
         if isinstance(never_split, str) or not all(map(_is_word, never_split)):
             raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.never_split = frozenset(never_split)
-        self._clean = _Table(self._cleaned)
-        self._fold = _Table(self._folded)
+        self._clean = Images(self._cleaned)
+        self._fold = Images(self._folded)
 
     def _cleaned(self, character: str) -> str:
         code = ord(character)

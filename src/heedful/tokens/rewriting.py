@@ -6,7 +6,7 @@ the steps one by one.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Protocol
@@ -15,14 +15,14 @@ from heedful.tokens.alignment import in_normal_form, placed, with_rules
 from heedful.tokens.characters import WHITE_SPACE, lower
 from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.clusters import ACCENTS, EXTENDING, JOINED, decomposed
-from heedful.tokens.normalize import MAX_TABLE, Sourced, replaced
+from heedful.tokens.normalize import Images, Sourced, replaced
 
 WHITE = "".join(map(chr, WHITE_SPACE))
 
 _JAMO = range(0x1160, 0x1200)
 """Vowels and ends of Korean syllables, which join the letter before them."""
 _find_spaces = re.compile("  +").finditer
-_TOGETHER = "\ud800"
+TOGETHER = "\ud800"
 """Takes the place, in the table, of a character that has to be looked at with those beside it. It
 is half of a surrogate pair, which no text has that has gone through the steps."""
 
@@ -204,23 +204,23 @@ class Rewriting:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = tuple(steps)
-        self._table = _Table(self.steps)
+        self._table = Images(self._image)
 
     def image(self, character: str) -> str:
         """Return what becomes of a character; nothing where that depends on those beside it."""
         image = self._table[ord(character)] if character else ""
-        return "" if image == _TOGETHER else image
+        return "" if image == TOGETHER else image
 
     def text(self, text: str) -> str:
         """Return what becomes of a text."""
         rewritten = text.translate(self._table)
-        return rewritten if _TOGETHER not in rewritten else self.sourced(text)[0]
+        return rewritten if TOGETHER not in rewritten else self.sourced(text)[0]
 
     def sourced(self, text: str) -> Sourced:
         """Return what becomes of a text, and the index of the source of each character."""
         sources = list(range(len(text)))
         images = list(map(self._table.__getitem__, map(ord, text)))
-        if _TOGETHER not in images:
+        if TOGETHER not in images:
             rewritten = "".join(images)
             return rewritten, list(chain.from_iterable(map(repeat, sources, map(len, images))))
         # Half of a surrogate pair, which the reference cannot be given, is dropped.
@@ -230,25 +230,12 @@ class Rewriting:
             rewritten, sources = step.apply(rewritten, sources)
         return rewritten, sources
 
-
-class _Table(dict[int, str]):
-    """Code point -> what takes its place, as ``str.translate`` wants it, filled when asked."""
-
-    def __init__(self, steps: Iterable[Step]) -> None:
-        self._steps = tuple(steps)
-
-    def __missing__(self, code: int) -> str:
-        image = self._image(chr(code))
-        if len(self) < MAX_TABLE:
-            self[code] = image
-        return image
-
     def _image(self, character: str) -> str:
         if "\ud800" <= character < "\ue000":
             return ""
         text = character
-        for step in self._steps:
+        for step in self.steps:
             if not all(map(step.is_local, text)):
-                return _TOGETHER
+                return TOGETHER
             text, _ = step.apply(text, [0] * len(text))
         return text

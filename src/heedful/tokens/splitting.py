@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from heedful.tokens.added import AddedTokens
+from heedful.tokens.plain_splitting import UNDERLINE, PlainSplitter, Steps
 from heedful.tokens.rewriting import (
     LOWERCASE,
     WHITE,
@@ -21,13 +22,11 @@ from heedful.tokens.rewriting import (
 )
 from heedful.tokens.vocabulary import Vocabulary
 
-UNDERLINE = "▁"
 Prefix = Literal["always", "first", "never"]
 
 _BOTH_ENDS = Strip(left=True, right=True)
 
 _find_words = re.compile(f"{UNDERLINE}?[^{UNDERLINE}]+|{UNDERLINE}").finditer
-_find_space = re.compile(f"[{WHITE}]").search
 _find_runs = re.compile(f"[^{WHITE}]+").finditer
 _join_spaces = JoinSpaces(new=" ").apply
 
@@ -58,17 +57,25 @@ class NotAloneError(Exception):
     """What becomes of a chunk depends on what is beside it."""
 
 
-def _trims(steps: Sequence[Step]) -> bool:
-    """Tell whether white space goes from both ends of a text, as DeBERTa's rules have it.
-
-    Behind other steps it would be taken from what these have made of the text.
-    """
+def _steps(steps: tuple[Step, ...]) -> Steps:
+    """Take apart the steps of a text."""
+    inside = [*steps]
+    joins = bool(inside) and isinstance(inside[-1], JoinSpaces)
+    if joins:
+        inside.pop()
+    strips = inside[-1:] == [Strip(left=False, right=True)]
+    if strips:
+        inside.pop()
+    # DeBERTa's rules. Behind other steps white space would go from what these have made of a text.
     later = steps[1:] if steps[:1] == (LOWERCASE,) else steps
-    return (
-        _BOTH_ENDS in later[:1]
+    trims = (
+        later[:1] == (_BOTH_ENDS,)
         and all(isinstance(step, Precompiled) for step in later[1:-1])
         and later[-1] == JoinSpaces(new=" ")
     )
+    if trims:
+        inside.remove(_BOTH_ENDS)
+    return Steps(inside=tuple(inside), joins=joins, strips=strips, trims=trims)
 
 
 class Splitter:
@@ -80,6 +87,7 @@ class Splitter:
 
     Attributes:
         added: the added tokens.
+        plain: the short way for most texts, and for most chunks.
     """
 
     def __init__(self, rules: Rules, vocabulary: Vocabulary) -> None:
@@ -87,22 +95,21 @@ class Splitter:
         self._whole = Rewriting(rules.steps)
         self.added = AddedTokens(vocabulary, self._whole.text)
         self._late = bool(vocabulary.special.normalized & self.added.ids.keys())
-        steps = [*rules.steps]
-        self._joins = bool(steps) and isinstance(steps[-1], JoinSpaces)
-        if self._joins:
-            steps.pop()
-        self._strips = steps[-1:] == [Strip(left=False, right=True)]
-        if self._strips:
-            steps.pop()
-        self._trims = _trims(rules.steps)
-        if self._trims:
-            steps.remove(_BOTH_ENDS)
-        self._in_chunk = Rewriting(steps)
+        steps = _steps(rules.steps)
+        self._joins, self._strips, self._trims = steps.joins, steps.strips, steps.trims
+        self._in_chunk = Rewriting(steps.inside)
         self._has_chunks = (
-            all(step.is_local(" ") for step in steps)
+            all(step.is_local(" ") for step in steps.inside)
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
+        )
+        self.plain = PlainSplitter(
+            steps,
+            prefix=rules.prefix,
+            at_white_space=rules.at_white_space,
+            added=self.added,
+            has_late=self._has_late,
         )
 
     def has_chunks(self, text: str) -> bool:
@@ -167,43 +174,6 @@ class Splitter:
                 text = text.rstrip(" ") if is_open else text
             sources = [start - shift + source for source in sources]
             yield from self._words(text, sources, at_start=not before)
-
-    def chunk_words(self, before: str, chunk: str) -> list[str | int] | None:
-        """Return the words of a chunk inside a text, and the ids of added tokens.
-
-        This is the short way for most chunks; None where that of `chunk_items` has to be taken.
-        """
-        raw = before + chunk
-        if self._rules.prefix == "first" and not before:
-            return None
-        if not self.added.are_in(raw):
-            word = self._only_word(raw)
-            return None if word is None else [word]
-        words: list[str | int] = []
-        for start, stop, token in self.added.split_early(raw):
-            if token is not None:
-                if before and not start:  # it takes the space
-                    return None
-                words.append(self.added.ids[token])
-                continue
-            word = self._only_word(raw[start:stop])
-            if word is None:
-                return None
-            words.append(word)
-        return words
-
-    def _only_word(self, part: str) -> str | None:
-        """Return the word that a part of a chunk is; None where it is not one, or not clearly."""
-        text = self._in_chunk.text(part)
-        has_space = part[:1] == " "
-        word = text[has_space:]
-        is_one = word and " " not in word and UNDERLINE not in word and word.strip(WHITE) == word
-        if not is_one or (has_space and text[0] != " ") or self._has_late(text):
-            return None
-        if self._rules.at_white_space and _find_space(word):
-            return None
-        begins = has_space and not self._rules.at_white_space
-        return UNDERLINE + word if begins or self._is_prefixed(False) else word
 
     def ends_plainly(self, text: str) -> bool:
         """Tell whether a text ends in a character that is neither white space nor dropped."""

@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+    from heedful.tokens.unigram_bulk import Trie
 
 PENALTY = 10.0
 """How much less likely an unknown character is than the least likely token."""
+
+MANY = 256
+"""Words from which on arrays cut them sooner than one by one."""
+_TOKENS_A_WORD = 8
+"""As many tokens can be got ready for that in the time in which a word is cut."""
 
 Cut = list[tuple[int, int]]
 """The tokens of a word: the id of each, and where in the word it ends."""
@@ -33,6 +42,9 @@ class Unigram:
         byte_fallback: bool,
     ) -> None:
         self._ids = {token: token_id for token_id, token in enumerate(tokens)}
+        self._tokens, self._token_scores = tokens, scores
+        self._trie: Trie | None = None
+        self._met = 0
         self._unknown_id = unknown_id
         self._unknown_score = min(scores) - PENALTY
         # Every beginning of a token is in it, so that a search knows when to stop.
@@ -49,6 +61,31 @@ class Unigram:
             name: at for name, at in names.items() if name in self._ids
         }
         """Tokens that stand for a byte, and the byte."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_trie": None}  # it is large, and soon made anew
+
+    def cut_together(self, words: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
+        """Return the ids of words, of as many as it pays to cut at once; none where they are few.
+
+        Args:
+            words: the words, none of them empty.
+        """
+        if len(words) < MANY:
+            return {}
+        self._met += len(words)
+        if self._trie is None and self._met * _TOKENS_A_WORD < len(self._tokens):
+            return {}
+        if self._trie is None:
+            from heedful.tokens.unigram_bulk import Trie
+
+            self._trie = Trie(
+                self._tokens,
+                self._token_scores,
+                unknown_id=self._unknown_id,
+                unknown_score=self._unknown_score,
+            )
+        return self._trie.cut(words)
 
     def cut(self, word: str) -> Cut:
         """Return the tokens of a word."""

@@ -23,6 +23,7 @@ from heedful.tokens.folder import (
 )
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.metaspace import UnigramEncoder
+from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.rewriting import (
     BARE,
     LOWERCASE,
@@ -34,7 +35,7 @@ from heedful.tokens.rewriting import (
     Strip,
 )
 from heedful.tokens.sentencepiece_file import PieceKind, SentencePieceModel, read_model
-from heedful.tokens.splitting import UNDERLINE, Rules
+from heedful.tokens.splitting import Rules
 from heedful.tokens.unigram import Unigram
 from heedful.tokens.unigram_json import as_compiled, read_rules, read_scores, unknown_token
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary

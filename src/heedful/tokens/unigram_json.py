@@ -10,6 +10,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.folder import TokenizerFiles, compiled_part, typed
+from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.rewriting import (
     BARE,
     LOWERCASE,
@@ -22,7 +23,7 @@ from heedful.tokens.rewriting import (
     Step,
     Strip,
 )
-from heedful.tokens.splitting import UNDERLINE, Prefix, Rules
+from heedful.tokens.splitting import Prefix, Rules
 
 _FORMS = [
     NormalForm(compatible=compatible, composed=composed)

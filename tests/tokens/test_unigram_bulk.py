@@ -1,0 +1,152 @@
+"""The short ways of a unigram tokenizer end where the long ones do."""
+
+import pickle
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.tokens.metaspace import UnigramEncoder
+from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.rewriting import LOWERCASE, NMT, JoinSpaces, NormalForm, Replace, Step, Strip
+from heedful.tokens.splitting import Rules, Splitter
+from heedful.tokens.unigram import MANY, Unigram
+from heedful.tokens.unigram_bulk import Trie
+from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
+
+JOIN = JoinSpaces(new=" ")
+QUOTES = (Replace(old="``", new='"'), Replace(old="''", new='"'))
+STEPS: dict[str, tuple[Step, ...]] = {
+    "none": (),
+    "joined": (NMT, JOIN),
+    "stripped": (LOWERCASE, Strip(left=False, right=True), JOIN),
+    "trimmed": (LOWERCASE, Strip(left=True, right=True), JOIN),
+    "quotes": (*QUOTES, NormalForm(compatible=True, composed=False), LOWERCASE, JOIN),
+    "spaces replaced": (Replace(old=" ", new="x"),),
+}
+SPECIAL = ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]")
+LETTERS = (".", "(", "▁")
+"""Added tokens of one character."""
+PARTS = ["a", "b", " ", "Aa", "é", ".", "(", "''", "`", "▁", "\n", "\u200b", "\u3000", "[MASK]"]
+RARE = ["e\u0301", "\x01", "\ud800", "｀", "aa", "İ"]
+TEXTS = st.lists(st.sampled_from(PARTS), max_size=7).map("".join)
+TEXTS |= st.lists(st.sampled_from(PARTS + RARE), max_size=7).map("".join) | st.text(max_size=9)
+
+
+def _splitter(rules: Rules, *, letters: bool = True, late: bool = False) -> Splitter:
+    special = SpecialTokens(
+        ordinary=(*(LETTERS if letters else ()), "aa"),
+        normalized=frozenset({"aa"} if late else ()),
+        lstrip=frozenset({"[MASK]"}),
+    )
+    return Splitter(rules, Vocabulary([*SPECIAL, *LETTERS, "aa"], special))
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@given(
+    text=TEXTS,
+    rules=st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans()),
+    letters=st.booleans(),
+    late=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_words_are_those_of_the_long_way(
+    steps: str, text: str, rules: tuple[str, bool], letters: bool, late: bool
+) -> None:
+    prefix, at_white_space = rules
+    splitter = _splitter(
+        Rules(steps=STEPS[steps], prefix=prefix, at_white_space=at_white_space),  # type: ignore[arg-type]
+        letters=letters,
+        late=late,
+    )
+    plain = splitter.plain
+    words = plain.words(text)
+    if words is not None:
+        told = [plain.token_ids.get(word, plain.spelled(word)) for word in words]
+        items = splitter.items(text)
+        assert told == [item.text if item.token_id is None else item.token_id for item in items]
+
+
+@pytest.mark.parametrize("steps", ["none", "joined", "quotes"])
+def test_ordinary_texts_take_the_short_way(steps: str) -> None:
+    for prefix, at_white_space in product(("always", "first", "never"), (False, True)):
+        rules = Rules(steps=STEPS[steps], prefix=prefix, at_white_space=at_white_space)  # type: ignore[arg-type]
+        words = _splitter(rules).plain.words("It's (an Ox). Yes")
+        assert (words is None) == (prefix == "first" and at_white_space)
+
+
+def test_an_ordinary_text_is_cut_before_spaces_and_at_tokens() -> None:
+    plain = _splitter(Rules(steps=(JOIN,))).plain
+    words = plain.words("It's  an (Ox) . Yes")
+    assert words is not None
+    told = [plain.token_ids.get(word, plain.spelled(word)) for word in words]
+    assert told == ["▁It's", "▁an", "▁", 6, "▁Ox)", "▁", 5, "▁Yes"]
+
+
+TOKENS = st.dictionaries(
+    st.text("ab▁", min_size=1, max_size=4), st.integers(-4, -1), min_size=1, max_size=14
+)
+WORDS = st.lists(
+    st.text("ab▁", min_size=1, max_size=9)
+    | st.lists(st.sampled_from(["a", "▁", "x", "😀", "<unk>", "b"]), min_size=1).map("".join),
+    min_size=1,
+    max_size=12,
+    unique=True,
+)
+
+
+@given(scores=TOKENS, words=WORDS)
+@settings(max_examples=400, deadline=None)
+def test_words_cut_together_are_cut_as_each_alone(scores: dict[str, int], words: list[str]) -> None:
+    tokens = ["<unk>", *scores, ""]
+    numbers = [-9.0, *map(float, scores.values()), 0.0]
+    unigram = Unigram(tokens, numbers, 0, byte_fallback=False)
+    together = Trie(tokens, numbers, unknown_id=0, unknown_score=-19.0).cut(words)
+    alone = {word: tuple(token_id for token_id, _ in unigram.cut(word)) for word in words}
+    assert together == {word: ids for word, ids in alone.items() if 0 not in ids}
+
+
+def _encoder() -> UnigramEncoder:
+    """Return an encoder of small letters, in which all others are unknown."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    tokens = [*SPECIAL, UNDERLINE, *letters, "th", "he", "the", "▁the", "."]
+    scores = [-30.0] * len(SPECIAL) + [-3.0 - index / 8 for index in range(len(tokens) - 5)]
+    special = SpecialTokens(ordinary=(".",))
+    unigram = Unigram(tokens, scores, 0, byte_fallback=False)
+    return UnigramEncoder(unigram, Rules(steps=(JOIN,)), Vocabulary(tokens, special))
+
+
+def _texts() -> list[str]:
+    letters = "abcdefghijklmnopqrst"
+    words = ["the" + "".join(word) for word in product(letters, repeat=3)]
+    texts = [" ".join(words[start : start + 9]) + ". Ünknown  x" for start in range(0, 8000, 9)]
+    return [*texts, "the" * 40, "", " ", "e\u0301 [MASK] the"]
+
+
+def test_many_texts_have_the_ids_of_each_alone() -> None:
+    texts = _texts()
+    alone = _encoder()
+    expected = [alone.ids([text])[0] for text in texts]
+    assert alone._unigram._trie is None
+    together = _encoder()
+    assert together.ids(texts) == expected
+    assert together._unigram._trie is not None
+    assert len(together._plain_ids) > MANY
+    assert together.ids(texts[::-1]) == expected[::-1]
+
+
+def test_what_arrays_need_does_not_go_to_other_processes() -> None:
+    encoder = _encoder()
+    encoder.ids(_texts())
+    copy = pickle.loads(pickle.dumps(encoder._unigram))
+    assert copy._trie is None
+    assert copy.cut("▁thelo") == encoder._unigram.cut("▁thelo")
+
+
+def test_words_are_forgotten_before_they_are_too_many() -> None:
+    encoder = _encoder()
+    encoder._plain_ids._limit = 3000
+    texts = _texts()
+    assert encoder.ids(texts) == _encoder().ids(texts)
+    assert len(encoder._plain_ids) <= 3000 or len(texts) * 9 < 3000
