@@ -2,6 +2,7 @@
 
 import pickle
 from itertools import product
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from heedful.tokens.metaspace import UnigramEncoder
 from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.rewriting import LOWERCASE, NMT, JoinSpaces, NormalForm, Replace, Step, Strip
-from heedful.tokens.splitting import Rules, Splitter
+from heedful.tokens.splitting import Prefix, Rules, Splitter
 from heedful.tokens.unigram import MANY, Unigram
 from heedful.tokens.unigram_bulk import Trie
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -34,54 +35,88 @@ TEXTS = st.lists(st.sampled_from(PARTS), max_size=7).map("".join)
 TEXTS |= st.lists(st.sampled_from(PARTS + RARE), max_size=7).map("".join) | st.text(max_size=9)
 
 
-def _splitter(rules: Rules, *, letters: bool = True, late: bool = False) -> Splitter:
+ORDER = [*SPECIAL, *LETTERS, "aa", "a", "b", '"', "▁a", "▁b", "'", "é", "e"]
+
+
+def _vocabulary(*, letters: bool, late: bool) -> Vocabulary:
     special = SpecialTokens(
         ordinary=(*(LETTERS if letters else ()), "aa"),
         normalized=frozenset({"aa"} if late else ()),
         lstrip=frozenset({"[MASK]"}),
     )
-    return Splitter(rules, Vocabulary([*SPECIAL, *LETTERS, "aa"], special))
+    return Vocabulary(ORDER, special)
+
+
+def _rules(steps: str, prefix: str, at_white_space: bool) -> Rules:
+    return Rules(steps=STEPS[steps], prefix=cast("Prefix", prefix), at_white_space=at_white_space)
+
+
+RULES = st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans())
 
 
 @pytest.mark.parametrize("steps", STEPS)
-@given(
-    text=TEXTS,
-    rules=st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans()),
-    letters=st.booleans(),
-    late=st.booleans(),
-)
+@given(text=TEXTS, before=st.sampled_from(["", " "]), rules=RULES, letters=..., late=...)
 @settings(max_examples=300, deadline=None)
-def test_the_words_are_those_of_the_long_way(
-    steps: str, text: str, rules: tuple[str, bool], letters: bool, late: bool
+def test_the_words_of_a_chunk_are_those_of_the_long_way(
+    steps: str, text: str, before: str, rules: tuple[str, bool], letters: bool, late: bool
 ) -> None:
-    prefix, at_white_space = rules
-    splitter = _splitter(
-        Rules(steps=STEPS[steps], prefix=prefix, at_white_space=at_white_space),  # type: ignore[arg-type]
-        letters=letters,
-        late=late,
-    )
-    plain = splitter.plain
-    words = plain.words(text)
+    splitter = Splitter(_rules(steps, *rules), _vocabulary(letters=letters, late=late))
+    plain, chunk = splitter.plain, text.replace(" ", "")
+    words = plain.words(before + chunk)
     if words is not None:
         told = [plain.token_ids.get(word, plain.spelled(word)) for word in words]
-        items = splitter.items(text)
+        items = splitter.chunk_items(before, chunk, closed=False)
         assert told == [item.text if item.token_id is None else item.token_id for item in items]
 
 
-@pytest.mark.parametrize("steps", ["none", "joined", "quotes"])
-def test_ordinary_texts_take_the_short_way(steps: str) -> None:
+@pytest.mark.parametrize("steps", STEPS)
+@given(text=TEXTS, rules=RULES, letters=..., late=...)
+@settings(max_examples=200, deadline=None)
+def test_the_ids_of_a_text_are_those_of_the_long_way(
+    steps: str, text: str, rules: tuple[str, bool], letters: bool, late: bool
+) -> None:
+    vocabulary = _vocabulary(letters=letters, late=late)
+    unigram = Unigram(ORDER, [-float(len(one)) for one in ORDER], 0, byte_fallback=False)
+    encoder = UnigramEncoder(unigram, _rules(steps, *rules), vocabulary)
+    expected = encoder._item_ids(encoder._splitter.items(text))
+    assert encoder.ids([text]) == [expected]
+    encoder._learn([text, "a b", text])
+    assert encoder.ids([text]) == [expected]
+
+
+@pytest.mark.parametrize("steps", STEPS)
+@given(chunks=st.lists(TEXTS, max_size=4), rules=RULES, letters=..., late=...)
+@settings(max_examples=200, deadline=None)
+def test_many_chunks_have_the_words_of_each_alone(
+    steps: str, chunks: list[str], rules: tuple[str, bool], letters: bool, late: bool
+) -> None:
+    plain = Splitter(_rules(steps, *rules), _vocabulary(letters=letters, late=late)).plain
+    chunks = [*(chunk.replace(" ", "") for chunk in chunks), *map(str, range(300))]
+    assert list(plain.words_of(chunks)) == [plain.words(f" {chunk}") for chunk in chunks]
+
+
+@pytest.mark.parametrize("steps", ["none", "joined", "quotes", "trimmed"])
+def test_ordinary_chunks_take_the_short_way(steps: str) -> None:
     for prefix, at_white_space in product(("always", "first", "never"), (False, True)):
-        rules = Rules(steps=STEPS[steps], prefix=prefix, at_white_space=at_white_space)  # type: ignore[arg-type]
-        words = _splitter(rules).plain.words("It's (an Ox). Yes")
-        assert (words is None) == (prefix == "first" and at_white_space)
+        rules = _rules(steps, prefix, at_white_space)
+        plain = Splitter(rules, _vocabulary(letters=steps != "trimmed", late=False)).plain
+        for chunk in (" It's", " Ox,", " «x»!"):
+            assert (plain.words(chunk) is None) == (prefix == "first" and at_white_space)
 
 
-def test_an_ordinary_text_is_cut_before_spaces_and_at_tokens() -> None:
-    plain = _splitter(Rules(steps=(JOIN,))).plain
-    words = plain.words("It's  an (Ox) . Yes")
-    assert words is not None
-    told = [plain.token_ids.get(word, plain.spelled(word)) for word in words]
-    assert told == ["▁It's", "▁an", "▁", 6, "▁Ox)", "▁", 5, "▁Yes"]
+def test_a_chunk_is_cut_at_added_tokens_of_one_character() -> None:
+    plain = Splitter(Rules(steps=(JOIN,)), _vocabulary(letters=True, late=False)).plain
+    for chunk, expected in {
+        " (Ox).": ["▁", 6, "▁Ox)", 5],
+        "U.S": ["▁U", 5, "▁S"],
+        " ..": ["▁", 5, 5],
+        " a\nb": ["▁a", "▁b"],
+    }.items():
+        if "\n" in chunk:
+            plain = Splitter(Rules(steps=(NMT, JOIN)), _vocabulary(letters=True, late=False)).plain
+        words = plain.words(chunk)
+        assert words is not None
+        assert [plain.token_ids.get(word, plain.spelled(word)) for word in words] == expected
 
 
 TOKENS = st.dictionaries(

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from heedful.tokens.clusters import cut_at_spaces
 from heedful.tokens.encoder import (
-    BULK,
     MAX_CHUNK,
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
@@ -18,7 +17,7 @@ from heedful.tokens.encoder import (
 from heedful.tokens.pieces import PieceLists, Pieces
 from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.splitting import Item, NotAloneError, Rules, Splitter
-from heedful.tokens.unigram import Unigram
+from heedful.tokens.unigram import MANY, Unigram
 from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
@@ -27,6 +26,8 @@ MAX_WORDS = 2**17
 
 _GROUP = 2**18
 """Characters of the texts whose words are cut together."""
+_PACE = 8
+"""Of so many texts, one is looked at to tell whether the others are new."""
 
 
 class UnigramEncoder:
@@ -67,9 +68,12 @@ class UnigramEncoder:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        if sum(map(len, texts)) < BULK:
-            return [self._ids_of_text(text, self._splitter.plain.words(text)) for text in texts]
-        return [ids for group in _groups(texts) for ids in self._ids_of_group(group)]
+        ids: list[list[int]] = []
+        for group in _groups(texts):
+            if self._are_new(group[::_PACE]):
+                self._learn(group)
+            ids += map(self._text_ids, group)
+        return ids
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of.
@@ -107,29 +111,46 @@ class UnigramEncoder:
             spelled += token.encode("utf-8") if byte is None else bytes((byte,))
         return spelled.decode("utf-8", "replace").replace(UNDERLINE, " ").removeprefix(" ")
 
-    def _ids_of_group(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of many texts. Their words are cut together, once that pays."""
-        plain, known = self._splitter.plain, self._plain_ids
-        words = [plain.words(text) for text in texts]
-        spelled = {
-            word: plain.spelled(word)
-            for word in set(chain.from_iterable(one for one in words if one))
-            if word not in known and word not in plain.token_ids and len(word) < MAX_CHUNK
-        }
-        ids = self._unigram.cut_together([*set(spelled.values())])
-        known.remember({word: ids[text] for word, text in spelled.items() if text in ids})
-        return [self._ids_of_text(text, one) for text, one in zip(texts, words, strict=True)]
-
-    def _ids_of_text(self, text: str, words: Sequence[str] | None) -> list[int]:
-        """Return the ids of a text, and the words that the short way tells of it."""
+    def _chunks(self, text: str) -> list[str] | None:
+        """Cut a text to chunks; None if it has to be split as a whole."""
         splitter = self._splitter
-        if words is not None:
-            return list(chain.from_iterable(map(self._plain_ids.__getitem__, words)))
-        if splitter.has_chunks(text):
-            _, left = splitter.trimmed(text)
-            chunks = cut_at_spaces(left)
+        return cut_at_spaces(splitter.trimmed(text)[1]) if splitter.has_chunks(text) else None
+
+    def _all_chunks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield what texts are cut to."""
+        return chain.from_iterable(chunks for text in texts if (chunks := self._chunks(text)))
+
+    def _are_new(self, some: Sequence[str]) -> bool:
+        """Tell by some texts whether many chunks of all are not known."""
+        count = sum(chunk not in self._spaced_ids for chunk in self._all_chunks(some))
+        return count * _PACE >= MANY
+
+    def _learn(self, texts: Sequence[str]) -> None:
+        """Remember the chunks of many texts. Their words are cut together, once that pays."""
+        plain, known, remembered = self._splitter.plain, self._plain_ids, self._spaced_ids
+        chunks = [
+            chunk
+            for chunk in set(self._all_chunks(texts))
+            if chunk not in remembered and len(chunk) < MAX_CHUNK
+        ]
+        words = list(plain.words_of(chunks))
+        new = [
+            word
+            for word in set(chain.from_iterable(told for told in words if told))
+            if word not in known and word not in plain.token_ids
+        ]
+        spelled = list(map(plain.spelled, new))
+        cut = self._unigram.cut_together(list(set(spelled)))
+        ids = map(cut.get, spelled)
+        known.remember({word: one for word, one in zip(new, ids, strict=True) if one is not None})
+        pairs = zip(chunks, words, strict=True)
+        remembered.remember({chunk: self._ids_of_words(told) for chunk, told in pairs if told})
+
+    def _text_ids(self, text: str) -> list[int]:
+        splitter, chunks = self._splitter, self._chunks(text)
+        if chunks is not None:
             try:
-                if splitter.ends_plainly(left):
+                if splitter.ends_plainly(chunks[-1]):
                     ids = [*self._first_ids[chunks[0]]]
                     more = map(self._spaced_ids.__getitem__, islice(chunks, 1, None))
                     ids.extend(chain.from_iterable(more))
@@ -145,13 +166,18 @@ class UnigramEncoder:
         return self._item_ids(splitter.items(text))
 
     def _ids_of(self, before: str, chunk: str, *, closed: bool = False) -> tuple[int, ...]:
-        words = None if closed else self._splitter.plain.words(before + chunk, is_open=True)
+        words = None if closed else self._splitter.plain.words(before + chunk)
         if words is None:
             return tuple(self._item_ids(self._splitter.chunk_items(before, chunk, closed=closed)))
+        return self._ids_of_words(words)
+
+    def _ids_of_words(self, words: Sequence[str]) -> tuple[int, ...]:
+        """Return the ids of words that were told the short way."""
+        if len(words) == 1:
+            return self._plain_ids[words[0]]
         return tuple(chain.from_iterable(map(self._plain_ids.__getitem__, words)))
 
     def _ids_of_word(self, word: str) -> tuple[int, ...]:
-        """Return the ids of a word that was told the short way."""
         plain = self._splitter.plain
         token_id = plain.token_ids.get(word)
         if token_id is not None:

@@ -87,7 +87,7 @@ class Splitter:
 
     Attributes:
         added: the added tokens.
-        plain: the short way for most texts, and for most chunks.
+        plain: the short way for most chunks.
     """
 
     def __init__(self, rules: Rules, vocabulary: Vocabulary) -> None:
@@ -103,6 +103,8 @@ class Splitter:
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
+            # Whether a word begins its text is not told where the white space before it is gone.
+            and not (self._trims and rules.prefix == "first")
         )
         self.plain = PlainSplitter(
             steps,
