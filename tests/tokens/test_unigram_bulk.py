@@ -5,7 +5,7 @@ from itertools import product
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from heedful.tokens.metaspace import UnigramEncoder
@@ -21,7 +21,7 @@ QUOTES = (Replace(old="``", new='"'), Replace(old="''", new='"'))
 STEPS: dict[str, tuple[Step, ...]] = {
     "none": (),
     "joined": (NMT, JOIN),
-    "stripped": (LOWERCASE, Strip(left=False, right=True), JOIN),
+    "stripped": (NMT, Strip(left=False, right=True), JOIN),
     "trimmed": (LOWERCASE, Strip(left=True, right=True), JOIN),
     "quotes": (*QUOTES, NormalForm(compatible=True, composed=False), LOWERCASE, JOIN),
     "spaces replaced": (Replace(old=" ", new="x"),),
@@ -56,6 +56,7 @@ RULES = st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans())
 
 @pytest.mark.parametrize("steps", STEPS)
 @given(text=TEXTS, before=st.sampled_from(["", " "]), rules=RULES, letters=..., late=...)
+@example(text="a\n.", before=" ", rules=("always", False), letters=True, late=False)
 @settings(max_examples=300, deadline=None)
 def test_the_words_of_a_chunk_are_those_of_the_long_way(
     steps: str, text: str, before: str, rules: tuple[str, bool], letters: bool, late: bool
@@ -104,19 +105,23 @@ def test_ordinary_chunks_take_the_short_way(steps: str) -> None:
             assert (plain.words(chunk) is None) == (prefix == "first" and at_white_space)
 
 
-def test_a_chunk_is_cut_at_added_tokens_of_one_character() -> None:
-    plain = Splitter(Rules(steps=(JOIN,)), _vocabulary(letters=True, late=False)).plain
-    for chunk, expected in {
-        " (Ox).": ["▁", 6, "▁Ox)", 5],
-        "U.S": ["▁U", 5, "▁S"],
-        " ..": ["▁", 5, 5],
-        " a\nb": ["▁a", "▁b"],
-    }.items():
-        if "\n" in chunk:
-            plain = Splitter(Rules(steps=(NMT, JOIN)), _vocabulary(letters=True, late=False)).plain
-        words = plain.words(chunk)
-        assert words is not None
-        assert [plain.token_ids.get(word, plain.spelled(word)) for word in words] == expected
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        (" (Ox).", ["▁", 6, "▁Ox)", 5]),
+        ("U.S", ["▁U", 5, "▁S"]),
+        (" ..", ["▁", 5, 5]),
+        (" a\nb", ["▁a", "▁b"]),
+    ],
+)
+def test_a_chunk_is_cut_at_added_tokens_of_one_character(
+    chunk: str, expected: list[object]
+) -> None:
+    rules = Rules(steps=(NMT, JOIN))
+    plain = Splitter(rules, _vocabulary(letters=True, late=False)).plain
+    words = plain.words(chunk)
+    assert words is not None
+    assert [plain.token_ids.get(word, plain.spelled(word)) for word in words] == expected
 
 
 TOKENS = st.dictionaries(
@@ -184,4 +189,4 @@ def test_words_are_forgotten_before_they_are_too_many() -> None:
     encoder._plain_ids._limit = 3000
     texts = _texts()
     assert encoder.ids(texts) == _encoder().ids(texts)
-    assert len(encoder._plain_ids) <= 3000 or len(texts) * 9 < 3000
+    assert len(encoder._plain_ids) <= 3000

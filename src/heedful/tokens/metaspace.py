@@ -130,17 +130,17 @@ class UnigramEncoder:
         plain, known, remembered = self._splitter.plain, self._plain_ids, self._spaced_ids
         chunks = [
             chunk
-            for chunk in set(self._all_chunks(texts))
+            for chunk in dict.fromkeys(self._all_chunks(texts))
             if chunk not in remembered and len(chunk) < MAX_CHUNK
         ]
         words = list(plain.words_of(chunks))
         new = [
             word
-            for word in set(chain.from_iterable(told for told in words if told))
+            for word in dict.fromkeys(chain.from_iterable(told for told in words if told))
             if word not in known and word not in plain.token_ids
         ]
         spelled = list(map(plain.spelled, new))
-        cut = self._unigram.cut_together(list(set(spelled)))
+        cut = self._unigram.cut_together(list(dict.fromkeys(spelled)))
         ids = map(cut.get, spelled)
         known.remember({word: one for word, one in zip(new, ids, strict=True) if one is not None})
         pairs = zip(chunks, words, strict=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.tokens.arrays import Indices, bounds_of
+from heedful.tokens.arrays import Indices, as_list, bounds_of
 from heedful.tokens.keys import Keys, KeyTable
 
 _BITS = np.uint64(21)
@@ -92,7 +92,7 @@ class Trie:
         counts = np.bincount(owners, minlength=len(words))
         is_cut = np.ones(len(words), bool)
         is_cut[owners[order][(ids < 0) | (ids == self._unknown_id)]] = False
-        flat: list[int] = ids.tolist()
+        flat = as_list(np.maximum(ids, 0))
         ends = pairwise(bounds_of(counts).tolist())
         return {
             word: tuple(flat[start:end])
@@ -136,13 +136,13 @@ class Trie:
         came_from, came_by = np.zeros(size, np.int64), np.zeros(size, np.int64)
         # Tokens that start so far in their word, all at once: no two end at the same place.
         for begin, end in pairwise(bounds_of(np.bincount(offset)).tolist()):
-            here = slice(begin, end)
-            totals = best[starts[here]] + scores[here]
-            better = np.flatnonzero(totals > best[ends[here]])
-            targets = ends[here][better]
+            these = slice(begin, end)
+            totals = best[starts[these]] + scores[these]
+            better = np.flatnonzero(totals > best[ends[these]])
+            targets = ends[these][better]
             best[targets] = totals[better]
-            came_from[targets] = starts[here][better]
-            came_by[targets] = nodes[here][better]
+            came_from[targets] = starts[these][better]
+            came_by[targets] = nodes[these][better]
         return came_from, came_by
 
 
