@@ -28,6 +28,8 @@ from heedful.settings import ColumnSettings
 from heedful.sources import resolve
 
 LENGTH, RATE = 128, 2e-5
+PACE = 50
+"""Steps between two checkpoints of the loop over transformers."""
 ARMS = ("heedful", "transformers")
 Precision = Literal["fp32", "bf16"]
 
@@ -89,7 +91,7 @@ def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -
 
 
 def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Path) -> None:
-    """Train with a loop over transformers, as its users write it."""
+    """Train with a loop over transformers, as its users write it, on from its last checkpoint."""
     from transformers import (
         MPNetForSequenceClassification,
         MPNetTokenizerFast,
@@ -118,7 +120,15 @@ def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Pa
         order: list[int] = torch.randperm(len(records)).tolist()
         batches += [order[start : start + size] for start in range(0, len(order), size)]
     model.train()
-    for step, chosen in enumerate(batches[: task.steps], 1):
+    parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    saved, done = out.with_suffix(".pt"), 0
+    if saved.exists():
+        state = torch.load(saved, weights_only=True)
+        done = state["step"]
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        torch.set_rng_state(state["random"])
+    for step, chosen in enumerate(batches[done : task.steps], done + 1):
         pairs = [records[row].text_pair for row in chosen]
         batch = tokenizer(
             [records[row].text for row in chosen],
@@ -141,10 +151,15 @@ def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Pa
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        if step % 50 == 0:
+        if step % PACE == 0:
             print(f"step {step}: loss {loss.item():.4f}", file=sys.stderr, flush=True)
+            state = {name: part.state_dict() for name, part in parts.items()}
+            partial = saved.with_suffix(".partial")
+            torch.save({**state, "step": step, "random": torch.get_rng_state()}, partial)
+            partial.replace(saved)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    saved.unlink(missing_ok=True)
 
 
 def scored(task: Task, name: str, arm: str, seed: int, options: argparse.Namespace) -> float:
