@@ -1,11 +1,11 @@
 """How fast families with attention of their own are beside the reference, with the same weights.
 
-    python -m benchmarks.far [FAMILY ...] [--laps 5] [--precision fp32|bf16]
+    python -m benchmarks.far [ROW ...] [--laps 5] [--precision fp32|bf16]
 
-A family is a row of ``ROWS``. Each arm classifies the same padded batch: heedful, and the reference
-in each of the ways in which it attends, of which the fastest counts. Answers come from heedful's
-compiled form; training computes the loss and its gradients, with dropout. The arms take turns, and
-each lap is compared with the reference's of the same turn. What they answer is compared, too.
+Each arm of a row classifies the same padded batch: heedful, and the reference in each of the ways
+in which it attends, of which the fastest counts. Answers come from heedful's compiled form;
+training computes the loss and its gradients, with dropout. The arms take turns, and each lap is
+compared with the reference's of the same turn. What they answer is compared, too.
 
 It needs the extra [dev], which has the reference.
 """
@@ -33,6 +33,7 @@ Lap = Callable[[], Tensor]
 class Row:
     """What is compared of a family."""
 
+    family: str
     options: dict[str, Any] = field(default_factory=dict)
     """Of its configuration, beside ``SIZES``."""
     texts: int = 16
@@ -60,22 +61,24 @@ _DISENTANGLED = {
     "pos_att_type": ["c2p", "p2c"],
     "position_biased_input": False,
 }
+_LONG = {"max_position_embeddings": 4096}
 
 ROWS: dict[str, Row] = {
-    # The longest text of a batch decides how the reference reads all of them: each has 32 blocks.
-    "big_bird": Row(
-        options={"max_position_embeddings": 4096}, texts=1, lengths=(31 * 64 + 1, 32 * 64)
-    ),
-    "deberta": Row(options=_DISENTANGLED),
+    # The longest text of a batch decides how the reference reads all of them, so answers differ.
+    "big_bird": Row(family="big_bird", options=_LONG, texts=4, lengths=(705, 2048)),
+    "big_bird, one text": Row(family="big_bird", options=_LONG, texts=1, lengths=(2048, 2048)),
+    "deberta": Row(family="deberta", options=_DISENTANGLED),
     "deberta-v2": Row(
+        family="deberta-v2",
         options={
             **_DISENTANGLED,
             "position_buckets": 256,
             "share_att_key": True,
             "norm_rel_ebd": "layer_norm",
-        }
+        },
     ),
     "xlnet": Row(
+        family="xlnet",
         names={
             "hidden_size": "d_model",
             "num_hidden_layers": "n_layer",
@@ -94,11 +97,11 @@ def sizes_of(row: Row) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name} | row.options
 
 
-def models_of(family: str, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]]:
+def models_of(row: Row, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]]:
     """Make ours and the reference's, one for each way, with the same random weights."""
     import transformers
 
-    row, home = ROWS[family], FAMILIES[family]
+    home = FAMILIES[row.family]
     config = getattr(transformers, home.config)
     torch.manual_seed(0)
     theirs: dict[str, nn.Module] = {}
@@ -126,10 +129,10 @@ def batch(row: Row) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
-def answers(family: str, dtype: torch.dtype) -> dict[str, Lap]:
+def answers(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
     """Return what answers for the texts once, of each arm."""
-    ours, theirs = models_of(family, dtype)
-    inputs = batch(ROWS[family])
+    ours, theirs = models_of(row, dtype)
+    inputs = batch(row)
 
     def arm(model: Any) -> Lap:
         @torch.inference_mode()
@@ -143,10 +146,10 @@ def answers(family: str, dtype: torch.dtype) -> dict[str, Lap]:
     return {"heedful": arm(compiled), **{way: arm(x.eval()) for way, x in theirs.items()}}
 
 
-def training(family: str, dtype: torch.dtype) -> dict[str, Lap]:
+def training(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
     """Return what computes gradients once, of each arm."""
-    ours, theirs = models_of(family, dtype)
-    inputs = batch(ROWS[family]) | {"labels": torch.arange(ROWS[family].texts) % 2}
+    ours, theirs = models_of(row, dtype)
+    inputs = batch(row) | {"labels": torch.arange(row.texts) % 2}
     tables = TableGradients(ours.train())
 
     def our_lap() -> Tensor:
@@ -193,17 +196,17 @@ def differ(arms: dict[str, Lap]) -> float:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", default=list(ROWS), help="rows; all by default")
+    parser.add_argument("rows", nargs="*", default=list(ROWS), help="all by default")
     parser.add_argument("--laps", type=int, default=5, help="turns of each part")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     given = parser.parse_args()
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision]
-    print("| family | answers | training | largest difference of a logit |\n|---|---|---|---|")
-    for family in given.families:
-        arms = answers(family, dtype)
-        parts = [compare(arms, given.laps), compare(training(family, dtype), given.laps)]
+    print("| row | answers | training | largest difference of a logit |\n|---|---|---|---|")
+    for name in given.rows:
+        arms = answers(ROWS[name], dtype)
+        parts = [compare(arms, given.laps), compare(training(ROWS[name], dtype), given.laps)]
         cells = [f"{median(part):.2f} ({min(part):.2f} to {max(part):.2f})" for part in parts]
-        print(f"| {family} | {' | '.join(cells)} | {differ(arms):.1e} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} | {differ(arms):.1e} |", flush=True)
 
 
 if __name__ == "__main__":
