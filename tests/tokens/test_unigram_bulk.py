@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from heedful.tokens.encoder import Memory
 from heedful.tokens.metaspace import UnigramEncoder
 from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.rewriting import LOWERCASE, NMT, JoinSpaces, NormalForm, Replace, Step, Strip
-from heedful.tokens.splitting import Prefix, Rules, Splitter
+from heedful.tokens.splitting import Item, Prefix, Rules, Splitter
 from heedful.tokens.unigram import MANY, Unigram
 from heedful.tokens.unigram_bulk import Trie
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -51,6 +52,11 @@ def _rules(steps: str, prefix: str, at_white_space: bool) -> Rules:
     return Rules(steps=STEPS[steps], prefix=cast("Prefix", prefix), at_white_space=at_white_space)
 
 
+def _plain(item: Item) -> tuple[str | None, list[int], int | None]:
+    """Return what matters of an item: the text of an added token does not."""
+    return (item.text if item.token_id is None else None), [*item.sources], item.token_id
+
+
 RULES = st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans())
 
 
@@ -68,6 +74,10 @@ def test_the_words_of_a_chunk_are_those_of_the_long_way(
         told = [plain.token_ids.get(word, plain.spelled(word)) for word in words]
         items = splitter.chunk_items(before, chunk, closed=False)
         assert told == [item.text if item.token_id is None else item.token_id for item in items]
+    even = plain.words(f" {chunk}", even=True)
+    if even:
+        expected = list(map(_plain, splitter.chunk_items(" ", chunk, closed=False)))
+        assert list(map(_plain, splitter.plain_items(even))) == expected
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -81,8 +91,13 @@ def test_the_ids_of_a_text_are_those_of_the_long_way(
     encoder = UnigramEncoder(unigram, _rules(steps, *rules), vocabulary)
     expected = encoder._item_ids(encoder._splitter.items(text))
     assert encoder.ids([text]) == [expected]
-    encoder._learn([text, "a b", text])
+    encoder._learn_ids([text, "a b", text])
     assert encoder.ids([text]) == [expected]
+    pieces = encoder.pieces(text)
+    assert pieces.ids == expected
+    learnt = UnigramEncoder(unigram, _rules(steps, *rules), vocabulary)
+    learnt._learn_pieces([text, "a b", text])
+    assert learnt.pieces(text) == pieces
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -93,7 +108,9 @@ def test_many_chunks_have_the_words_of_each_alone(
 ) -> None:
     plain = Splitter(_rules(steps, *rules), _vocabulary(letters=letters, late=late)).plain
     chunks = [*(chunk.replace(" ", "") for chunk in chunks), *map(str, range(300))]
-    assert list(plain.words_of(chunks)) == [plain.words(f" {chunk}") for chunk in chunks]
+    for even in (False, True):
+        expected = [plain.words(f" {chunk}", even=even) for chunk in chunks]
+        assert list(plain.words_of(chunks, even=even)) == expected
 
 
 @pytest.mark.parametrize("steps", ["none", "joined", "quotes", "trimmed"])
@@ -142,15 +159,20 @@ def test_words_cut_together_are_cut_as_each_alone(scores: dict[str, int], words:
     tokens = ["<unk>", *scores, ""]
     numbers = [-9.0, *map(float, scores.values()), 0.0]
     unigram = Unigram(tokens, numbers, 0, byte_fallback=False)
-    together = Trie(tokens, numbers, unknown_id=0, unknown_score=-19.0).cut(words)
-    alone = {word: tuple(token_id for token_id, _ in unigram.cut(word)) for word in words}
-    assert together == {word: ids for word, ids in alone.items() if 0 not in ids}
+    trie = Trie(tokens, numbers, unknown_id=0, unknown_score=-19.0)
+    alone = {word: unigram.cut(word) for word in words}
+    known = {word: cut for word, cut in alone.items() if all(token_id for token_id, _ in cut)}
+    assert trie.cuts(words) == known
+    assert trie.ids(words) == {
+        word: tuple(token_id for token_id, _ in cut) for word, cut in known.items()
+    }
 
 
 def _encoder() -> UnigramEncoder:
     """Return an encoder of small letters, in which all others are unknown."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    tokens = [*SPECIAL, UNDERLINE, *letters, "th", "he", "the", "▁the", "."]
+    marks = ["\x01", "▁\x01"]  # what stands for the added token meanwhile
+    tokens = [*SPECIAL, UNDERLINE, *letters, "th", "he", "the", "▁the", ".", *marks]
     scores = [-30.0] * len(SPECIAL) + [-3.0 - index / 8 for index in range(len(tokens) - 5)]
     special = SpecialTokens(ordinary=(".",))
     unigram = Unigram(tokens, scores, 0, byte_fallback=False)
@@ -176,12 +198,30 @@ def test_many_texts_have_the_ids_of_each_alone() -> None:
     assert together.ids(texts[::-1]) == expected[::-1]
 
 
+def test_many_texts_have_the_pieces_of_each_alone() -> None:
+    texts = _texts()
+    alone, together = _encoder(), _encoder()
+    pieces = [alone.pieces(text) for text in texts]
+    batch = together.batch(texts, located=True)
+    assert together._unigram._trie is not None
+    assert batch.ids == [token_id for one in pieces for token_id in one.ids]
+    assert batch.offsets == [span for one in pieces for span in one.offsets]
+    assert len(together._words) > MANY
+
+
 def test_what_arrays_need_does_not_go_to_other_processes() -> None:
     encoder = _encoder()
     encoder.ids(_texts())
     copy = pickle.loads(pickle.dumps(encoder._unigram))
     assert copy._trie is None
     assert copy.cut("▁thelo") == encoder._unigram.cut("▁thelo")
+
+
+def test_of_too_many_words_the_first_are_remembered() -> None:
+    memory = Memory(len, 3)
+    memory.remember({"a": 1})
+    memory.remember(dict.fromkeys("bcdef", 1))
+    assert list(memory) == ["b", "c", "d"]
 
 
 def test_words_are_forgotten_before_they_are_too_many() -> None:

@@ -6,7 +6,7 @@ text are those of its chunks, one after the other, and each chunk is worked out 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -79,10 +79,10 @@ class Memory(dict[str, T], Generic[T]):
         self._limit = limit
 
     def remember(self, values: Mapping[str, T]) -> None:
-        """Put in the values of chunks, which were computed elsewhere."""
+        """Put in the values of chunks, which were computed elsewhere; of too many, the first."""
         if len(self) + len(values) > self._limit:
             self.clear()
-        self |= values
+        self |= islice(values.items(), self._limit)
 
     def __missing__(self, chunk: str) -> T:
         value = self._make(chunk)

@@ -1,6 +1,6 @@
 """Texts -> token ids by a unigram model: split into words (`splitting.py`), which are cut."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, islice
 from typing import ClassVar
@@ -60,7 +60,11 @@ class UnigramEncoder:
         """Return the pieces of all texts, with offsets if ``located``."""
         if not located:
             return PieceLists.of(self.ids(texts))
-        pieces = [self.pieces(text) for text in texts]
+        pieces: list[Pieces] = []
+        for group in _groups(texts):
+            if self._are_new(group[::_PACE], self._spaced_pieces):
+                self._learn_pieces(group)
+            pieces += map(self.pieces, group)
         return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
 
     def check_words(self) -> None:
@@ -70,8 +74,8 @@ class UnigramEncoder:
         """Return the ids of each text."""
         ids: list[list[int]] = []
         for group in _groups(texts):
-            if self._are_new(group[::_PACE]):
-                self._learn(group)
+            if self._are_new(group[::_PACE], self._spaced_ids):
+                self._learn_ids(group)
             ids += map(self._text_ids, group)
         return ids
 
@@ -120,31 +124,52 @@ class UnigramEncoder:
         """Yield what texts are cut to."""
         return chain.from_iterable(chunks for text in texts if (chunks := self._chunks(text)))
 
-    def _are_new(self, some: Sequence[str]) -> bool:
+    def _are_new(self, some: Sequence[str], known: Container[str]) -> bool:
         """Tell by some texts whether many chunks of all are not known."""
-        count = sum(chunk not in self._spaced_ids for chunk in self._all_chunks(some))
+        count = sum(chunk not in known for chunk in self._all_chunks(some))
         return count * _PACE >= MANY
 
-    def _learn(self, texts: Sequence[str]) -> None:
-        """Remember the chunks of many texts. Their words are cut together, once that pays."""
-        plain, known, remembered = self._splitter.plain, self._plain_ids, self._spaced_ids
-        chunks = [
+    def _new_chunks(self, texts: Sequence[str], known: Container[str]) -> list[str]:
+        """Return the chunks that are not known, in order: so what is looked up together is near."""
+        return [
             chunk
             for chunk in dict.fromkeys(self._all_chunks(texts))
-            if chunk not in remembered and len(chunk) < MAX_CHUNK
+            if chunk not in known and len(chunk) < MAX_CHUNK
         ]
+
+    def _new_words(self, words: Iterable[list[str] | None], known: Container[str]) -> list[str]:
+        """Return the words that are not known, without those that stand for added tokens."""
+        token_ids = self._splitter.plain.token_ids
+        unique = dict.fromkeys(chain.from_iterable(told for told in words if told))
+        return [word for word in unique if word not in known and word not in token_ids]
+
+    def _learn_ids(self, texts: Sequence[str]) -> None:
+        """Remember the ids of chunks. Their words are cut together, once that pays."""
+        plain, known, remembered = self._splitter.plain, self._plain_ids, self._spaced_ids
+        chunks = self._new_chunks(texts, remembered)
         words = list(plain.words_of(chunks))
-        new = [
-            word
-            for word in dict.fromkeys(chain.from_iterable(told for told in words if told))
-            if word not in known and word not in plain.token_ids
-        ]
+        new = self._new_words(words, known)
         spelled = list(map(plain.spelled, new))
-        cut = self._unigram.cut_together(list(dict.fromkeys(spelled)))
-        ids = map(cut.get, spelled)
-        known.remember({word: one for word, one in zip(new, ids, strict=True) if one is not None})
-        pairs = zip(chunks, words, strict=True)
-        remembered.remember({chunk: self._ids_of_words(told) for chunk, told in pairs if told})
+        if trie := self._unigram.together(len(spelled)):
+            ids = map(trie.ids(list(dict.fromkeys(spelled))).get, spelled)
+            pairs = zip(new, ids, strict=True)
+            known.remember({word: one for word, one in pairs if one is not None})
+        told = zip(chunks, words, strict=True)
+        remembered.remember({chunk: self._ids_of_words(some) for chunk, some in told if some})
+
+    def _learn_pieces(self, texts: Sequence[str]) -> None:
+        """Remember the pieces of chunks in the same way."""
+        plain, known, remembered = self._splitter.plain, self._words, self._spaced_pieces
+        chunks = self._new_chunks(texts, remembered)
+        words = list(plain.words_of(chunks, even=True))
+        spelled = dict.fromkeys(map(plain.spelled, self._new_words(words, ())))
+        new = [word for word in spelled if word not in known]
+        if trie := self._unigram.together(len(new)):
+            known.remember(trie.cuts(new))
+        told = zip(chunks, words, strict=True)
+        remembered.remember(
+            {chunk: self._located(self._splitter.plain_items(some)) for chunk, some in told if some}
+        )
 
     def _text_ids(self, text: str) -> list[int]:
         splitter, chunks = self._splitter, self._chunks(text)

@@ -80,11 +80,12 @@ class PlainSplitter:
         # A word behind an added token begins no text, and nothing before it tells.
         self._splits = prefix != "first" or not at_white_space
 
-    def words(self, chunk: str) -> list[str] | None:
+    def words(self, chunk: str, *, even: bool = False) -> list[str] | None:
         """Return the words of a chunk; None where it has to be split the other way.
 
         Args:
             chunk: the chunk, and the space before it if there is one.
+            even: whether each character has to become one, none of them a space.
 
         Returns:
             The words as `spelled` and `token_ids` know them.
@@ -96,6 +97,8 @@ class PlainSplitter:
         rewritten = chunk.translate(self._images)
         if TOGETHER in rewritten or self._has_late(rewritten):
             return None
+        if even and (len(rewritten) != len(chunk) or " " in rewritten[1:]):
+            return None
         if self._steps.joins:
             if "  " in rewritten:
                 rewritten = _find_spaces.sub(" ", rewritten)
@@ -104,7 +107,7 @@ class PlainSplitter:
             rewritten = f" {rewritten}"
         return self._find_words(rewritten)
 
-    def words_of(self, chunks: Sequence[str]) -> Iterator[list[str] | None]:
+    def words_of(self, chunks: Sequence[str], *, even: bool = False) -> Iterator[list[str] | None]:
         """Yield what `words` returns for each of many chunks that have a space before them."""
         for start in range(0, len(chunks), _TOGETHER):
             some = chunks[start : start + _TOGETHER]
@@ -120,10 +123,11 @@ class PlainSplitter:
                 and not self._has_late(rewritten)
             )
             if not are_plain:
-                yield from (self.words(f" {chunk}") for chunk in some)
+                yield from (self.words(f" {chunk}", even=even) for chunk in some)
                 continue
-            for text in islice(rewritten.split(" "), 1, None):
-                yield None if TOGETHER in text else self._find_words(f" {text}")
+            for chunk, text in zip(some, islice(rewritten.split(" "), 1, None), strict=True):
+                is_told = TOGETHER not in text and (not even or len(text) == len(chunk))
+                yield self._find_words(f" {text}") if is_told else None
 
     def spelled(self, word: str) -> str:
         """Return a word as it is cut, `UNDERLINE` in the place of a space."""

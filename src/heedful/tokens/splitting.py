@@ -177,6 +177,19 @@ class Splitter:
             sources = [start - shift + source for source in sources]
             yield from self._words(text, sources, at_start=not before)
 
+    def plain_items(self, words: Sequence[str]) -> Iterator[Item]:
+        """Yield the words of a chunk that has a space before it, told by ``plain`` as even."""
+        stop = -1 if words[0][0] == " " else 0
+        for word in words:
+            start, stop = stop, stop + len(word)
+            sources: Sequence[int] = range(start, stop)
+            token_id = self.plain.token_ids.get(word)
+            if token_id is None:
+                text = self.plain.spelled(word)
+                yield Item(text, sources if len(text) == len(word) else [start, *sources])
+            else:
+                yield Item(word, sources, token_id)
+
     def ends_plainly(self, text: str) -> bool:
         """Tell whether a text ends in a character that is neither white space nor dropped."""
         image = self._in_chunk.image(text[-1:])

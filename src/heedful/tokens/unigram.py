@@ -65,18 +65,12 @@ class Unigram:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_trie": None}  # it is large, and soon made anew
 
-    def cut_together(self, words: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
-        """Return the ids of words, of as many as it pays to cut at once; none where they are few.
-
-        Args:
-            words: the words, none of them empty.
-        """
-        if len(words) < MANY:
-            return {}
-        self._met += len(words)
-        if self._trie is None and self._met * _TOKENS_A_WORD < len(self._tokens):
-            return {}
-        if self._trie is None:
+    def together(self, words: int) -> "Trie | None":
+        """Return what cuts so many words at once; None where that does not pay."""
+        if words < MANY:
+            return None
+        self._met += words
+        if self._trie is None and self._met * _TOKENS_A_WORD >= len(self._tokens):
             from heedful.tokens.unigram_bulk import Trie
 
             self._trie = Trie(
@@ -85,7 +79,7 @@ class Unigram:
                 unknown_id=self._unknown_id,
                 unknown_score=self._unknown_score,
             )
-        return self._trie.cut(words)
+        return self._trie
 
     def cut(self, word: str) -> Cut:
         """Return the tokens of a word."""

@@ -5,15 +5,18 @@ on arrays costs a microsecond however short they are, so this pays for a thousan
 ten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, as_list, bounds_of
 from heedful.tokens.keys import Keys, KeyTable
+
+if TYPE_CHECKING:
+    from heedful.tokens.unigram import Cut
 
 _BITS = np.uint64(21)
 """Bits of a code point."""
@@ -29,6 +32,19 @@ class _Edges(NamedTuple):
     ends: Indices
     nodes: Indices
     """The node of the token; -1 where it is none."""
+
+
+class _Tokens(NamedTuple):
+    """The T tokens of W words, one word after the other."""
+
+    ids: Indices
+    """Shape (T,)."""
+    ends: Indices
+    """Where each ends in its word. Shape (T,)."""
+    spans: Iterable[tuple[int, int]]
+    """Which tokens are those of each word."""
+    known: list[bool]
+    """Whether all tokens of a word are."""
 
 
 class Trie:
@@ -68,12 +84,31 @@ class Trie:
         self._scores = np.full(count + 1, unknown_score)
         self._scores[nodes] = scores
 
-    def cut(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    def ids(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Return the ids of words, of those that are cut into known tokens.
 
         Args:
             words: the words, none of them empty.
         """
+        tokens = self._cut(words)
+        flat = as_list(tokens.ids)
+        return {
+            word: tuple(flat[start:stop])
+            for word, (start, stop), known in zip(words, tokens.spans, tokens.known, strict=True)
+            if known
+        }
+
+    def cuts(self, words: Sequence[str]) -> "dict[str, Cut]":
+        """Return the tokens of the same words as `Unigram.cut` does."""
+        tokens = self._cut(words)
+        flat = list(zip(as_list(tokens.ids), as_list(tokens.ends), strict=True))
+        return {
+            word: flat[start:stop]
+            for word, (start, stop), known in zip(words, tokens.spans, tokens.known, strict=True)
+            if known
+        }
+
+    def _cut(self, words: Sequence[str]) -> "_Tokens":
         bounds = bounds_of(np.fromiter(map(len, words), np.int64, len(words)) + 1)
         codes = _codes("\0".join((*words, "")))
         first, behind = bounds[:-1], bounds[1:] - 1
@@ -81,24 +116,23 @@ class Trie:
         came_from, nodes = self._best(self._edges(codes, behind), first, len(codes))
         owners, at, columns = np.arange(len(words)), behind, []
         while owners.size:
-            columns.append((owners, nodes[at]))
+            columns.append((owners, at))
             at = came_from[at]
             on = np.flatnonzero(at > first[owners])
             owners, at = owners[on], at[on]
         # Each word was followed from its end.
-        owners, nodes = (np.concatenate(column[::-1]) for column in zip(*columns, strict=True))
+        owners, at = (np.concatenate(column[::-1]) for column in zip(*columns, strict=True))
         order = np.argsort(owners, kind="stable")
-        ids = self._ids[nodes[order]]
-        counts = np.bincount(owners, minlength=len(words))
-        is_cut = np.ones(len(words), bool)
-        is_cut[owners[order][(ids < 0) | (ids == self._unknown_id)]] = False
-        flat = as_list(np.maximum(ids, 0))
-        ends = pairwise(bounds_of(counts).tolist())
-        return {
-            word: tuple(flat[start:end])
-            for word, (start, end), known in zip(words, ends, is_cut.tolist(), strict=True)
-            if known
-        }
+        owners, at = owners[order], at[order]
+        ids = self._ids[nodes[at]]
+        known = np.ones(len(words), bool)
+        known[owners[(ids < 0) | (ids == self._unknown_id)]] = False
+        return _Tokens(
+            ids=np.maximum(ids, 0),
+            ends=at - first[owners],
+            spans=pairwise(bounds_of(np.bincount(owners, minlength=len(words))).tolist()),
+            known=known.tolist(),
+        )
 
     def _edges(self, codes: NDArray[np.uint32], behind: Indices) -> _Edges:
         """Return all tokens that are in words, and their characters that are no tokens."""
