@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.golden.copies import LATEST, ONE_OF_EACH
 
 import heedful
 from heedful.cli import run
+from heedful.errors import UserError
 from heedful.judging import Judgement
 from heedful.metrics.writing import paired_tests, text_metrics
 from heedful.reading import Record
@@ -18,6 +20,7 @@ from heedful.reports.comparison import Pairing, Verdict, conclude
 from heedful.reports.highest import Highest
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import WrittenText
+from heedful.tasks.judges.decisions import one_label
 from heedful.tasks.judges.texts import written
 
 
@@ -44,13 +47,19 @@ def test_no_run_differs_from_itself(name: str) -> None:
     assert comparison["lost"] == comparison["gained"] == []
 
 
+def copy_of(name: str, folder: Path, **goal: object) -> Path:
+    """Copy a golden run, with other values of what it decided from its training data."""
+    shutil.copytree(LATEST / name, folder)
+    record = json.loads((folder / "heedful.json").read_text("utf-8"))
+    record["goal"] |= goal
+    (folder / "heedful.json").write_text(json.dumps(record), "utf-8")
+    return folder
+
+
 @pytest.fixture
 def halved(tmp_path: Path) -> Path:
     """Give a copy of the classifier that takes animals for food."""
-    folder = tmp_path / "halved"
-    folder.mkdir()
-    for path in (LATEST / "classify").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+    folder = copy_of("classify", tmp_path / "halved")
     for name in ("heedful.json", "config.json"):
         text = (folder / name).read_text("utf-8")
         swapped = text.replace('"animal"', '"?"').replace('"food"', '"animal"')
@@ -114,9 +123,9 @@ def test_one_text_that_differs_tells_nothing() -> None:
             record = Record(text=str(number), text_pair=right, labels=None, source="a", line=number)
             yield from judge.judged([(answer, record)])
 
-    pairing = Pairing((judge, judge))
+    pairing = Pairing((judge, judge), "bleu")
     pairing.watch(zip(judged(RIGHT), judged(["a new cat", *RIGHT[1:]]), strict=True))
-    comparison = pairing.compare(("a", "b"), "translate", "bleu", seed=0)
+    comparison = pairing.compare(("a", "b"), "translate", seed=0)
     assert len(comparison.scores["chrf"].p_values) == 3
     assert comparison.scores["perplexity"].test == "paired bootstrap"
     assert min(comparison.scores["bleu"].p_values.values()) < 0.05
@@ -130,7 +139,8 @@ def test_one_text_that_differs_tells_nothing() -> None:
     [
         ("classify", "tag", "classify is a run of classify and tag one of tag"),
         ("classify", "pair", "only classify knows animal, food, place"),
-        ("pretrain", "masked", "they cut the data differently"),
+        ("pretrain", "masked", "only runs with the same scores can be compared"),
+        ("many", "classify", "many: Sorts text into 3 labels (any number of labels a text)"),
     ],
 )
 def test_what_cannot_be_compared(
@@ -140,6 +150,16 @@ def test_what_cannot_be_compared(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_bleu_counts_the_same_words_for_both(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    other = str(copy_of("translate", tmp_path / "other", bleu_tokenize="char"))
+    words = ["compare", "translate", other, *ONE_OF_EACH["translate"][1:], "--beam", "1"]
+    assert run(words) == 2
+    message = f"BLEU splits the texts of translate by 13a and those of {other} by char"
+    assert message in capsys.readouterr().err
+    same = json.loads(command([*words, "--bleu-tokenize", "char"]))
+    assert same["scores"]["bleu"]["difference"] == pytest.approx(0)
 
 
 def test_what_is_read_twice_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -155,6 +175,34 @@ def test_a_metric_that_there_is_not(capsys: pytest.CaptureFixture) -> None:
     words = ["compare", "classify", "pruned", "--data", "data/classify.csv"]
     assert run([*words, "--metric", "acuracy"]) == 2
     assert "did you mean 'accuracy'?" in capsys.readouterr().err
+
+
+def decided(text: str) -> Judgement:
+    """Give a wrong decision for the second of two classes."""
+    return Judgement(
+        where="",
+        texts={"text": text},
+        truth="a",
+        answer="b",
+        right=False,
+        worth=0.0,
+        confidence=0.6,
+        counts=(0.0, 1.0, 0.6),
+    )
+
+
+def test_a_metric_that_there_is_not_is_told_by_the_first_item() -> None:
+    judge = one_label(("a", "b"))
+    pairs = iter([(decided("a text"), decided("a text"))] * 9)
+    with pytest.raises(UserError, match="did you mean 'accuracy'"):
+        Pairing((judge, judge), "acuracy").watch(pairs)
+    assert len(list(pairs)) == 8
+
+
+def test_runs_that_cut_the_data_differently_are_refused() -> None:
+    judge = one_label(("a", "b"))
+    with pytest.raises(UserError, match="they cut the data differently"):
+        Pairing((judge, judge)).watch([(decided("a text"), decided("a"))])
 
 
 def test_a_lower_error_is_better() -> None:

@@ -83,7 +83,7 @@ def compare(
     first
         Run folder, or a folder that transformers has saved.
     second
-        Run folder of the same task and labels.
+        Run folder of the same task, labels and scores.
     data
         Labelled files.
     metric

@@ -40,13 +40,13 @@ def compare(
     Raises:
         UserError: the runs do not do the same, there is no such score, or the data is wrong.
     """
-    tasks = [predictor.task for predictor in predictors]
+    tasks = (predictors[0].task, predictors[1].task)
+    check_comparable(names, tasks)
     judges = (tasks[0].judge(), tasks[1].judge())
-    check_comparable(names, (tasks[0].name, tasks[1].name), judges)
     for path in files_of(data):
         if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
             raise UserError(f"--data {path}: both runs read the data, so it must be a file")
-    pairing = Pairing(judges)
+    pairing = Pairing(judges, metric or tasks[0].metrics()[0])
     with ExitStack() as stack:
         judged: list[Iterator[Judgement]] = [
             judge.judged(
@@ -60,4 +60,4 @@ def compare(
             )
         ]
         pairing.watch(zip(*judged, strict=True))
-    return pairing.compare(names, tasks[0].name, metric or tasks[0].metrics()[0], seed=seed)
+    return pairing.compare(names, tasks[0].name, seed=seed)

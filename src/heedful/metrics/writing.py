@@ -55,6 +55,11 @@ def text_metrics(*, cased: bool, tokenize: str = "13a") -> dict[str, Any]:
     return dict(sorted(metrics.items()))
 
 
+def bleu_cut(metrics: Mapping[str, Any]) -> str | None:
+    """Return how BLEU cuts texts into words, by sacreBLEU's signature; None without BLEU."""
+    return str(metrics["bleu"].tokenizer.signature()) if metrics else None
+
+
 def text_scores(
     texts: Sequence[str], references: Sequence[str], *, cased: bool, tokenize: str = "13a"
 ) -> dict[str, Any]:

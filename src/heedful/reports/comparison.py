@@ -12,8 +12,9 @@ from heedful.errors import UserError, listed, unknown_name
 from heedful.judging import AnyJudge, Judgement
 from heedful.metrics.measures import LOWER_IS_BETTER, Numbers
 from heedful.metrics.resampling import differences, mcnemar, on_all
-from heedful.metrics.writing import paired_tests
+from heedful.metrics.writing import bleu_cut, paired_tests
 from heedful.reports.highest import Highest
+from heedful.task import AnyTask
 
 SIGNIFICANT = 0.05
 SHOWN = 10
@@ -77,19 +78,19 @@ class Comparison:
         return asdict(self)
 
 
-def check_comparable(
-    names: tuple[str, str], tasks: tuple[str, str], judges: tuple[AnyJudge, AnyJudge]
-) -> None:
+def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> None:
     """Refuse runs that do not do the same.
 
     Raises:
-        UserError: they are of different tasks, or tell different labels apart.
+        UserError: they are of different tasks, tell different labels apart, or are scored by other
+            scores or by other words.
     """
-    if tasks[0] != tasks[1]:
+    if tasks[0].name != tasks[1].name:
         raise UserError(
-            f"{names[0]} is a run of {tasks[0]} and {names[1]} one of {tasks[1]}: "
+            f"{names[0]} is a run of {tasks[0].name} and {names[1]} one of {tasks[1].name}: "
             "only runs of one task can be compared"
         )
+    judges = [task.judge() for task in tasks]
     labels = [set(judge.labels) for judge in judges]
     for name, only in ((names[0], labels[0] - labels[1]), (names[1], labels[1] - labels[0])):
         if only:
@@ -97,6 +98,19 @@ def check_comparable(
                 f"only {name} knows {listed(sorted(only))}: only runs with the same labels can be "
                 "compared"
             )
+    if tasks[0].metrics() != tasks[1].metrics():
+        scores = [", ".join(task.metrics()) for task in tasks]
+        raise UserError(
+            f"{names[0]} is scored by {scores[0]} and {names[1]} by {scores[1]}: only runs with "
+            f"the same scores can be compared. {names[0]}: {tasks[0].card()} {names[1]}: "
+            f"{tasks[1].card()}"
+        )
+    cuts = [bleu_cut(judge.text_metrics) for judge in judges]
+    if cuts[0] != cuts[1]:
+        raise UserError(
+            f"BLEU splits the texts of {names[0]} by {cuts[0]} and those of {names[1]} by {cuts[1]}"
+            ": choose one for both by --bleu-tokenize"
+        )
 
 
 class Pairing:
@@ -106,10 +120,12 @@ class Pairing:
 
     Args:
         judges: the task's, of either run.
+        metric: the score that decides; the first of the task if None.
     """
 
-    def __init__(self, judges: tuple[AnyJudge, AnyJudge]) -> None:
+    def __init__(self, judges: tuple[AnyJudge, AnyJudge], metric: str | None = None) -> None:
         self.judges = judges
+        self.metric = metric
         self.items = self.items_that_differ = 0
         self._counts = (array("d"), array("d"))
         self._right = (array("b"), array("b"))
@@ -120,10 +136,15 @@ class Pairing:
         """Take in what both runs answered to each item.
 
         Raises:
-            UserError: they did not read the same.
+            UserError: they did not read the same, or there is no such score, which the first pair
+                tells.
         """
         for first, second in pairs:
             self._add(first, second)
+            if self.metric is not None and self.items == 1:
+                known = on_all(self.judges[0].measure, self.columns[0])
+                if self.metric not in known:
+                    raise unknown_name("metric", self.metric, known)
 
     def _add(self, first: Judgement, second: Judgement) -> None:
         if first.texts != second.texts:
@@ -161,32 +182,21 @@ class Pairing:
         both = [np.asarray(right).astype(bool) for right in self._right]
         return both if all(len(right) == self.items for right in both) else None
 
-    def compare(
-        self, names: tuple[str, str], task: str, metric: str | None, *, seed: int
-    ) -> Comparison:
+    def compare(self, names: tuple[str, str], task: str, *, seed: int) -> Comparison:
         """Test the difference of each score.
 
         Args:
             names: of the two runs.
             task: theirs.
-            metric: the score that decides; the first of the task if None.
             seed: decides what is drawn.
 
         Raises:
-            UserError: there are fewer than two items, or no such score.
+            UserError: there are fewer than two items.
         """
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
-        known = [
-            on_all(judge.measure, columns)
-            for judge, columns in zip(self.judges, self.columns, strict=True)
-        ]
-        if known[0].keys() != known[1].keys():
-            raise UserError("the two runs have different scores and cannot be compared")
-        if metric is not None and metric not in known[0]:
-            raise unknown_name("metric", metric, known[0])
-        metric = metric or next(iter(known[0]))
         scores = self._tested(seed)
+        metric = self.metric or next(iter(scores))
         return Comparison(
             task=task,
             first=names[0],
