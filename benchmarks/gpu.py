@@ -1,13 +1,16 @@
 """How fast one device answers and learns beside the reference, and what share of its peak that is.
 
     python -m benchmarks.gpu [--presets base large] [--lengths 128 512] [--laps 5] [--compile]
+        [--attention-dropout 0.1]
 
 BERTs with random weights, in bfloat16, read random texts whose lengths are drawn evenly from a
 quarter of the longest to all of it. Both sides get the same batches of texts of similar lengths.
 The reference runs its fastest attention (``sdpa``) under autocast, with torch's fused AdamW; with
 ``--compile`` through ``torch.compile``. The two take turns, and each lap ends when the device has
 done all. The share is that of the fastest bfloat16 product measured in the same run; it counts the
-products of real tokens alone. ``--device cpu --presets tiny`` shows that it runs.
+products of real tokens alone. Both sides drop attention weights in training alike; where
+``--attention-dropout`` is 0, heedful computes nothing for padding. ``--device cpu --presets tiny``
+shows that it runs.
 """
 
 import argparse
@@ -46,6 +49,7 @@ class Case:
     batches: Sequence[Batch]
     device: torch.device
     compiled: bool
+    attention_dropout: float
 
     @property
     def tokens(self) -> int:
@@ -90,7 +94,11 @@ def batches_of(length: int, *, size: int, count: int) -> list[Batch]:
 
 def model_of(case: Case, what: str) -> tuple[Model, Any]:
     """Return heedful's model and the reference's."""
-    config = {**PRESETS[case.preset], "vocab_size": VOCABULARY}
+    config = {
+        **PRESETS[case.preset],
+        "vocab_size": VOCABULARY,
+        "attention_probs_dropout_prob": case.attention_dropout,
+    }
     ours = {
         "inference": BertForSequenceClassification,
         "fine-tuning": BertForSequenceClassification,
@@ -241,6 +249,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch-tokens", type=int, default=16384)
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--laps", type=int, default=5)
+    parser.add_argument("--attention-dropout", type=float, default=0.1)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--compile", action="store_true", help="compile the reference")
     options = parser.parse_args(words)
@@ -258,6 +267,7 @@ def main(words: Sequence[str] | None = None) -> None:
                 batches=batches_of(length, size=size, count=options.batches),
                 device=device,
                 compiled=options.compile,
+                attention_dropout=options.attention_dropout,
             )
             for what in ("inference", "fine-tuning", "pre-training"):
                 print(row(case, what, options.laps, peak), flush=True)

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 import torch
+from tests import tiny
 from tests.exact import assert_same_bits
 from tests.golden.cases import CURVES
 from tests.golden.curves import START, distance
 from tests.training.test_loop import FP32, examples, model, work_of
 from tests.training.test_memory import learn
 
+from heedful import BertConfig, BertModel
 from heedful.cli import run as run_words
+from heedful.layers import multihead, varlen
 from heedful.training import fit
 from heedful.training.loop import Position, train
 
@@ -66,6 +69,32 @@ def test_the_host_does_not_wait(name: str, monkeypatch: pytest.MonkeyPatch, tmp_
         losses_of(name, tmp_path / "out", "--precision", "fp32", "--device", "cuda")
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("decoder", [False, True])
+def test_texts_without_padding_learn_the_same(
+    dtype: torch.dtype, decoder: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not varlen.has_kernel(GPU, dtype, 16):
+        pytest.skip("no kernel for texts without padding")
+    torch.manual_seed(0)
+    sizes = {**tiny.SIZES, "hidden_size": 64, "is_decoder": decoder}
+    network = BertModel(BertConfig(**sizes, **tiny.STILL)).to(GPU, dtype).train()
+    ids = torch.randint(5, 50, (5, 9), device=GPU)
+    mask = torch.arange(9, device=GPU) < torch.tensor([9, 3, 5, 1, 7], device=GPU)[:, None]
+    learnt = []
+    for kernels in (("varlen", "varlen"), ("fused", "fused")):
+        network.zero_grad()
+        output = network(ids, mask, output_kernels=True)
+        assert output.kernels == kernels
+        hidden = output.last_hidden_state[mask]
+        hidden.float().sin().sum().backward()
+        gradients = [p.grad.float() for p in network.parameters() if p.grad is not None]
+        learnt.append([hidden.detach().float(), *gradients])
+        monkeypatch.setattr(multihead, "has_kernel", lambda *about: False)
+    for ours, padded in zip(*learnt, strict=True):
+        torch.testing.assert_close(ours, padded, rtol=0.05, atol=0.05 * float(padded.abs().max()))
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "tf32"])

@@ -23,6 +23,7 @@ from heedful import predictor
 from heedful.cli import run as run_words
 from heedful.compiled.model import Compiled
 from heedful.host import send
+from heedful.layers import multihead, varlen
 from heedful.training import distil, loop, optimize
 from heedful.training import fit as fitting
 from heedful.training import run as running
@@ -101,6 +102,26 @@ def steps_on_meta(monkeypatch: pytest.MonkeyPatch, words: Sequence[str], out: Pa
 def test_no_number_comes_back(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(START)
     steps_on_meta(monkeypatch, TRAININGS[name], tmp_path / "out")
+
+
+@pytest.mark.skipif(varlen.kernel() is None, reason="this torch has no such kernel")
+@pytest.mark.parametrize("name", ["classify-weights", "tag", "answer", "embed", "translate-few"])
+def test_no_number_comes_back_where_texts_attend_without_padding(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Torch's own kernel knows its shapes on this device, too."""
+    monkeypatch.chdir(START)
+    attended: list[torch.device] = []
+
+    def attend(query: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        attended.append(query.device)
+        return varlen.attend_texts(query, *arguments, **options)
+
+    monkeypatch.setattr(multihead, "has_kernel", lambda device, *_: device == META)
+    monkeypatch.setattr(multihead, "attend_texts", attend)
+    words = [*TRAININGS[name], "--attention-dropout", "0"]
+    steps_on_meta(monkeypatch, words, tmp_path / "out")
+    assert set(attended) == {META}
 
 
 @pytest.mark.parametrize(("family", "objective"), [("big_bird", "mlm"), ("xlnet", "plm")])

@@ -38,7 +38,8 @@ class Mixed(NamedTuple):
     weights: Tensor | None
     """The weights before dropout, if asked for. Shape (B, H, S, T)."""
     kernel: str
-    """``"fused"`` if torch's kernel ran, else ``"plain"``."""
+    """``"fused"`` if torch's kernel ran, ``"varlen"`` if its kernel for texts without padding did,
+    else ``"plain"``."""
 
 
 def attend(

@@ -81,9 +81,12 @@ class Context:
     need_cache: bool = False
     """Whether to return what later calls can go on from."""
     packing: Packing | None = None
-    """Of the hidden states, where they are packed: their shape is then (1, tokens, D)."""
+    """Of the hidden states, where they are packed: their shape is then (1, tokens, D). If it has
+    bounds, ``mask`` and ``cross_mask`` are not read: texts are all that may be kept apart."""
     encoded_packing: Packing | None = None
     """The same of ``encoded``."""
+    causal: bool = False
+    """Whether a token may attend to none after it, where ``mask`` is not read."""
     texts: Texts | None = None
     """Where the texts stand, for attention that is sparse."""
 
@@ -203,6 +206,8 @@ class Attention(nn.Module):
         distances: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+        causal: bool = False,
         texts: Texts | None = None,
         relations: Relations | None = None,
     ) -> Mixed:
@@ -219,6 +224,8 @@ class Attention(nn.Module):
             distances: the same.
             start: the same.
             packing: the same.
+            memory_packing: the same.
+            causal: the same.
             texts: the same.
             relations: the same.
         """
@@ -232,6 +239,8 @@ class Attention(nn.Module):
             distances=distances,
             start=start,
             packing=packing,
+            memory_packing=memory_packing,
+            causal=causal,
             texts=texts,
             relations=relations,
         )
@@ -274,6 +283,13 @@ class Block(nn.Module):
             options.width, options.inner_width, options.activation, options.activation_dropout
         )
         self.output = Residual(options.inner_width, options)
+
+    @property
+    def attends_to_texts(self) -> bool:
+        """Whether all its attention can do without padding; see ``MultiHead``."""
+        cross = getattr(self, "crossattention", None)
+        parts = [self.attention] if cross is None else [self.attention, cross]
+        return all(part.self.attends_to_texts for part in parts)
 
     def forward(
         self,
@@ -325,6 +341,8 @@ class Block(nn.Module):
             distances=context.distances,
             start=start,
             packing=packing,
+            memory_packing=context.packing,
+            causal=context.causal,
             texts=context.texts,
             relations=context.relations,
         )
@@ -343,6 +361,7 @@ class Block(nn.Module):
                 head_mask=cross_head_mask,
                 need_weights=need_weights,
                 packing=packing,
+                memory_packing=context.encoded_packing,
             )
             kernels.append(kernel)
         cache = None

@@ -18,6 +18,7 @@ from heedful.layers.cache import KeyValue
 from heedful.layers.disentangled import Disentangled, disentangled_bias
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
+from heedful.layers.varlen import attend_texts, has_kernel
 
 BIASES = frozenset({"query", "key", "value", "output"})
 """The linear layers of attention, which may each have a bias."""
@@ -80,6 +81,15 @@ class MultiHead(nn.Module):
         if self.sparse is not None:
             self.sparse = replace(self.sparse, number=number)
 
+    @property
+    def attends_to_texts(self) -> bool:
+        """Whether ``varlen.py`` has a kernel for what it computes, as it is now."""
+        dropped = self.training and self.dropout > 0
+        special = (self.distance_embedding, self.sparse, self.disentangled, self.talk_scores)
+        weight = self.query.weight
+        there = has_kernel(weight.device, weight.dtype, self.head_width)
+        return there and not dropped and all(part is None for part in special)
+
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None
     ) -> KeyValue:
@@ -89,6 +99,9 @@ class MultiHead(nn.Module):
             source: shape (B, T, D), or (1, N, D) where it is packed.
             start: the position of its first token.
             packing: of the source.
+
+        Returns:
+            Shape (B, H, T, K) each; (1, H, N, K) where the packing has bounds.
         """
         key = self._rotate(self._split(self.key(source), packing), start)
         return KeyValue(key, self._split(self.value(source), packing))
@@ -105,6 +118,8 @@ class MultiHead(nn.Module):
         distances: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+        causal: bool = False,
         texts: Texts | None = None,
         relations: Relations | None = None,
     ) -> Mixed:
@@ -122,6 +137,8 @@ class MultiHead(nn.Module):
             distances: their vectors, for ``disentangled``. Shape (2 * T - 1, D).
             start: the position of the first query.
             packing: of the source.
+            memory_packing: of what ``memory`` was made of. If it has bounds, no mask is read.
+            causal: whether, without a mask, a query may attend to no key after it.
             texts: where the texts stand whose tokens attend to each other; for what is sparse.
             relations: what the positions are told of this call's tokens.
         """
@@ -142,7 +159,15 @@ class MultiHead(nn.Module):
         if self.disentangled is not None and distances is not None:
             bias = self._disentangled_bias(query, memory.key, distances)
         dropout = self.dropout if self.training else 0.0
-        if self.sparse is not None and texts is not None and self.sparse.applies(query, memory.key):
+        if memory_packing is not None and memory_packing.bounds is not None:
+            keys = memory_packing.bounds
+            queries = keys.single if packing is None else packing.bounds
+            assert queries is not None
+            mixed = attend_texts(query, *memory, queries=queries, keys=keys, causal=causal)
+            weights, kernel, packing = None, "varlen", None
+        elif (
+            self.sparse is not None and texts is not None and self.sparse.applies(query, memory.key)
+        ):
             mixed, weights, kernel = self.sparse.attend(
                 query,
                 *memory,
@@ -180,7 +205,8 @@ class MultiHead(nn.Module):
         return disentangled_bias(query, key, keys, queries)
 
     def _split(self, hidden: Tensor, packing: Packing | None) -> Tensor:
-        hidden = hidden if packing is None else packing.pad(hidden)
+        if packing is not None and packing.bounds is None:
+            hidden = packing.pad(hidden)
         batch, length, _ = hidden.shape
         return hidden.view(batch, length, -1, self.head_width).transpose(1, 2)  # (B, H, S, K)
 

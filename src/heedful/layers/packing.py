@@ -2,7 +2,8 @@
 
 What a block does to each token alone needs no padding, and that is nearly all it does: only where
 tokens attend to each other do sequences stand beside each other again. So a batch of texts of very
-different lengths costs little more than one of texts that are all alike.
+different lengths costs little more than one of texts that are all alike. Where `varlen.py` has a
+kernel they stay as they are even there.
 
 A product of a new size takes a CPU several times as long as the next of that size, for which it
 finds the kernel made. So the packed tokens are filled up to a round number, with copies of one of
@@ -15,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from heedful.host import on_host, send
+from heedful.layers.varlen import Bounds
 
 LEAST_PADDING = 1 / 16
 """Share of padding in a batch from which on its tokens are packed: below it, moving them costs as
@@ -43,6 +46,8 @@ class Packing:
     """Of each place, the number of its token; 0 of padding. Shape (B * S,)."""
     batch: int
     """B."""
+    bounds: Bounds | None = None
+    """Where the sequences start and end, if they are to attend to each other without padding."""
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return shape (1, N, D) for shape (B, S, D). Padding gets a gradient of zeros."""
@@ -57,6 +62,12 @@ class Packing:
         """
         padded: Tensor = _Pad.apply(packed, self.rows[: self.count], self.numbers)  # type: ignore[no-untyped-call]
         return padded.view(self.batch, -1, padded.shape[1])
+
+    def restore(self, packed: Tensor) -> Tensor:
+        """Return shape (B, S, D) for shape (1, N, D), with zeros for padding."""
+        padded = packed.new_zeros(len(self.numbers), packed.shape[2])
+        padded = padded.index_copy(0, self.rows[: self.count], packed[0, : self.count])
+        return padded.view(self.batch, -1, packed.shape[2])
 
     def pack_ids(self, padded: Tensor) -> Tensor:
         """Return shape (1, N) for integers of shape (B, S)."""
@@ -86,15 +97,50 @@ def packing(tokens: Tensor, device: torch.device | None = None) -> Packing | Non
         device: where the answer is needed; None for that of the tokens.
     """
     device = tokens.device if device is None else device
-    flat = on_host(tokens).flatten()
-    rows = flat.nonzero().squeeze(1)  # (N,)
-    if not 0 < len(rows) <= (1 - LEAST_PADDING) * len(flat):
+    rows, numbers = _places(on_host(tokens))
+    if not 0 < len(rows) <= (1 - LEAST_PADDING) * len(numbers):
         return None
+    filled = torch.cat([rows, rows[:1].expand(-len(rows) % ROUND)])
+    return Packing(
+        rows=send(filled, device),
+        count=len(rows),
+        numbers=send(numbers, device),
+        batch=len(tokens),
+    )
+
+
+def packing_of_texts(tokens: Tensor, device: torch.device) -> Packing | None:
+    """Tell where tokens stand that attend to each other without padding, however little there is.
+
+    Args:
+        tokens: see ``packing``.
+        device: the same.
+
+    Returns:
+        None where there are no tokens.
+    """
+    known = on_host(tokens)
+    rows, numbers = _places(known)
+    if not len(rows):
+        return None
+    lengths = known.sum(1)  # (B,)
+    starts = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+    return Packing(
+        rows=send(rows, device),
+        count=len(rows),
+        numbers=send(numbers, device),
+        batch=len(lengths),
+        bounds=Bounds(send(starts, device), int(lengths.max())),
+    )
+
+
+def _places(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``Packing.rows`` without copies, and ``Packing.numbers``."""
+    flat = tokens.flatten()
+    rows = flat.nonzero().squeeze(1)  # (N,)
     numbers = torch.zeros_like(flat, dtype=torch.int64)
     numbers[rows] = torch.arange(len(rows), device=rows.device)
-    filled = torch.cat([rows, rows[:1].expand(-len(rows) % ROUND)])
-    filled, numbers = send(filled, device), send(numbers, device)
-    return Packing(rows=filled, count=len(rows), numbers=numbers, batch=len(tokens))
+    return rows, numbers
 
 
 class _Pack(torch.autograd.Function):

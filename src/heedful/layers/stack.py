@@ -99,6 +99,13 @@ class Stack(nn.Module):
         distinct = self.distinct
         return [distinct[number] for number in self.order.numbers]
 
+    @property
+    def attends_to_texts(self) -> bool:
+        """Whether all its attention can do without padding; see ``varlen.py``."""
+        shared = (self.relative_attention_bias, self.distances, self.convolution)
+        plain = all(part is None for part in shared)
+        return plain and all(block.attends_to_texts for block in self.distinct)
+
     def forward(
         self,
         hidden: Tensor,

@@ -23,6 +23,7 @@ from heedful.layers.disentangled import Disentangled, Distances, Terms
 from heedful.layers.embeddings import Embeddings, Widening
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.multihead import BIASES
+from heedful.layers.packing import Packing
 from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
 from heedful.layers.stack import Order, Stack
 from heedful.models import inputs
@@ -299,16 +300,15 @@ class Encoder(Body):
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         alone = encoder_hidden_states is None and past_key_values is None and not use_cache
         plain = alone and not (output_attentions or output_hidden_states)
-        if self.training and only_first and plain:
-            context = replace(context, packing=inputs.packing_of(attention_mask, tokens))
+        packing = self._packing(attention_mask, tokens, only_first=only_first) if plain else None
         hidden = self.embeddings(
-            tokens, token_type_ids, position_ids, task_type_ids, start, context.packing
+            tokens, token_type_ids, position_ids, task_type_ids, start, packing
         )
         if self.encoder.layer_norm is not None:  # the embeddings have none
             hidden = hidden.to(self.encoder.layer_norm.weight.dtype)
         encoded = self.encoder(
             hidden,
-            context,
+            replace(context, packing=packing),
             head_mask=head_mask,
             cross_head_mask=head_mask,
             past=None if past_key_values is None else past_key_values.blocks,
@@ -318,9 +318,10 @@ class Encoder(Body):
             only_first=only_first,
             asking=self._asking(tokens, position_ids),
         )
+        last = encoded.hidden if only_first else _padded(encoded.hidden, packing)
         return BertModelOutput(
-            last_hidden_state=encoded.hidden,
-            pooler_output=None if self.pooler is None else self.pooler(encoded.hidden),
+            last_hidden_state=last,
+            pooler_output=None if self.pooler is None else self.pooler(last),
             past_key_values=encoded.cache,
             hidden_states=encoded.states if output_hidden_states else None,
             attentions=encoded.attentions,
@@ -328,11 +329,28 @@ class Encoder(Body):
             kernels=encoded.kernels if output_kernels else None,
         )
 
+    def _packing(
+        self, attention_mask: Tensor | None, tokens: Tensor, *, only_first: bool
+    ) -> Packing | None:
+        """Tell how training leaves padding out, if it does."""
+        if not self.training:
+            return None
+        # To the kernel a token that stands alone is the last of its text.
+        attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
+        if not (only_first or attends):
+            return None
+        return inputs.packing_of(attention_mask, tokens, attends=attends)
+
     def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
         """Return what the last block asks with, if that is more than what it reads."""
         if not self.asks_with_positions:
             return None
         return self.embeddings.positions(tokens, position_ids)
+
+
+def _padded(hidden: Tensor, packing: Packing | None) -> Tensor:
+    """Return shape (B, S, D) for what may be packed."""
+    return hidden if packing is None else packing.restore(hidden)
 
 
 def stack(config: BlocksConfig, variant: Variant) -> Stack:

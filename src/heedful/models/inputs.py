@@ -16,7 +16,7 @@ from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.blocksparse import texts_of
 from heedful.layers.cache import Cache
-from heedful.layers.packing import Packing, packing
+from heedful.layers.packing import Packing, packing, packing_of_texts
 from heedful.models.encoder_config import EncoderConfig
 
 
@@ -157,6 +157,7 @@ def context(
         encoded=encoded,
         cross_mask=cross_mask,
         need_cache=need_cache,
+        causal=config.is_decoder,
         texts=texts_of(known, tokens) if by_text else None,
     )
 
@@ -200,17 +201,19 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
     return encoded
 
 
-def packing_of(mask: Tensor | None, tokens: Tensor) -> Packing | None:
+def packing_of(mask: Tensor | None, tokens: Tensor, *, attends: bool = False) -> Packing | None:
     """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
 
     Args:
         mask: 1 or True for a token, 0 or False for padding. Shape (B, S); one of another shape is
             for others to refuse.
         tokens: ids or vectors. Shape (B, S, ...).
+        attends: whether tokens attend to each other without it, too; see ``varlen.py``.
     """
     if mask is None or mask.shape != tokens.shape[:2]:
         return None
-    return packing(on_host(mask).bool(), tokens.device)
+    known = on_host(mask).bool()
+    return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:

@@ -11,8 +11,10 @@ from torch import Tensor
 from heedful import losses
 from heedful.decoding.search import Search
 from heedful.errors import UserError
+from heedful.host import on_host
+from heedful.layers.packing import Packing
 from heedful.models.configs import TranslatorConfig
-from heedful.models.inputs import check_sequences, shift_right
+from heedful.models.inputs import check_sequences, packing_of, shift_right
 from heedful.models.labels import labelled_positions
 
 
@@ -53,6 +55,33 @@ def before_last_label(labels: Tensor) -> Tensor:
         Bool, shape (B, S).
     """
     return (labels != losses.IGNORED).flip(1).cummax(1).values.flip(1)
+
+
+def packings(
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    decoder_input_ids: Tensor,
+    labels: Tensor,
+    *,
+    attends: bool,
+) -> tuple[Packing | None, Packing | None]:
+    """Tell how to leave out the padding of the texts to read, and of those to write.
+
+    Args:
+        input_ids: shape (B, E).
+        attention_mask: of them, if there is padding. Shape (B, E).
+        decoder_input_ids: shape (B, S).
+        labels: shape (B, S).
+        attends: whether tokens attend to each other without padding, too; see ``varlen.py``.
+    """
+    if attends and attention_mask is None:
+        attention_mask = torch.ones(input_ids.shape, dtype=torch.bool)
+    read = packing_of(attention_mask, input_ids, attends=attends)
+    labelled = before_last_label(on_host(labels))
+    written = packing_of(labelled, decoder_input_ids, attends=attends)
+    if attends and (read is None or written is None):  # one attends to the other
+        return None, None
+    return read, written
 
 
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:

@@ -47,6 +47,7 @@ class TrainOptions(TypedDict, total=False):
     clip: float
     precision: PrecisionName
     device: str
+    attention_dropout: float | None
     gradient_checkpointing: bool
     shard: bool
     seed: int

@@ -59,6 +59,9 @@ class TrainSettings:
     """Number format of matrix products; auto uses bf16 where the hardware computes it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
+    attention_dropout: float | None = None
+    """Dropout probability of attention weights; default: as for the rest, or as the model says.
+    With 0, a GPU computes nothing for padding."""
     gradient_checkpointing: bool = False
     """Recompute each block in the backward pass: slower, but far less memory."""
     shard: bool = False
@@ -106,6 +109,8 @@ class TrainSettings:
             raise UserError(f"--warmup {self.warmup}: must be {shares}")
         in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
         in_range("clip", self.clip, 0, 1e12, what="0 or above")
+        below = math.nextafter(1, 0)
+        in_range("attention_dropout", self.attention_dropout, 0, below, what="from 0 to below 1")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
         in_range("average", self.average, 1, 10**6, what=count)
         in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")

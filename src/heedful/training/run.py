@@ -20,6 +20,7 @@ from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, unknown_name
+from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_prints
@@ -87,8 +88,7 @@ def train(
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
-    with student_of(recipe, say) as started:
-        start = task.start(started)
+    start = _start(task, recipe, say)
     if not in_parts(recipe.training):  # else each process moves its part there
         start.model.to(device)
     lessons = _lessons(task, recipe, start, device)
@@ -124,6 +124,15 @@ def train(
         outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
+    """Return the model and the tokenizer to start from."""
+    with student_of(recipe, say) as started:
+        start = task.start(started)
+    if recipe.training.attention_dropout is not None:
+        set_attention_dropout(start.model, recipe.training.attention_dropout)
+    return start
 
 
 def dev_rule(recipe: Recipe) -> LongText:

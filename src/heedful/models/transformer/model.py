@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find_texts
-from heedful.host import on_host, waits
+from heedful.host import waits
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
@@ -28,20 +28,14 @@ from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
 from heedful.models.generation import settle_alone
-from heedful.models.inputs import check_head_mask, check_ids, check_sequences, packing_of
+from heedful.models.inputs import check_head_mask, check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.state import SearchState, Steps
-from heedful.models.translation import (
-    before_last_label,
-    loss_of,
-    options_of,
-    shifted,
-    to_write,
-)
+from heedful.models.translation import loss_of, options_of, packings, shifted, to_write
 from heedful.models.weights import allocate
 
 
@@ -181,8 +175,10 @@ class Transformer(Model):
         # Who learns from labels asks for nothing that padding would be part of.
         only_learns = self.training and not (return_attentions or return_hidden_states)
         if labels is not None and only_learns:
-            read = packing_of(attention_mask, input_ids)
-            written = packing_of(before_last_label(on_host(labels)), decoder_input_ids)
+            attends = self.encoder.attends_to_texts and self.decoder.attends_to_texts
+            read, written = packings(
+                input_ids, attention_mask, decoder_input_ids, labels, attends=attends
+            )
         encoded = self._encode(
             input_ids,
             attention_mask,
@@ -373,6 +369,7 @@ class Transformer(Model):
                 need_cache=need_cache,
                 packing=packing,
                 encoded_packing=encoded_packing,
+                causal=True,
             ),
             head_mask=head_mask,
             cross_head_mask=cross_head_mask,

@@ -1,0 +1,35 @@
+"""How often attention weights are dropped, of a model that is there."""
+
+from dataclasses import fields, replace
+
+from heedful.errors import UserError
+from heedful.layers.multihead import MultiHead
+from heedful.models.model import Model
+
+_FIELDS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+"""What configurations call it; those of XLNet and of recurrent networks have one rate for all."""
+
+
+def set_attention_dropout(model: Model, probability: float) -> None:
+    """Change with which probability an attention weight is dropped in training.
+
+    Raises:
+        UserError: the model has no such rate.
+    """
+    parts = [part for part in model.modules() if isinstance(part, Model) and "config" in vars(part)]
+    names = {
+        part: name
+        for part in parts
+        for name in _FIELDS
+        if name in {field.name for field in fields(part.config)}
+    }
+    if not names:
+        raise UserError(
+            f"--attention-dropout: {type(model).__name__} has no rate of its own for attention; "
+            "--dropout sets the one that it has"
+        )
+    for part, name in names.items():
+        part.config = replace(part.config, **{name: probability})
+    for module in model.modules():
+        if isinstance(module, MultiHead):
+            module.dropout = probability
