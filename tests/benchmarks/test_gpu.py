@@ -28,6 +28,7 @@ def test_operations_are_those_of_real_tokens() -> None:
             batches=batches,
             device=gpu.torch.device("cpu"),
             compiled=False,
+            attention_dropout=0.1,
         )
 
     short, long = case(16), case(64)
