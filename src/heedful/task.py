@@ -43,9 +43,10 @@ OutputT = TypeVar("OutputT")
 """What the model's outputs come to for one example, on the CPU."""
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
-Ability = Literal["write", "prefix", "align", "embed", "fill", "see"]
-"""What only some runs can do: write texts, begin them as is wanted, link their words to those that
-were read, give vectors, fill in masked words, read pictures."""
+Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
+"""What only some runs can do: write texts, by going on with what they read or otherwise, begin them
+as is wanted, link their words to those that were read, give vectors, fill in masked words, read
+pictures."""
 
 Forward = Callable[..., Any]
 """A model, or what calls it."""

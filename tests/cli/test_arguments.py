@@ -124,3 +124,30 @@ def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..
     assert parse("--train", "a.csv", "--batch-tokens", "512").training.batch_tokens == 512
     line = fails("--train", "a.csv", "--batch-tokens", "1.5")
     assert "--batch-tokens 1.5: must be a whole number or auto" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["predict"], "predict: RUN is missing; `heedful predict --help` says what it is"),
+        (["export", "r"], "export: --to is missing; `heedful export --help` says what it is"),
+        (["export", "r", "--to"], "export: --to needs a value"),
+        (["predict", "r", "--beam"], "predict: --beam needs a value"),
+        (
+            ["train", "classify", "--out", "r"],
+            "train classify: --train is missing; `heedful train classify --help` says what it is",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == EXIT_USER_ERROR
+    assert capsys.readouterr().err == f"heedful: {line}\n"
+
+
+def test_a_misspelt_option_is_named_with_the_one_that_is_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["export", "r", "--too", "x", "--format", "hf"]) == EXIT_USER_ERROR
+    assert "Did you mean --to instead of --too?" in capsys.readouterr().err

@@ -240,7 +240,9 @@ def test_a_graph_holds_no_path_of_the_machine_that_wrote_it(
         (["marian", "--int8"], "--int8 has no effect on --format marian"),
         (["hf", "--data", "x.csv"], "--data has no effect on --format hf, whose weights are"),
         (["onnx", "--text", "a"], "column options are for the files of --data"),
+        (["onnx", "--data-format", "csv"], "column options are for the files of --data"),
         (["onnx", "--data", "x.csv"], "x.csv: no such file"),
+        (["onnx", "--data", "x", "--data-format", "tsv"], "x: no such file"),
         (["onx"], "unknown format 'onx' (did you mean 'onnx'?)"),
     ],
 )

@@ -131,6 +131,18 @@ def test_what_is_written_can_be_kept_from_saying_the_same(
     assert varied != plain
 
 
+def test_what_was_cut_or_cannot_be_is_told_by_options(tmp_path: Path, capsys: Out) -> None:
+    write_folder("gpt2", tmp_path / "gpt2")
+    words = ["predict", str(tmp_path / "gpt2"), "the sky " * 20, "--max-new-tokens", "4"]
+    assert run(words) == 0
+    told = capsys.readouterr().err
+    assert "1 text was too long and not read whole; a text to continue keeps its end" in told
+    assert run([*words, "--min-new-tokens", "4"]) == 2
+    told = capsys.readouterr().err
+    assert "--min-new-tokens 4: at most 4 tokens are written: give fewer, or a larger" in told
+    assert run([*words, "--min-new-tokens", "3"]) == 0
+
+
 def test_a_long_text_is_scored_in_windows(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
     data, out = tmp_path / "book.txt", tmp_path / "run"
     data.write_text("the sky is " + "very " * 60 + "blue\nthe grass is green\n")

@@ -8,7 +8,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, Argument, CycloptsError, MissingArgumentError, Parameter
 
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
@@ -97,7 +97,21 @@ def _message(error: BaseException) -> str:
     """Return an error's line; the parser wraps those our settings raise."""
     while isinstance(error, CycloptsError) and isinstance(error.__cause__, UserError):
         error = error.__cause__
+    if type(error) is MissingArgumentError and error.argument is not None:
+        return _missing(error, error.argument)
     return str(error)
+
+
+def _missing(error: MissingArgumentError, argument: Argument) -> str:
+    """Return the line for an argument that is missing, or an option written without its value."""
+    command, left = " ".join(error.command_chain or ()), error.unused_tokens or []
+    if argument.name in left:
+        return f"{command}: {argument.name} needs a value"
+    if left:  # it may be among them, misspelt
+        return str(error)
+    by_place = argument.field_info.is_positional
+    name = argument.name.removeprefix("--").upper() if by_place else argument.name
+    return f"{command}: {name} is missing; `heedful {command} --help` says what it is"
 
 
 def _configure(arguments: list[str]) -> list[str]:

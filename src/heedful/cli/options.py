@@ -1,21 +1,40 @@
 """Groups of options that several commands have, and how commands speak to people."""
 
 import sys
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from heedful import settings
-from heedful.settings import ColumnSettings, OutputSettings, PredictSettings, ScoreSettings
+from heedful.settings import (
+    ColumnSettings,
+    DataFormat,
+    OutputSettings,
+    PredictSettings,
+    ScoreSettings,
+)
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportedColumns(ColumnSettings):
+    """The same where ``--format`` is another thing."""
+
+    format: Annotated[DataFormat | None, Parameter(name="--data-format")] = None
+    """Format of the files of --data; default: by the ending of their names. images: folders of
+    pictures, one folder a class."""
+
+
+Exported = Annotated[ExportedColumns, Parameter(name="*", group="Columns")]
 Predicting = Annotated[PredictSettings, Parameter(name="*", group="Computing")]
 Scoring = Annotated[ScoreSettings, Parameter(name="*", group="Scores")]
 Output = Annotated[OutputSettings, Parameter(name="*", group="Files", negative="")]
 # Defaults.
 COLUMNS, PREDICTING, SCORING = ColumnSettings(), PredictSettings(), ScoreSettings()
+EXPORTED = ExportedColumns()
 OUTPUT = OutputSettings()
 
 
@@ -27,7 +46,7 @@ def put_help_on_one_line() -> None:
     It is done when help is asked for: to read all the sentences takes 50 ms, which no
     other command has to wait for.
     """
-    for kind in vars(settings).values():
+    for kind in (*vars(settings).values(), ExportedColumns):
         if is_dataclass(kind) and isinstance(kind, type) and kind is not settings.TaskEntry:
             _put_on_one_line(kind)
 

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,10 +12,12 @@ from cyclopts import Parameter
 
 from heedful.cli.options import (
     COLUMNS,
+    EXPORTED,
     OUTPUT,
     PREDICTING,
     SCORING,
     Columns,
+    Exported,
     Output,
     Predicting,
     Scoring,
@@ -23,7 +26,13 @@ from heedful.cli.options import (
 )
 from heedful.errors import UserError, unknown_name
 from heedful.interop import FORMATS
-from heedful.settings import ExportSettings, OutputSettings, PredictSettings, VocabularySettings
+from heedful.settings import (
+    ColumnSettings,
+    ExportSettings,
+    OutputSettings,
+    PredictSettings,
+    VocabularySettings,
+)
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
@@ -310,7 +319,7 @@ def export(
     format: ExportFormat,
     settings: Annotated[ExportSettings, Parameter(name="*")] = EXPORT,
     data: list[Path] | None = None,
-    columns: Columns = COLUMNS,
+    columns: Exported = EXPORTED,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write a run for another program, and check that it computes the same there.
@@ -339,7 +348,7 @@ def export(
         format,
         settings=settings,
         data=data or (),
-        columns=columns,
+        columns=ColumnSettings(**asdict(columns)),
         overwrite=overwrite,
         say=say,
     )

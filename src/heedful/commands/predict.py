@@ -74,7 +74,7 @@ def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Sa
         if shard.rows is not None:
             cut += sum(row.cut for row in shard.rows)
             show("\n".join(row.line for row in shard.rows))
-    _tell_cut(cut, say)
+    _tell_cut(predictor, cut, say)
 
 
 def predict_files(
@@ -123,7 +123,7 @@ def predict_files(
             parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
     if parts is not None:
         say(f"{parts.items:,} answers written to {output.out}")
-        _tell_cut(parts.cut, say)
+        _tell_cut(predictor, parts.cut, say)
 
 
 def _answer(
@@ -200,6 +200,11 @@ def _may_wait(path: Path) -> bool:
     return path == STDIN or path.is_fifo()
 
 
-def _tell_cut(cut: int, say: Say) -> None:
-    if cut:
-        say(f"{cut:,} texts were too long and were not read whole; --long-text decides that")
+def _tell_cut(predictor: Predictor, cut: int, say: Say) -> None:
+    if not cut:
+        return
+    texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
+    why = "--long-text decides that"
+    if "continue" in predictor.task.abilities:
+        why = "a text to continue keeps its end"
+    say(f"{texts} too long and not read whole; {why}")

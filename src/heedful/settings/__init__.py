@@ -1,7 +1,13 @@
 """Settings of the commands: one sentence each, which is also the help of the command line."""
 
 from heedful.settings.answers import OutputSettings, PredictSettings
-from heedful.settings.data import ColumnSettings, DataSettings, FileSettings, ParallelSettings
+from heedful.settings.data import (
+    ColumnSettings,
+    DataFormat,
+    DataSettings,
+    FileSettings,
+    ParallelSettings,
+)
 from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
 from heedful.settings.python import (
@@ -46,6 +52,7 @@ __all__ = [
     "ChooseSettings",
     "ClassifySettings",
     "ColumnSettings",
+    "DataFormat",
     "DataSettings",
     "EmbedSettings",
     "EvaluateOptions",

@@ -8,6 +8,8 @@ from typing import Literal
 from heedful.errors import UserError
 from heedful.settings.ranges import LongText, check_encoding, in_range
 
+DataFormat = Literal["csv", "tsv", "jsonl", "parquet", "text", "conll", "images"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnSettings:
@@ -23,7 +25,7 @@ class ColumnSettings:
     """The first line names the columns."""
     label_separator: str | None = None
     """Separator between the labels of one row; giving it allows several labels a row."""
-    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll", "images"] | None = None
+    format: DataFormat | None = None
     """Format of the files; default: by the ending of their names. images: folders of pictures, one
     folder a class."""
     encoding: str = "utf-8"

@@ -79,13 +79,17 @@ class Generate(Task[Record, WriterOutput, Generation]):
     """What a run writes."""
 
     name: ClassVar[str] = "generate"
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"write"})
     answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS
 
     pairs: bool
     """Whether it reads a text and writes another; else it continues a text."""
     bleu_tokenize: str = "13a"
     """How BLEU splits its texts into words, by the script of what it learnt to write."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """It writes, perhaps by going on with a text."""
+        return frozenset({"write"} if self.pairs else {"write", "continue"})
 
     # Records.
 

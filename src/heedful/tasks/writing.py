@@ -14,6 +14,7 @@ from torch import Tensor
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis, Search
+from heedful.errors import UserError
 from heedful.host import on_host, where_true
 from heedful.losses import IGNORED
 from heedful.settings import PredictSettings
@@ -61,7 +62,15 @@ def search_options(
         eos_token_id: the token that ends a text.
         max_new_tokens: the most tokens.
         never: a token that is not written, unless it is the one that ends a text.
+
+    Raises:
+        UserError: the least is not below the most.
     """
+    if settings.min_new_tokens >= max_new_tokens:
+        raise UserError(
+            f"--min-new-tokens {settings.min_new_tokens}: at most {max_new_tokens:,} tokens are "
+            "written: give fewer, or a larger --max-new-tokens"
+        )
     return Search(
         eos_token_id=eos_token_id,
         max_new_tokens=max_new_tokens,
