@@ -24,6 +24,7 @@ from heedful import (
     Transformer,
     TransformerConfig,
 )
+from heedful.batches.packing import keep_apart
 from heedful.layers import multihead, varlen
 from heedful.layers.packing import packing_of_texts
 from heedful.models import FAMILIES
@@ -188,6 +189,57 @@ def test_padding_may_stand_anywhere(mask: Tensor, kind: Any, kernels: Kernels) -
     assert check_alike(model, loss, kernels) == 2
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64])
+def test_several_texts_in_a_sequence(
+    causal: bool, padded: bool, kind: torch.dtype, kernels: Kernels
+) -> None:
+    ids = torch.randint(5, 50, (5, 9))
+    ids[:, 0] = ids[0, 4] = ids[2, 1] = ids[2, 4] = ids[4, 6] = 2
+    real = MASK if padded else None
+    told = keep_apart(ids, real, 2, causal=causal)
+    mask, positions = told["attention_mask"].to(kind), told["position_ids"]
+    model = bert(BertForTokenClassification, is_decoder=causal)
+    tokens = MASK if padded else torch.ones_like(MASK)
+
+    def loss() -> Tensor:
+        logits: Tensor = model(ids, mask, position_ids=positions).logits
+        return logits[tokens].sin().sum()
+
+    assert check_alike(model, loss, kernels, causal=2 if causal else 0) == 2
+
+
+def test_a_sequence_whose_first_token_decides_is_one_text(kernels: Kernels) -> None:
+    ids = torch.randint(5, 50, (5, 9))
+    ids[:, 0] = ids[:, 4] = 2
+    mask = keep_apart(ids, None, 2)["attention_mask"]
+    model = bert(BertForSequenceClassification)
+    assert check_alike(model, lambda: model(ids, mask, labels=LABELS).loss, kernels) == 0
+
+
+@pytest.mark.parametrize(
+    "change", ["nothing", "a token more", "a token less", "a text in another", "causal", "padding"]
+)
+def test_a_mask_that_says_anything_else_is_read(change: str, kernels: Kernels) -> None:
+    ids = torch.randint(5, 50, (5, 9))
+    numbers = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2]).expand(5, 9).clone()
+    if change == "a text in another":
+        numbers[3] = torch.tensor([0, 1, 0, 1, 1, 2, 2, 2, 2])
+    mask = numbers[:, :, None] == numbers[:, None]
+    if change == "a token more":
+        mask[1, 4, 0] = True
+    elif change == "a token less":
+        mask[4, 0, 2] = False
+    elif change == "causal":
+        mask = mask.tril()
+    elif change == "padding":
+        mask[:] = False
+    model = bert(BertForTokenClassification)
+    attended = check_alike(model, lambda: model(ids, mask).logits.sin().sum(), kernels)
+    assert attended == (2 if change == "nothing" else 0)
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("chunk", [0, 4])
 def test_with_other_options(checkpointing: bool, chunk: int, kernels: Kernels) -> None:
@@ -238,7 +290,7 @@ def test_where_it_is_padded(case: str, kernels: Kernels) -> None:
     elif case == "no mask":
         mask = None
     elif case == "a mask of each query":
-        mask = MASK[:, None].expand(5, 9, 9)
+        mask = torch.rand(5, 9, 9) < 0.6
     else:
         name = {"weights": "output_attentions", "states": "output_hidden_states"}[case]
         options[name] = True

@@ -105,7 +105,9 @@ def test_no_number_comes_back(name: str, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.skipif(varlen.kernel() is None, reason="this torch has no such kernel")
-@pytest.mark.parametrize("name", ["classify-weights", "tag", "answer", "embed", "translate-few"])
+@pytest.mark.parametrize(
+    "name", ["classify-weights", "tag", "answer", "embed", "pretrain", "clm", "translate-few"]
+)
 def test_no_number_comes_back_where_texts_attend_without_padding(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

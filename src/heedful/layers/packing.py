@@ -47,7 +47,7 @@ class Packing:
     batch: int
     """B."""
     bounds: Bounds | None = None
-    """Where the sequences start and end, if they are to attend to each other without padding."""
+    """Where texts start and end, if tokens are to attend to those of theirs without padding."""
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return shape (1, N, D) for shape (B, S, D). Padding gets a gradient of zeros."""
@@ -120,16 +120,46 @@ def packing_of_texts(tokens: Tensor, device: torch.device) -> Packing | None:
         None where there are no tokens.
     """
     known = on_host(tokens)
-    rows, numbers = _places(known)
+    return _with_bounds(known, known.sum(1), device)
+
+
+def packing_of_mask(mask: Tensor, device: torch.device, *, causal: bool) -> Packing | None:
+    """Tell the same where a sequence may hold several texts, which do not attend to each other.
+
+    Args:
+        mask: bool, True where a token may attend. Rows of padding, which does not attend to
+            itself, say nothing. Shape (B, S, S).
+        device: where the answer is needed.
+        causal: whether a token is to attend to none after it.
+
+    Returns:
+        None where there are no tokens, or where the mask says anything else.
+    """
+    known = on_host(mask)
+    tokens = known.diagonal(dim1=1, dim2=2)  # (B, S)
+    starts = known.byte().argmax(2).int()  # (B, S): of each token's text in its sequence
+    same = (starts[:, :, None] == starts[:, None]) & tokens[:, None]
+    if causal:
+        same = same.tril()
+    if not torch.equal(known[tokens], same[tokens]):
+        return None
+    numbers = starts + torch.arange(len(starts), device=starts.device)[:, None] * starts.shape[1]
+    texts, lengths = torch.unique_consecutive(numbers[tokens], return_counts=True)
+    if (texts.diff() <= 0).any():  # texts in each other's midst
+        return None
+    return _with_bounds(tokens, lengths, device)
+
+
+def _with_bounds(tokens: Tensor, lengths: Tensor, device: torch.device) -> Packing | None:
+    rows, numbers = _places(tokens)
     if not len(rows):
         return None
-    lengths = known.sum(1)  # (B,)
     starts = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
     return Packing(
         rows=send(rows, device),
         count=len(rows),
         numbers=send(numbers, device),
-        batch=len(lengths),
+        batch=len(tokens),
         bounds=Bounds(send(starts, device), int(lengths.max())),
     )
 

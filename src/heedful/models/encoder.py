@@ -339,7 +339,8 @@ class Encoder(Body):
         attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
         if not (only_first or attends):
             return None
-        return inputs.packing_of(attention_mask, tokens, attends=attends)
+        causal = None if only_first else self.config.is_decoder
+        return inputs.packing_of(attention_mask, tokens, attends=attends, causal=causal)
 
     def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
         """Return what the last block asks with, if that is more than what it reads."""

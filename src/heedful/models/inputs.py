@@ -16,7 +16,7 @@ from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.blocksparse import texts_of
 from heedful.layers.cache import Cache
-from heedful.layers.packing import Packing, packing, packing_of_texts
+from heedful.layers.packing import Packing, packing, packing_of_mask, packing_of_texts
 from heedful.models.encoder_config import EncoderConfig
 
 
@@ -201,19 +201,27 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
     return encoded
 
 
-def packing_of(mask: Tensor | None, tokens: Tensor, *, attends: bool = False) -> Packing | None:
+def packing_of(
+    mask: Tensor | None, tokens: Tensor, *, attends: bool = False, causal: bool | None = None
+) -> Packing | None:
     """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
 
     Args:
-        mask: 1 or True for a token, 0 or False for padding. Shape (B, S); one of another shape is
+        mask: 1 or True for a token, 0 or False for padding. Shape (B, S). With one row a query,
+            shape (B, S, S), it may keep several texts of a sequence apart. One of another shape is
             for others to refuse.
         tokens: ids or vectors. Shape (B, S, ...).
         attends: whether tokens attend to each other without it, too; see ``varlen.py``.
+        causal: whether they then attend to none after them; None if a sequence is to be one text.
     """
-    if mask is None or mask.shape != tokens.shape[:2]:
+    if mask is None or mask.shape[:2] != tokens.shape[:2]:
         return None
     known = on_host(mask).bool()
-    return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
+    if mask.ndim == 2:
+        return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
+    if causal is None or mask.shape[2:] != tokens.shape[1:2]:
+        return None
+    return packing_of_mask(known, tokens.device, causal=causal)
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
