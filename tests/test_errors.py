@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heedful.cli import run
-from heedful.errors import UserError, listed, shorten, unknown_name
+from heedful.errors import UserError, amount, listed, shorten, unknown_name
 from heedful.models import BertConfig
 from heedful.tasks.classify import class_weights, order_labels
 
@@ -87,3 +87,10 @@ def test_a_run_with_many_labels_says_little_of_them(
         f"line 1: label 'lable-76' is not one of the model's (did you mean 'label-76'?): {SHORT}"
         in message
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (4096, "4,096 texts")]
+)
+def test_one_is_told_in_the_singular(number: int, words: str) -> None:
+    assert amount(number, "text") == words

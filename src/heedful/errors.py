@@ -45,6 +45,11 @@ def listed(names: Collection[object]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
+def amount(number: int, noun: str) -> str:
+    """Return ``1 text`` or ``2 texts``."""
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
+
+
 def shorten(name: str, longest: int) -> str:
     """Bring a name to one line, the middle of a long one left out: names differ at their ends."""
     name = " ".join(name.split())

@@ -155,7 +155,7 @@ def test_training_says_what_it_does_not_learn_from(
     data.write_text(f"text,label\n{'the sky ' * 40},a\nthe grass,b\n")
     train = ["train", "classify", "--model", tiny_model, "--train", data, "--steps", "1", "--out"]
     assert run([str(word) for word in [*train, tmp_path / "head"]]) == 0
-    assert "1 texts are longer than 40 tokens: 42 tokens" in capsys.readouterr().err
+    assert "1 text is longer than 40 tokens: 42 tokens" in capsys.readouterr().err
     assert run([str(word) for word in [*train, tmp_path / "all", "--long-text", "window"]]) == 0
     said = capsys.readouterr().err
     assert "longer than" not in said

@@ -55,9 +55,14 @@ def _put_on_one_line(kind: type) -> None:
     from docstring_parser import parse_from_object
 
     sentences = {one.arg_name: one.description or "" for one in parse_from_object(kind).params}
-    for name in kind.__annotations__.keys() & {field.name for field in fields(kind)}:
+    defaults = {field.name: field.default for field in fields(kind)}
+    for name in kind.__annotations__.keys() & defaults.keys():
         text = " ".join(sentences[name].split())
-        kind.__annotations__[name] = Annotated[kind.__annotations__[name], Parameter(help=text)]
+        shown: Any = None  # as the library shows it
+        if isinstance(defaults[name], tuple):
+            shown = ", ".join if defaults[name] else False
+        told = Parameter(help=text, show_default=shown)
+        kind.__annotations__[name] = Annotated[kind.__annotations__[name], told]
 
 
 def say(line: str) -> None:

@@ -17,7 +17,7 @@ from heedful.commands.kept import Kept, open_kept
 from heedful.commands.outputs import refuse_if_read
 from heedful.commands.parts import kept
 from heedful.commands.predictions import PredictionsFile
-from heedful.errors import UserError
+from heedful.errors import UserError, amount
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings, OutputSettings
@@ -73,7 +73,7 @@ def evaluate(
         say(f"{output.out} is finished; nothing to do")
         return {}
     if memory.items:
-        say(f"going on after {memory.items:,} answers")
+        say(f"going on after {amount(memory.items, 'answer')}")
     with kept(memory.parts):
         scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
     if memory.parts is not None:

@@ -15,6 +15,7 @@ from heedful.commands.nearest import Neighbours, refuse_pairs
 from heedful.commands.outputs import names_of, open_parts
 from heedful.commands.parts import Parts, kept
 from heedful.commands.shards import SHARD, digest, shards
+from heedful.errors import amount
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
 from heedful.settings import ColumnSettings, OutputSettings
@@ -115,14 +116,14 @@ def predict_files(
     with ranks.failing_together():
         _pass_over(records, done, parts)
     if done:
-        say(f"going on after {done:,} answers")
+        say(f"going on after {amount(done, 'answer')}")
     with kept(parts):
         _answer(predictor, asked, records, size, parts)
     with ranks.failing_together():
         if parts is not None:
             parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
     if parts is not None:
-        say(f"{parts.items:,} answers written to {output.out}")
+        say(f"{amount(parts.items, 'answer')} written to {output.out}")
         _tell_cut(predictor, parts.cut, say)
 
 

@@ -299,8 +299,9 @@ def store_records(
     write_store(folder / "train.arrow", examples())
     if texts:
         say(
-            f"{texts:,} texts are longer than {start.max_length} tokens: {tokens:,} tokens are not "
-            "learnt from; --long-text and --max-length decide that"
+            f"{'1 text is' if texts == 1 else f'{texts:,} texts are'} longer than "
+            f"{start.max_length} tokens: {tokens:,} tokens are not learnt from; --long-text and "
+            "--max-length decide that"
         )
     store = Store(folder / "train.arrow")
     return lambda epoch: store

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.batches import Batch, Draw, Positions, Step, Store, plan_epoch
+from heedful.errors import amount
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, StoreOf
 
@@ -44,7 +45,7 @@ class Examples:
         self.num_items = len(self._starts) - 1
         """Items of the first epoch; where each epoch is cut anew, the others have about as many."""
         self.steps_per_epoch = -(-self.num_items // training.batch_size)
-        self.card = f"{self.num_items:,} examples"
+        self.card = amount(self.num_items, "example")
 
     def plan(self, epoch: int) -> list[Step]:
         """Plan the steps of an epoch."""

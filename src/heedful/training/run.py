@@ -19,7 +19,7 @@ from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
 from heedful.checkpoints.runs import RunRecord, versions
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, amount, unknown_name
 from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
@@ -116,8 +116,7 @@ def train(
         run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
         say(task.card())
         say(
-            f"{examples.card}, {run.total_steps:,} "
-            f"step{'s'[: run.total_steps != 1]} of {recipe.training.batch_size}, "
+            f"{examples.card}, {amount(run.total_steps, 'step')} of {recipe.training.batch_size}, "
             f"{run.precision.name} on {device} "
             f"({run.precision.reason})"
         )

@@ -15,6 +15,7 @@ from heedful.batches import Batch, Draw, Positions, Step, plan_epoch
 from heedful.batches.background import Background
 from heedful.batches.packed import Packed
 from heedful.batches.stream import Buffer, Chunks, Mark, Offer, Stage, drawn_from
+from heedful.errors import amount
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Shards
 from heedful.training import ranks
@@ -69,7 +70,7 @@ class Stream:
         self._batch_tokens = training.batch_tokens
         self.steps_per_epoch = training.steps  # nobody knows: as for a single epoch
         some = f" by {lanes} of {ranks.size()} processes" if lanes < ranks.size() else ""
-        self.card = f"{shards.count:,} shard{'s'[: shards.count != 1]}, read by stream{some}"
+        self.card = f"{amount(shards.count, 'shard')}, read by stream{some}"
 
     def plan(self, filling: int) -> list[Step]:
         """Fill the buffer, and plan the steps that learn from it; fillings come in order."""
