@@ -94,6 +94,8 @@ def test_a_pair_is_counted_exactly(
     stride = data.draw(st.integers(0, limit - 1))
     first, second = ids_of(one), ids_of(two, start=1000)
     kept = {"first": two, "second": one, "longer": min(one, two)}[cut]
+    if cut == "longer" and rule == "window" and limit - kept < limit / 16:
+        rule = "head"  # such windows would be too narrow
     whole = cut != "longer" or rule == "window"
     if one + two > limit and whole and kept >= limit:
         with pytest.raises(UserError, match="but a pair has room"):
@@ -121,6 +123,16 @@ def test_windows_beside_a_text_that_leaves_little_room() -> None:
     assert [list(second) for _, second in fitted.pieces] == [
         ids_of(4, start) for start in range(100, 113, 2)
     ]
+
+
+@pytest.mark.parametrize(("beside", "windows"), [(32, 5000 // 16), (31, 1), (1, 1), (0, 1)])
+def test_windows_are_not_too_narrow(beside: int, windows: int) -> None:
+    """One text that all but fills the model would stand beside thousands of them."""
+    first, second = ids_of(512 - beside), ids_of(5000, start=1000)
+    for pair in ((first, second), (second, first)):
+        fitted = fit_pair(*pair, limit=512, rule="window", stride=128)
+        assert len(fitted.pieces) == pytest.approx(windows, abs=2)
+        assert fitted.tokens_used == (512 if windows == 1 else fitted.tokens_total)
 
 
 words = Tokenizer(WordLevel({str(number): number for number in range(200)} | {"?": 200}, "?"))

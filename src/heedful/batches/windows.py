@@ -23,6 +23,10 @@ the first 128 and the last 382."""
 WINDOW_SHARE = 4
 """Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
 
+_NARROW = 16
+"""One in so many tokens is the least that a window has beside the text that is not cut: there would
+be thousands of narrower ones, each with nothing to go by."""
+
 Ids = Sequence[int]
 Piece_co = TypeVar("Piece_co", covariant=True)
 
@@ -155,7 +159,8 @@ def fit_pair(
         second: tokens of the second text.
         limit: the most tokens of a piece.
         rule: what to do with a pair that is too long. ``window`` puts one text, uncut, beside every
-            window of the other; where ``longer`` leaves both too long for that, it is ``head``.
+            window of the other; where ``longer`` leaves windows less than a sixteenth of the
+            room, it is ``head``.
         stride: tokens that neighbouring windows share, at most half of a short window.
         cut: the text that is cut. With ``longer``, ``head`` and ``head-tail`` shorten both texts
             once they are equally long, as the reference tokenizers do.
@@ -170,7 +175,8 @@ def fit_pair(
     if total <= limit:
         return _paired(_whole(first), _whole(second))
     refuse(total, limit, rule)
-    if cut == "longer" and rule == "window" and min(len(first), len(second)) >= limit:
+    beside = limit - min(len(first), len(second))
+    if cut == "longer" and rule == "window" and (beside < 1 or beside * _NARROW < limit):
         rule = "head"
     if cut == "longer" and rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
