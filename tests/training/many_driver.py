@@ -3,7 +3,8 @@
 What would be float32 is float64 here, a teacher, too, so that the order of sums changes next to
 nothing, but for trainings whose words begin with ``float32``. Those that begin with ``until``, a
 step and a signal get that signal after the step, in the last process alone, and what comes after
-them goes on. Those that begin with ``overlap`` exchange gradients as on GPUs.
+them goes on. Those that begin with ``overlap`` exchange gradients as on GPUs. Those that begin with
+``texts`` do so, too, and attend without padding, in the format that follows if there is one.
 """
 
 import json
@@ -13,15 +14,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
 torch.set_num_threads(1)
 
+from tests.layers.test_varlen import by_text  # noqa: E402
+
 from heedful.cli import run  # noqa: E402
+from heedful.layers import multihead, varlen  # noqa: E402
 from heedful.training import distil, fit, loop, ranks, trained  # noqa: E402
 
 SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.waits
+HAS_KERNEL = multihead.has_kernel
 in_precision = distil.in_precision
 distil.in_precision = lambda model, device, dtype: in_precision(model, device, torch.float64)
 
@@ -38,13 +44,32 @@ def train_until(step: int, name: str) -> None:
     fit.train = train
 
 
+def attend_to_texts(dtype: torch.dtype) -> list[None]:
+    """Have a kernel there for a format; return what gets longer with each of its calls."""
+    calls: list[None] = []
+
+    def kernel(*arguments: Any, **options: Any) -> torch.Tensor:
+        assert arguments[0].dtype is dtype
+        calls.append(None)
+        return by_text(*arguments, **options)
+
+    varlen.kernel = lambda: kernel  # type: ignore[assignment]
+    multihead.has_kernel = lambda device, narrow, width: narrow is dtype  # type: ignore[assignment]
+    return calls
+
+
 def work(words: list[str]) -> int:
     """Train, and return the exit code."""
-    single = words[0] == "float32"
+    narrow = words[:2] == ["texts", "bfloat16"]
+    single = words[0] == "float32" or narrow
     torch.set_default_dtype(torch.float32 if single else torch.float64)
     torch.Tensor.float = SINGLE if single else torch.Tensor.double  # type: ignore[method-assign]
     fit.train = TRAIN
-    gpu = words[0] == "overlap"
+    gpu = words[0] in ("overlap", "texts")
+    multihead.has_kernel = HAS_KERNEL
+    attended: list[None] | None = None
+    if words[0] == "texts":
+        attended = attend_to_texts(torch.bfloat16 if narrow else torch.float64)
     trained._OVERLAPPED = ("cpu",) if gpu else ("cuda",)
     loop.waits = (lambda device: True) if gpu else WAITS
     if words[0] == "until":
@@ -53,6 +78,8 @@ def work(words: list[str]) -> int:
         code = run(words[words.index("train") :])
     except SystemExit as end:
         code = int(end.code or 0)
+    if attended == []:
+        return 1
     return 0 if code == 130 and words[0] == "until" else code
 
 

@@ -67,12 +67,19 @@ MORE: dict[str, tuple[str, ...]] = {
 }
 """Of families and of what a run learns that is in no golden run."""
 MORE_SHARDED = ["pictures", "taught", "replaced", "shared-blocks"]
+UNPADDED = ["classify-dev", "tag", "pretrain", "translate-dev"]
 FEWER = ["classify-ema", "pretrain"]
 TOLERANCE = 1e-9
 """AdamW divides by the gradient's size, which enlarges what the order of sums changes."""
 
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+TESTS = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "NO_COLOR": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
+}
 
 
 def program(trainings: Sequence[Sequence[str]]) -> list[str]:
@@ -184,6 +191,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     two += [training(name, f"sharded/{name}", "--shard") for name in [*SHARDED, *MORE_SHARDED]]
     few = ("--batch-tokens", "64")
     two += [["overlap", *training(name, f"overlapped/{name}", *few)] for name in OVERLAPPED]
+    two += [["texts", *training(name, f"texts/{name}")] for name in UNPADDED]
+    narrow = ["train", *CURVES["tag"], "--steps", "4", "--dropout", "0", "--precision", "bf16"]
+    for options in ((), ("--shard",)):
+        out = "".join(["texts/narrow", *options])
+        two.append(["texts", "bfloat16", *narrow, "--out", out, *options])
     two += [["until", "7", "SIGTERM", *words] for words in (fewer, *parts)]
     more = [single[2], long_training("whole")]
     code, lines = start(folder, 2, [*two, *more, training("tag", "2/tag")])
@@ -265,6 +277,11 @@ def test_a_divided_model_learns_what_a_whole_one_does(work: Path, name: str) -> 
 @pytest.mark.parametrize("name", OVERLAPPED)
 def test_gradients_exchanged_while_computed_are_the_same(work: Path, name: str) -> None:
     assert differs(work / "1" / name, work / "overlapped" / name) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", UNPADDED)
+def test_texts_attend_without_padding_in_several_processes(work: Path, name: str) -> None:
+    assert differs(work / "1" / name, work / "texts" / name) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", FEWER)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from heedful.layers.attention import Mixed, attend, attend_talking
@@ -59,6 +60,8 @@ class MultiHead(nn.Module):
         self.head_width = head_width
         self.dropout = dropout
         self.score_factor = score_factor
+        self.computes_in: torch.dtype | None = None
+        """The format of products, where torch narrows the weights just before; else theirs."""
         self.query = nn.Linear(width, len(heads) * head_width, "query" in biases)
         self.key = nn.Linear(width, len(heads) * head_width, "key" in biases)
         self.value = nn.Linear(width, len(heads) * head_width, "value" in biases)
@@ -87,7 +90,7 @@ class MultiHead(nn.Module):
         dropped = self.training and self.dropout > 0
         special = (self.distance_embedding, self.sparse, self.disentangled, self.talk_scores)
         weight = self.query.weight
-        there = has_kernel(weight.device, weight.dtype, self.head_width)
+        there = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
         return there and not dropped and all(part is None for part in special)
 
     def keys_and_values(

@@ -21,6 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils.checkpoint import checkpoint
 
 from heedful.layers.block import Block
+from heedful.layers.multihead import MultiHead
 from heedful.models.model import Model
 from heedful.models.with_head import wide_layers
 from heedful.training.device import Precision
@@ -65,6 +66,9 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
             part for part in model.modules() if isinstance(part, nn.Embedding) and part not in inner
         ]
         outputs = wide_layers(model)
+        for attention in inner:
+            if isinstance(attention, MultiHead):
+                attention.computes_in = plan.precision.dtype
         narrow = MixedPrecisionPolicy(param_dtype=plan.precision.dtype, reduce_dtype=torch.float32)
     if model.gradient_checkpointing:
         # Inside of what puts the weights together, which then is done again for the backward pass.
