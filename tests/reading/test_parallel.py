@@ -114,14 +114,14 @@ def record(line: int = 1, text: str = "Ja", translation: str = "Yes") -> Record:
 
 
 def test_cleaning_says_what_it_drops_and_why() -> None:
-    cleaning = Cleaning(max_tokens=10, max_ratio=3)
+    cleaning = Cleaning(max_tokens=11, max_ratio=3)
     assert cleaning.report() == ""
     sizes = [(1, 3), (10, 10), (0, 4), (4, 0), (11, 10), (2, 7), (3, 1), (9, 2), (1200, 1)]
     kept = [cleaning.keeps(record(line), *size) for line, size in enumerate(sizes, start=1)]
     assert kept == [True, True, False, False, False, False, True, False, False]
     assert cleaning.report() == (
         "dropped 6 of 9 pairs: 2 empty on a side (the first: a.de, line 3), "
-        "2 longer than 10 tokens (the first: a.de, line 5), "
+        "2 longer than 11 tokens (the first: a.de, line 5), "
         "2 with more than 3 times the tokens on a side (the first: a.de, line 6)"
     )
 

@@ -272,7 +272,7 @@ def test_pairs_that_are_dropped_are_counted(tmp_path: Path, capsys: Out) -> None
     assert train(tmp_path / "run", "--train", *files, "--steps", "1") == 0
     error = capsys.readouterr().err
     assert "dropped 3 of 27 pairs: 1 empty on a side (the first: " in error
-    assert "train.de, line 25), 1 longer than 127 tokens" in error
+    assert "train.de, line 25), 1 longer than 128 tokens" in error
     assert "24 examples" in error
 
 

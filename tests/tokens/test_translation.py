@@ -118,7 +118,7 @@ def test_chinese_and_english_come_back_as_they_were(data_folder: Path) -> None:
         rows = [line.split("\t")[:2] for line in stream]
     few = [list(side) for side in zip(*rows[::20], strict=True)]
     pair = learn_translation(*map(count_spaced, few), size=2500)
-    cleaning = Cleaning(max_tokens=127, max_ratio=4)
+    cleaning = Cleaning(max_tokens=128, max_ratio=4)
     for english, chinese in rows[::4]:
         row = [f"{english}{chinese} {chinese}  {english}\u3000", chinese, english]
         ids = pair.target.encode_batch(row)

@@ -107,7 +107,7 @@ class Cleaning:
     """Decides which pairs to learn from, and counts the others."""
 
     max_tokens: int
-    """The most tokens of a text, and of its translation."""
+    """The most tokens of a text, and of its translation, with the one that ends it."""
     max_ratio: float
     """The most tokens of one for each token of the other."""
     pairs: int = 0
@@ -131,7 +131,7 @@ class Cleaning:
         shorter, longer = sorted((source_tokens, target_tokens))
         if not shorter:
             return _EMPTY
-        if longer > self.max_tokens:
+        if longer >= self.max_tokens:
             return f"longer than {self.max_tokens} tokens"
         if longer > self.max_ratio * shorter:
             return f"with more than {self.max_ratio:g} times the tokens on a side"

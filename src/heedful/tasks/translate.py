@@ -211,7 +211,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
         if recipe.data.model is None and not kept.is_dir():
             with new_folder(kept) as vocabulary:
                 start.tokenizer.save_pretrained(vocabulary)
-        cleaning = Cleaning(max_tokens=start.max_length - 1, max_ratio=recipe.options.max_ratio)
+        cleaning = Cleaning(max_tokens=start.max_length, max_ratio=recipe.options.max_ratio)
         pairs = encode_pairs(_counted_pairs(recipe, "tokenized"), start.tokenizer)
         write_store(
             folder / "train.arrow",
