@@ -202,6 +202,7 @@ def test_several_texts_in_a_sequence(
     mask, positions = told["attention_mask"].to(kind), told["position_ids"]
     model = bert(BertForTokenClassification, is_decoder=causal)
     tokens = MASK if padded else torch.ones_like(MASK)
+    ids = ids.masked_fill(~tokens, CONFIG.pad_token_id or 0)
 
     def loss() -> Tensor:
         logits: Tensor = model(ids, mask, position_ids=positions).logits
@@ -219,7 +220,16 @@ def test_a_sequence_whose_first_token_decides_is_one_text(kernels: Kernels) -> N
 
 
 @pytest.mark.parametrize(
-    "change", ["nothing", "a token more", "a token less", "a text in another", "causal", "padding"]
+    "change",
+    [
+        "nothing",
+        "a token that only asks",
+        "a token more",
+        "a token less",
+        "a text in another",
+        "causal",
+        "padding",
+    ],
 )
 def test_a_mask_that_says_anything_else_is_read(change: str, kernels: Kernels) -> None:
     ids = torch.randint(5, 50, (5, 9))
@@ -229,6 +239,8 @@ def test_a_mask_that_says_anything_else_is_read(change: str, kernels: Kernels) -
     mask = numbers[:, :, None] == numbers[:, None]
     if change == "a token more":
         mask[1, 4, 0] = True
+    elif change == "a token that only asks":
+        mask[2, :, 8] = False
     elif change == "a token less":
         mask[4, 0, 2] = False
     elif change == "causal":

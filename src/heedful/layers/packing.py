@@ -127,8 +127,8 @@ def packing_of_mask(mask: Tensor, device: torch.device, *, causal: bool) -> Pack
     """Tell the same where a sequence may hold several texts, which do not attend to each other.
 
     Args:
-        mask: bool, True where a token may attend. Rows of padding, which does not attend to
-            itself, say nothing. Shape (B, S, S).
+        mask: bool, True where a token may attend. What does not attend to itself is padding, whose
+            rows say nothing. Shape (B, S, S).
         device: where the answer is needed.
         causal: whether a token is to attend to none after it.
 

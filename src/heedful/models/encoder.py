@@ -339,8 +339,10 @@ class Encoder(Body):
         attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
         if not (only_first or attends):
             return None
-        causal = None if only_first else self.config.is_decoder
-        return inputs.packing_of(attention_mask, tokens, attends=attends, causal=causal)
+        if attention_mask is not None and attention_mask.ndim == 3:
+            apart = not only_first
+            return inputs.packing_apart(attention_mask, tokens, self.config) if apart else None
+        return inputs.packing_of(attention_mask, tokens, attends=attends)
 
     def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
         """Return what the last block asks with, if that is more than what it reads."""

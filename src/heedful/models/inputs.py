@@ -201,27 +201,39 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
     return encoded
 
 
-def packing_of(
-    mask: Tensor | None, tokens: Tensor, *, attends: bool = False, causal: bool | None = None
-) -> Packing | None:
+def packing_of(mask: Tensor | None, tokens: Tensor, *, attends: bool = False) -> Packing | None:
     """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
 
     Args:
-        mask: 1 or True for a token, 0 or False for padding. Shape (B, S). With one row a query,
-            shape (B, S, S), it may keep several texts of a sequence apart. One of another shape is
+        mask: 1 or True for a token, 0 or False for padding. Shape (B, S); one of another shape is
             for others to refuse.
         tokens: ids or vectors. Shape (B, S, ...).
         attends: whether tokens attend to each other without it, too; see ``varlen.py``.
-        causal: whether they then attend to none after them; None if a sequence is to be one text.
     """
-    if mask is None or mask.shape[:2] != tokens.shape[:2]:
+    if mask is None or mask.shape != tokens.shape[:2]:
         return None
     known = on_host(mask).bool()
-    if mask.ndim == 2:
-        return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
-    if causal is None or mask.shape[2:] != tokens.shape[1:2]:
+    return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
+
+
+def packing_apart(mask: Tensor, tokens: Tensor, config: EncoderConfig) -> Packing | None:
+    """Tell the same where a mask with one row a query keeps the texts of a sequence apart.
+
+    Args:
+        mask: 1 or True where a query may attend. Shape (B, S, S); one of another shape is for
+            others to refuse.
+        tokens: ids, shape (B, S). What does not attend to itself is padding if it has that id.
+        config: of the model.
+    """
+    if tokens.ndim != 2 or mask.shape != (*tokens.shape, tokens.shape[1]):
         return None
-    return packing_of_mask(known, tokens.device, causal=causal)
+    known = on_host(mask).bool()
+    alone = ~known.diagonal(dim1=1, dim2=2)  # (B, S)
+    if config.pad_token_id is not None:
+        alone = alone & (on_host(tokens) != config.pad_token_id)
+    if alone.any():
+        return None
+    return packing_of_mask(known, tokens.device, causal=config.is_decoder)
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
