@@ -280,6 +280,19 @@ def test_a_text_of_no_tokens_sends_no_gradient(kernels: Kernels) -> None:
     assert check_alike(model, lambda: model(ids, mask).logits[mask].sin().sum(), kernels) == 2
 
 
+@pytest.mark.parametrize("decoder", [False, True])
+def test_answers_that_the_first_token_gives(decoder: bool, kernels: Kernels) -> None:
+    model = bert(BertForSequenceClassification, is_decoder=decoder).eval()
+    ids = torch.randint(5, 50, (5, 9))
+    with kernels() as calls:
+        ours = model(ids, MASK).logits
+    torch.testing.assert_close(ours, model(ids, MASK).logits, rtol=1e-10, atol=1e-12)
+    assert len(calls) == (0 if decoder else 2)
+    with kernels() as calls:
+        model(ids, MASK, output_hidden_states=True)
+    assert not calls
+
+
 def test_what_stands_for_padding_is_zeros(kernels: Kernels) -> None:
     model, ids = bert(BertModel), torch.randint(5, 50, (5, 9))
     with kernels():

@@ -7,7 +7,7 @@ Shapes: B batch, S length, N tokens without padding, H heads, K head width, D mo
 """
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -220,6 +220,9 @@ class CompiledStack(nn.Module):
         kernel: what these compute with.
         causal: whether a token attends to none after it.
     """
+
+    attends_to_texts: ClassVar[bool] = False
+    """See ``Stack``: it leaves padding out in a way of its own."""
 
     def __init__(
         self, stack: Stack, blocks: Sequence[EncoderBlock], kernel: str, *, causal: bool = False

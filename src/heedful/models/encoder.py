@@ -332,12 +332,12 @@ class Encoder(Body):
     def _packing(
         self, attention_mask: Tensor | None, tokens: Tensor, *, only_first: bool
     ) -> Packing | None:
-        """Tell how training leaves padding out, if it does."""
-        if not self.training:
+        """Tell how padding is left out, if it is: outside training where nobody sees it alone."""
+        if not (self.training or only_first):
             return None
         # To the kernel a token that stands alone is the last of its text.
         attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
-        if not (only_first or attends):
+        if not (attends or (self.training and only_first)):
             return None
         if attention_mask is not None and attention_mask.ndim == 3:
             apart = not only_first
