@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def optimizer_of(model: "nn.Module", rate: float) -> "Optimizer":
-    """Make AdamW with the weight decay that BERT is trained with."""
+def optimizer_of(model: "nn.Module", rate: float, *, fused: bool = False) -> "Optimizer":
+    """Make AdamW with the weight decay that BERT is trained with; fused, it is sooner done."""
     import torch
 
     undecayed = ("bias", "LayerNorm.weight")
@@ -20,7 +20,7 @@ def optimizer_of(model: "nn.Module", rate: float) -> "Optimizer":
         {"params": [p for n, p in named if not n.endswith(undecayed)], "weight_decay": 0.01},
         {"params": [p for n, p in named if n.endswith(undecayed)], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=rate)
+    return torch.optim.AdamW(groups, lr=rate, fused=fused)
 
 
 def learn(
