@@ -114,7 +114,9 @@ def beam_search(
             log_probabilities=ranked.log_probabilities[keep],
         )
         tokens = torch.from_numpy(token_ids).to(first.device)
-    return [_best(texts, margin, options) for texts, margin in zip(finished, margins, strict=True)]
+    return [
+        best_texts(texts, margin, options) for texts, margin in zip(finished, margins, strict=True)
+    ]
 
 
 def _rank(active: _Partial, top: NextTokens, options: Search) -> _Ranked:
@@ -290,8 +292,8 @@ def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDA
     return margins
 
 
-def _best(finished: Sequence[Hypothesis], margin: float, options: Search) -> list[Hypothesis]:
-    """Return the best texts, best first, with the smallest margin of the search."""
+def best_texts(finished: Sequence[Hypothesis], margin: float, options: Search) -> list[Hypothesis]:
+    """Return the best texts of an item, best first, with the smallest margin of its search."""
     ranked = sorted(finished, key=lambda text: -text.score)
     wanted = options.num_return_sequences
     for better, worse in pairwise(ranked[: wanted + 1]):

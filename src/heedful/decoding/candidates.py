@@ -120,7 +120,37 @@ def check_scores(scores: NDArray[np.float64]) -> None:
         UserError: one of them is NaN.
     """
     if np.isnan(scores).any():
-        raise UserError("the score of a next token is not a number; the model is damaged")
+        raise damaged()
+
+
+def damaged() -> UserError:
+    """Return what is said of a score that is not a number."""
+    return UserError("the score of a next token is not a number; the model is damaged")
+
+
+def check_prefixes(token_ids: NDArray[np.int64], vocabulary: int) -> None:
+    """Refuse tokens of prefixes that a vocabulary does not have.
+
+    Raises:
+        UserError: there are some.
+    """
+    if token_ids.max(initial=-1) >= vocabulary:
+        raise UserError(
+            f"a prefix has token {token_ids.max()}; the vocabulary has {vocabulary} tokens"
+        )
+
+
+def check_forbidden(token_ids: Sequence[int], vocabulary: int) -> None:
+    """Refuse forbidden tokens that a vocabulary does not have.
+
+    Raises:
+        UserError: there are some.
+    """
+    if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocabulary:
+        raise UserError(
+            f"tokens {sorted(token_ids)} must not be generated; the vocabulary has "
+            f"{vocabulary} tokens"
+        )
 
 
 def _force(top: NextTokens, scores: Tensor, forced: NDArray[np.int64]) -> None:
@@ -151,10 +181,7 @@ def forced_log_probabilities(
         UserError: a token is not in the vocabulary.
     """
     token_ids = forced[rows]
-    if token_ids.max() >= scores.shape[1]:
-        raise UserError(
-            f"a prefix has token {token_ids.max()}; the vocabulary has {scores.shape[1]} tokens"
-        )
+    check_prefixes(token_ids, scores.shape[1])
     plain = _log_softmax(scores[torch.from_numpy(rows).to(scores.device)])
     chosen = plain.gather(1, torch.from_numpy(token_ids).to(scores.device)[:, None])
     log_probabilities: NDArray[np.float64] = chosen.squeeze(1).double().cpu().numpy()
@@ -189,11 +216,7 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
     if past.shape[1] < options.min_new_tokens:
         forbidden.append(options.eos_token_id)
     if forbidden:
-        if not 0 <= min(forbidden) <= max(forbidden) < scores.shape[1]:
-            raise UserError(
-                f"tokens {sorted(forbidden)} must not be generated; the vocabulary has "
-                f"{scores.shape[1]} tokens"
-            )
+        check_forbidden(forbidden, scores.shape[1])
         penalised.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
     if options.no_repeat_ngram:
         indices = repeating(past, options.no_repeat_ngram)

@@ -11,10 +11,22 @@ from torch import Tensor
 
 from heedful.decoding.beam import beam_search
 from heedful.decoding.candidates import forced_tokens
+from heedful.decoding.on_device import FixedSteps, beam_search_on_device
 from heedful.decoding.options import Covering, Hypothesis, NextScores, Search, Selectable, State
 from heedful.decoding.sampling import sample
+from heedful.host import waits
 
-__all__ = ["Covering", "Hypothesis", "NextScores", "Search", "Selectable", "State", "search"]
+__all__ = [
+    "Covering",
+    "Hypothesis",
+    "NextScores",
+    "Search",
+    "Selectable",
+    "State",
+    "search",
+    "search_on_device",
+    "stays_on_device",
+]
 
 
 @torch.inference_mode()
@@ -49,3 +61,34 @@ def search(
         numbers = range(len(first)) if numbers is None else numbers
         return sample(step, state, first, options, forced, numbers)
     return beam_search(step, state, first, options, forced)
+
+
+def stays_on_device(device: torch.device, options: Search) -> bool:
+    """Tell whether a search should stay on a device, where the host would wait for each token.
+
+    Draws are the host's, so that a seed means the same everywhere.
+    """
+    return waits(device) and not options.do_sample
+
+
+@torch.inference_mode()
+def search_on_device(
+    steps: FixedSteps,
+    first: Tensor,
+    options: Search,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """Generate texts as ``search`` does, but let all that is kept stay on the device.
+
+    Args:
+        steps: score the next tokens, and keep the model's state for each item.
+        first: see ``search``.
+        options: the same; without draws.
+        prefixes: see ``search``.
+
+    Raises:
+        UserError: see ``search``.
+    """
+    return beam_search_on_device(
+        steps, first, options, forced_tokens(prefixes, len(first), options)
+    )

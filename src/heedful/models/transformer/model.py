@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
-from heedful.decoding.search import search as find_texts
 from heedful.host import waits
 from heedful.layers import masks
 from heedful.layers.block import Context
@@ -34,6 +33,7 @@ from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
+from heedful.models.transformer.searching import find_texts
 from heedful.models.transformer.state import SearchState, Steps
 from heedful.models.translation import loss_of, options_of, packings, shifted, to_write
 from heedful.models.weights import allocate
@@ -202,7 +202,7 @@ class Transformer(Model):
         if positions is not None:
             rows = positions if written is None else written.numbers[positions]
             hidden = hidden.flatten(0, 1)[rows]
-        logits = self._score(hidden)
+        logits = self.score(hidden)
         smoothing = config.label_smoothing if self.training else 0.0
         return TranslationOutput(
             loss=loss_of(logits, labels, positions, smoothing, reduction),
@@ -239,7 +239,7 @@ class Transformer(Model):
             decoder_input_ids, encoded, attention_mask, past=past, need_cache=True
         )
         assert decoded.cache is not None
-        return self._score(decoded.hidden), decoded.cache
+        return self.score(decoded.hidden), decoded.cache
 
     @torch.inference_mode()
     def generate(
@@ -266,15 +266,7 @@ class Transformer(Model):
         """
         options = options_of(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
-        mask = None
-        if attention_mask is not None:
-            batch, length = input_ids.shape
-            mask = masks.from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)
-        steps = self.compiled_steps or self
-        state = steps.start(encoded, mask, cover=search.coverage_penalty != 0)
-        start = self.config.decoder_start_token_id
-        first = torch.full((len(input_ids),), start, device=input_ids.device)
-        hypotheses = find_texts(steps.step, state, first, options, numbers, prefixes)
+        hypotheses = find_texts(self, encoded, attention_mask, options, numbers, prefixes)
         return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
 
     @torch.inference_mode()
@@ -388,7 +380,7 @@ class Transformer(Model):
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
-        hidden = self._embed(self.target_table, tokens, position)  # (N, D)
+        hidden = self.embed(self.target_table, tokens, position)  # (N, D)
         mask = torch.from_numpy(tree.mask).to(tokens.device)  # (B, W, M)
         output: StackOutput = self.decoder(
             tree.grid.spread(hidden),  # (B, W, D)
@@ -401,7 +393,7 @@ class Transformer(Model):
             assert output.cross_attentions is not None
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
             coverage = coverage + tree.grid.collect(attended)
-        logits = self._score(tree.grid.collect(output.hidden))  # (N, V)
+        logits = self.score(tree.grid.collect(output.hidden))  # (N, V)
         return logits, replace(state, tree=tree, coverage=coverage)
 
     @property
@@ -412,13 +404,13 @@ class Transformer(Model):
     def _embed_all(
         self, table: nn.Embedding, ids: Tensor, start: int, packing: Packing | None
     ) -> Tensor:
-        """Return the vectors of sequences of pieces; see ``_embed``."""
+        """Return the vectors of sequences of pieces; see ``embed``."""
         length = ids.shape[1]
         if packing is None:
-            return self._embed(table, ids, torch.arange(start, start + length, device=ids.device))
-        return self._embed(table, packing.pack_ids(ids), start + packing.rows % length)
+            return self.embed(table, ids, torch.arange(start, start + length, device=ids.device))
+        return self.embed(table, packing.pack_ids(ids), start + packing.rows % length)
 
-    def _embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
+    def embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
         """Return the vectors of pieces at positions (sections 3.4 and 3.5). Shape (..., D)."""
         vectors = table(ids) * self.scale
         vectors = vectors + self.positions(positions).to(vectors.dtype)
@@ -427,7 +419,7 @@ class Transformer(Model):
         dropped: Tensor = self.dropout(vectors.to(narrow))
         return dropped
 
-    def _score(self, hidden: Tensor) -> Tensor:
+    def score(self, hidden: Tensor) -> Tensor:
         """Return the logits, shape (..., V), of states of shape (..., D)."""
         weight = self.target_table.weight if self.lm_head is None else self.lm_head.weight
         weight = weight.to(hidden.dtype)

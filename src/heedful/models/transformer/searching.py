@@ -1,0 +1,112 @@
+"""How a Transformer looks for what it writes: with the host's bookkeeping, or on a device.
+
+Shapes: B items, W hypotheses of each, E length of the encoder's output, D model width, V target
+vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.on_device import Newest
+from heedful.decoding.options import Hypothesis, Search
+from heedful.decoding.search import search, search_on_device, stays_on_device
+from heedful.layers import masks
+from heedful.layers.block import Context
+from heedful.layers.fixed import FixedCache
+from heedful.layers.stack import StackOutput
+from heedful.models.translation import uncovered
+
+if TYPE_CHECKING:
+    from heedful.models.transformer.model import Transformer
+
+
+def find_texts(
+    model: "Transformer",
+    encoded: Tensor,
+    attention_mask: Tensor | None,
+    options: Search,
+    numbers: Sequence[int] | None,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> list[list[Hypothesis]]:
+    """Write a text for each text that was read; see ``Transformer.generate``.
+
+    Args:
+        model: writes.
+        encoded: what it attends to. Shape (B, E, D).
+        attention_mask: of that. Shape (B, E).
+        options: how to look.
+        numbers: see ``search``.
+        prefixes: the same.
+    """
+    batch, length, _ = encoded.shape
+    mask = None
+    if attention_mask is not None:
+        mask = masks.from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)
+    cover = options.coverage_penalty != 0
+    start = model.config.decoder_start_token_id
+    first = torch.full((batch,), start, device=encoded.device)
+    if model.compiled_steps is None and stays_on_device(encoded.device, options):
+        fixed = TransformerSteps(model, encoded, mask, cover=cover)
+        return search_on_device(fixed, first, options, prefixes)
+    steps = model.compiled_steps or model
+    state = steps.start(encoded, mask, cover=cover)
+    return search(steps.step, state, first, options, numbers, prefixes)
+
+
+class TransformerSteps:
+    """What a Transformer's search takes its steps with, and keeps of the hypotheses.
+
+    Args:
+        model: writes.
+        encoded: what it attends to. Shape (B, E, D).
+        mask: True for a token of it, False for padding. Shape (B, 1, 1, E).
+        cover: whether coverage counts.
+    """
+
+    def __init__(
+        self, model: "Transformer", encoded: Tensor, mask: Tensor | None, *, cover: bool
+    ) -> None:
+        blocks = model.decoder.blocks
+        self.model = model
+        self.vocabulary = model.config.decoder_vocab_size
+        self.read = torch.zeros(len(encoded), 0, dtype=torch.bool, device=encoded.device)
+        self.coverage = None
+        if cover:
+            before = uncovered(encoded, None if mask is None else mask[:, 0, 0])
+            self.coverage = before.to(torch.promote_types(before.dtype, encoded.dtype))
+        self.mask = mask
+        self.crosses = model.decoder.cross_memory(encoded)
+        self.cache = FixedCache.start(
+            len(encoded),
+            heads=[len(block.attention.self.heads) for block in blocks],
+            head_width=blocks[0].attention.self.head_width,
+            like=encoded,
+        )
+
+    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+        """Score what follows the newest tokens; see ``FixedSteps.step``."""
+        model = self.model
+        output: StackOutput = model.decoder(
+            model.embed(model.target_table, newest.tokens, newest.number),  # (B, W, D)
+            Context(mask=newest.seen[:, None], cross_mask=self.mask),
+            past=self.cache.blocks(newest.nodes, self.crosses),
+            weights_of=() if self.coverage is None else (model.aligning,),
+        )
+        attended = None
+        if self.coverage is not None:
+            assert output.cross_attentions is not None
+            attended = output.cross_attentions[0].mean(1)  # (B, W, E)
+        return model.score(output.hidden), attended
+
+    def make_room(self, nodes: int) -> None:
+        """Make room for a number of nodes."""
+        self.cache.make_room(nodes)
+
+    def keep(self, items: Tensor) -> None:
+        """Keep some items; see ``FixedSteps.keep``."""
+        self.cache.keep(items)
+        self.crosses = [cross.select(items) for cross in self.crosses]
+        self.mask = None if self.mask is None else self.mask.index_select(0, items)

@@ -1,0 +1,209 @@
+"""The search that stays on a device finds what the search with the host's bookkeeping finds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.alike import assert_same_texts
+from torch import Tensor
+
+from heedful.decoding import on_device
+from heedful.decoding.candidates import forced_tokens
+from heedful.decoding.on_device import Newest, beam_search_on_device
+from heedful.decoding.search import Hypothesis, Search, search
+from heedful.errors import UserError
+
+END, VOCAB, SOURCE = 0, 6, 3
+
+Text = tuple[int, ...]
+
+
+@cache
+def scores_after(before: Text) -> Tensor:
+    """Give logits: anything, but always the same after the same text; later ones end soon."""
+    logits = 2 * np.random.default_rng(before).normal(size=VOCAB)
+    logits[END] += len(before) / 4
+    return torch.from_numpy(logits)
+
+
+@cache
+def attention_after(before: Text) -> Tensor:
+    """Give the attention with which the next token is chosen."""
+    values = torch.from_numpy(3 * np.random.default_rng((*before, 99)).normal(size=SOURCE))
+    return values.softmax(0)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What the search with the host's bookkeeping keeps."""
+
+    rows: tuple[Text, ...]
+    coverage: Tensor
+
+    def select(self, rows: Tensor) -> "Texts":
+        return Texts(tuple(self.rows[row] for row in rows.tolist()), self.coverage[rows])
+
+
+def step(tokens: Tensor, state: Texts) -> tuple[Tensor, Texts]:
+    rows = tuple((*row, new) for row, new in zip(state.rows, tokens.tolist(), strict=True))
+    coverage = state.coverage + torch.stack([attention_after(row) for row in rows])
+    return torch.stack([scores_after(row) for row in rows]), Texts(rows, coverage)
+
+
+class Language:
+    """The same language from the nodes that each hypothesis is made of.
+
+    Args:
+        prompts: what each item's text begins with; padded at the end by -1.
+    """
+
+    vocabulary = VOCAB
+
+    def __init__(self, prompts: Tensor) -> None:
+        self.nodes = prompts.clone()
+        self.read = prompts >= 0
+        self.coverage: Tensor | None = torch.zeros(len(prompts), SOURCE, dtype=torch.float64)
+        self.computed: list[int] = []
+
+    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+        self.computed.append(len(newest.tokens))
+        self.nodes[:, newest.nodes] = newest.tokens
+        texts = [
+            [tuple(self.nodes[item][seen].tolist()) for seen in rows]
+            for item, rows in enumerate(newest.seen)
+        ]
+        logits = torch.stack([torch.stack([scores_after(row) for row in rows]) for rows in texts])
+        attended = torch.stack(
+            [torch.stack([attention_after(row) for row in rows]) for rows in texts]
+        )
+        return logits, attended
+
+    def make_room(self, nodes: int) -> None:
+        more = self.nodes.new_full((len(self.nodes), nodes - self.nodes.shape[1]), -1)
+        self.nodes = torch.cat([self.nodes, more], 1)
+
+    def keep(self, items: Tensor) -> None:
+        self.nodes = self.nodes[items]
+
+
+def both(
+    starts: list[int],
+    prompts: list[Text] | None = None,
+    prefixes: list[list[int]] | None = None,
+    **options: Any,
+) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], Language]:
+    """Return what is found on a device and by the host, and what found the first."""
+    wanted = Search(**{"eos_token_id": END, "max_new_tokens": 4, **options})
+    prompts = prompts or [()] * len(starts)
+    first = torch.tensor(starts)
+    state = Texts(tuple(prompts), torch.zeros(len(starts), SOURCE, dtype=torch.float64))
+    right = search(step, state, first, wanted, prefixes=prefixes)
+    longest = max(map(len, prompts))
+    padded = [[*prompt, *[-1] * (longest - len(prompt))] for prompt in prompts]
+    language = Language(torch.tensor(padded, dtype=torch.int64).view(len(starts), longest))
+    forced = forced_tokens(prefixes, len(starts), wanted)
+    return beam_search_on_device(language, first, wanted, forced), right, language
+
+
+def assert_all_the_same(
+    texts: list[list[Hypothesis]], right: list[list[Hypothesis]], *, margins: bool = True
+) -> None:
+    assert_same_texts(texts, right)
+    if margins:
+        found = [[text.margin for text in item] for item in texts]
+        for item, others in zip(found, right, strict=True):
+            assert item == pytest.approx([text.margin for text in others], rel=1e-9, abs=1e-9)
+
+
+@st.composite
+def searches(draw: st.DrawFn) -> dict[str, Any]:
+    most, beams = draw(st.integers(1, 40)), draw(st.integers(1, 4))
+    return {
+        "max_new_tokens": most,
+        "min_new_tokens": draw(st.integers(0, most - 1)) if draw(st.booleans()) else 0,
+        "num_beams": beams,
+        "num_return_sequences": draw(st.integers(1, beams)),
+        "length_penalty": draw(st.sampled_from([0.0, 1.0, 0.6, 2.0, -1.0])),
+        "coverage_penalty": draw(st.sampled_from([0.0, 0.4])),
+        "repetition_penalty": draw(st.sampled_from([1.0, 1.3, 0.7])),
+        "no_repeat_ngram": draw(st.integers(0, 3)),
+        "never": draw(st.sampled_from([(), (3,), (2, 5), (1, 2, 3, 4, 5)])),
+    }
+
+
+@given(
+    options=searches(),
+    starts=st.lists(st.integers(10, 10**6), min_size=1, max_size=5),
+    data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_it_finds_the_same(options: dict[str, Any], starts: list[int], data: st.DataObject) -> None:
+    each = {"min_size": len(starts), "max_size": len(starts)}
+    prompt = st.lists(st.integers(0, 99), max_size=3).map(tuple)
+    prompts = data.draw(st.lists(prompt, **each))
+    prefix = st.lists(st.integers(1, VOCAB - 1), max_size=min(3, options["max_new_tokens"] - 1))
+    prefixes = data.draw(st.none() | st.lists(prefix, **each))
+    texts, right, _ = both(starts, prompts, prefixes, **options)
+    assert_all_the_same(texts, right)
+
+
+def test_those_that_are_done_leave_when_they_are_half() -> None:
+    texts, right, language = both([*range(10, 18)], max_new_tokens=60, num_beams=2)
+    assert_all_the_same(texts, right)
+    computed = language.computed
+    assert computed[0] == 8
+    for before, after in pairwise(computed):
+        assert after == before or 2 * after <= before
+    assert len(computed) < 60
+    assert len(computed) % on_device._LOOK == 0
+
+
+def test_a_vocabulary_smaller_than_the_beam() -> None:
+    texts, right, _ = both([5, 6], num_beams=9, num_return_sequences=9)
+    assert_all_the_same(texts, right)
+
+
+@contextmanager
+def damaged_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let one score of one item be no number."""
+    scored = Language.step
+
+    def step(self: Language, newest: Newest) -> tuple[Tensor, Tensor | None]:
+        logits, attended = scored(self, newest)
+        if len(self.computed) == steps:
+            logits[0, 0, 2] = torch.nan
+        return logits, attended
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Language, "step", step)
+        yield
+
+
+def test_a_damaged_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "the score of a next token is not a number; the model is damaged"
+    with damaged_after(3, monkeypatch), pytest.raises(UserError, match=message):
+        both([5, 6], max_new_tokens=30, num_beams=2)
+
+
+def test_what_a_vocabulary_does_not_have_is_named() -> None:
+    with pytest.raises(UserError, match="a prefix has token 7; the vocabulary has 6 tokens"):
+        on_its_own([5], [[1, 7]])
+    with pytest.raises(UserError, match=r"tokens \[9\] must not be generated; the vocabulary has"):
+        on_its_own([5], never=(9,))
+
+
+def on_its_own(
+    starts: list[int], prefixes: list[list[int]] | None = None, **options: Any
+) -> list[list[Hypothesis]]:
+    wanted = Search(**{"eos_token_id": END, "max_new_tokens": 4, **options})
+    language = Language(torch.empty(len(starts), 0, dtype=torch.int64))
+    forced = forced_tokens(prefixes, len(starts), wanted)
+    return beam_search_on_device(language, torch.tensor(starts), wanted, forced)
