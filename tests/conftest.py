@@ -65,6 +65,14 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_network)
 
 
+@pytest.fixture
+def bf16_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a CPU without bf16 instructions emulate them, where heedful refuses to: it takes long."""
+    from heedful.training import device
+
+    monkeypatch.setattr(device, "bf16_products", lambda device: (True, "a test asks for it"))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that have slow tests, so that none of them is left over for the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}

@@ -5,16 +5,20 @@ The device is the CPU, and what is written is float64.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from tests import recorded
+from tests import recorded, tiny_folders
 from tests.alike import assert_same_texts
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.decoding import on_device
 from heedful.decoding.search import Search
+from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel, generation
+from heedful.models.loading import FAMILIES
+from heedful.models.staying import can_stay
 from heedful.models.transformer import searching
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.model import Transformer
@@ -37,7 +41,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def staying(monkeypatch: pytest.MonkeyPatch, *, record: bool) -> Iterator[list[recorded.Graph]]:
     """Search as on a device, perhaps with recorded steps, and yield the records."""
     with monkeypatch.context() as patch:
-        patch.setattr(searching, "stays_on_device", lambda device, options: not options.do_sample)
+        for module in (searching, generation):
+            patch.setattr(module, "stays_on_device", lambda device, options: not options.do_sample)
         made: list[recorded.Graph] = []
         if record:
             patch.setattr(recorded.Graph, "made", made)
@@ -84,3 +89,64 @@ def test_a_translator(
     assert_same_texts(texts, model.generate(ids, mask, search=wanted, prefixes=prefixes))
     assert bool(graphs) == record
     assert sum(graph.replays for graph in graphs) >= 2 * len(graphs)
+
+
+WRITERS = [name for name, family in FAMILIES.items() if "causal_lm" in family.models]
+
+
+def decoder(family: str, **options: Any) -> Any:
+    """Return a tiny decoder whose texts end sooner or later."""
+    torch.manual_seed(0)
+    names = tiny_folders.OTHER_KEYS.get(family, {})
+    sizes = tiny_folders.SIZES | tiny_folders.OPTIONS.get(family, {})
+    sizes |= {"max_position_embeddings": 80, "is_decoder": True}
+    if family == "gpt2":
+        del sizes["is_decoder"]  # what else could it be
+    values = {names.get(name, name): value for name, value in sizes.items()}
+    config = FAMILIES[family].config_class()(**values | {"vocab_size": 40} | options)
+    model = FAMILIES[family].model_class("causal_lm").from_config(config).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("name", ["greedy", "beam", "penalties"])
+@pytest.mark.parametrize("family", WRITERS)
+def test_a_decoder_goes_on_with_prompts_of_any_lengths(
+    family: str, name: str, record: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = decoder(family)
+    ids, mask = texts_to_read()
+    wanted = Search(eos_token_id=3, max_new_tokens=50, **OPTIONS[name])
+    with staying(monkeypatch, record=record) as graphs:
+        texts = model.generate(ids, mask, search=wanted)
+    assert_same_texts(texts, model.generate(ids, mask, search=wanted))
+    assert bool(graphs) == (record and can_stay(model))
+
+
+def test_who_has_no_steps_of_its_own_writes_as_elsewhere() -> None:
+    assert {family for family in WRITERS if not can_stay(decoder(family))} == set()
+    assert not can_stay(decoder("bert", position_embedding_type="relative_key"))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", ["beam", "penalties"])
+def test_a_decoder_that_attends_to_an_encoder(
+    name: str, padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    config = BertConfig(**sizes, num_attention_heads=4)
+    torch.manual_seed(0)
+    writes = BertLMHeadModel(replace(config, is_decoder=True, add_cross_attention=True))
+    model = BertEncoderDecoder(BertModel(config), writes, decoder_start_token_id=2)
+    model = model.double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    ids, mask = texts_to_read()
+    wanted = Search(eos_token_id=3, max_new_tokens=50, **OPTIONS[name])
+    more = (mask,) if padded else ()
+    with staying(monkeypatch, record=True) as graphs:
+        texts = model.generate(ids, *more, search=wanted)
+    assert_same_texts(texts, model.generate(ids, *more, search=wanted))
+    assert graphs

@@ -73,6 +73,7 @@ def losses_of(task: str, out: Path, **options: Any) -> list[float]:
     return [row["loss"] for row in rows if "loss" in row]
 
 
+@pytest.mark.usefixtures("bf16_anywhere")
 def test_mixed_precision_learns_the_same(start: Start, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("the sky is blue and the grass is green. so is the apple.\n\n" * 30)
@@ -105,6 +106,7 @@ TRAININGS: list[tuple[str, str, dict[str, Any], Head, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("bf16_anywhere")
 @pytest.mark.parametrize(("task", "file", "options", "head", "question"), TRAININGS)
 def test_every_task_takes_it(
     task: str,

@@ -153,6 +153,7 @@ def test_a_long_text_is_scored_in_windows(tiny_model: Path, tmp_path: Path, caps
     assert json.loads(capsys.readouterr().out)["items"] == 64 + 4 + 3
 
 
+@pytest.mark.usefixtures("bf16_anywhere")
 def test_pairs_are_learnt_in_mixed_precision(tiny_model: Path, pairs: Path, tmp_path: Path) -> None:
     words = ["train", "generate", "--model", tiny_model, "--train", pairs, "--label", "reply"]
     words += ["--steps", "1", "--precision", "bf16", "--out", tmp_path / "run"]

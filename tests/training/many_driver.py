@@ -24,10 +24,10 @@ from tests.layers.test_varlen import by_text  # noqa: E402
 
 from heedful.cli import run  # noqa: E402
 from heedful.layers import multihead, varlen  # noqa: E402
-from heedful.training import distil, fit, loop, ranks, trained  # noqa: E402
+from heedful.training import device, distil, fit, loop, ranks, trained  # noqa: E402
 
 SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.waits
-HAS_KERNEL = multihead.has_kernel
+HAS_KERNEL, BF16_PRODUCTS = multihead.has_kernel, device.bf16_products
 in_precision = distil.in_precision
 distil.in_precision = lambda model, device, dtype: in_precision(model, device, torch.float64)
 
@@ -64,6 +64,8 @@ def work(words: list[str]) -> int:
     single = words[0] == "float32" or narrow
     torch.set_default_dtype(torch.float32 if single else torch.float64)
     torch.Tensor.float = SINGLE if single else torch.Tensor.double  # type: ignore[method-assign]
+    # A CPU without the instructions emulates them here.
+    device.bf16_products = (lambda device: (True, "")) if narrow else BF16_PRODUCTS
     fit.train = TRAIN
     gpu = words[0] in ("overlap", "texts")
     multihead.has_kernel = HAS_KERNEL

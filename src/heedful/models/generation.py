@@ -5,16 +5,24 @@ Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from heedful.decoding.search import Hypothesis, Search, search
+from heedful.decoding.search import (
+    Hypothesis,
+    Search,
+    search,
+    search_on_device,
+    stays_on_device,
+)
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
 from heedful.models.model import Model
 from heedful.models.outputs import LanguageModelOutput
+from heedful.models.staying import DecoderSteps, can_stay
+from heedful.models.steps import Encoded
 
 ROUNDING = 5e-5
 """What the rounding of float32 may add up to in the log-probability of a text: nearly three times
@@ -33,21 +41,6 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Encoded:
-    """What a decoder attends to."""
-
-    hidden: Tensor
-    """Shape (N, E, D)."""
-    mask: Tensor | None
-    """Shape (N, E), or None where there is no padding."""
-
-    def select(self, rows: Tensor) -> "Encoded":
-        """Return some rows, shape (M,), in that order."""
-        mask = None if self.mask is None else self.mask.index_select(0, rows)
-        return Encoded(hidden=self.hidden.index_select(0, rows), mask=mask)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Decoded:
     """What a search keeps of each hypothesis."""
 
@@ -63,25 +56,6 @@ class Decoded:
         )
 
 
-class Steps(Protocol):
-    """What takes the steps of a search in the place of a decoder without an encoder."""
-
-    @property
-    def is_current(self) -> bool:
-        """Whether it computes what the decoder does, which may have changed since."""
-
-    def start(self, prompts: Tensor, lengths: Tensor) -> Any:
-        """Read all of each prompt but its last token.
-
-        Args:
-            prompts: token ids. Shape (B, S).
-            lengths: how many tokens each has. Shape (B,).
-        """
-
-    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
-
-
 @torch.inference_mode()
 def generate(
     decoder: Model,
@@ -93,9 +67,9 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
-    A decoder's compiled form continues all prompts together. Else those of one length are, so that
-    no padding stands before what is new: relative positions count it, and a text would depend on
-    its neighbours.
+    A decoder's compiled form continues all prompts together, and so does a search that stays on a
+    device. Else those of one length are, so that no padding stands before what is new: relative
+    positions count it, and a text would depend on its neighbours.
 
     Args:
         decoder: a model with a head of next pieces, such as ``BertLMHeadModel``.
@@ -128,9 +102,12 @@ def generate(
 
     drawn = range(len(prompts)) if numbers is None else numbers
     steps = getattr(decoder, "compiled_steps", None)
+    last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     if steps is not None and encoded is None and steps.is_current:
-        last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
         return search(steps.step, steps.start(prompts, lengths), last, options, drawn)
+    if stays_on_device(prompts.device, options) and can_stay(decoder):
+        fixed = DecoderSteps(decoder, prompts[:, : int(lengths.max())], lengths, encoded)
+        return search_on_device(fixed, last, options)
     hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)

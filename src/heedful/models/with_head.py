@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Self, cast
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.generation import Steps
 from heedful.models.heads import (
     DenseSequenceHead,
     LanguageHead,
@@ -23,6 +22,7 @@ from heedful.models.heads import (
 )
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.steps import Steps
 
 
 class WithHead(Model):

@@ -26,6 +26,7 @@ from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.steps import Encoded
 from heedful.models.weights import allocate, check_weights
 
 
@@ -284,7 +285,7 @@ class BertEncoderDecoder(Model):
             numbers: see ``generation.generate``.
         """
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
-        encoded = generation.Encoded(hidden=hidden, mask=attention_mask)
+        encoded = Encoded(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
         texts = generation.generate(self.decoder, start, None, search, encoded, numbers)
         return generation.settle_alone(

@@ -1,0 +1,116 @@
+"""The steps of a search by a decoder that stays on a device; see ``decoding/on_device.py``.
+
+Shapes: B items, W hypotheses of each, S longest prompt, E length of the encoder's output, D model
+width, V vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.on_device import Newest
+from heedful.layers import masks
+from heedful.layers.block import Context
+from heedful.layers.cache import Cache
+from heedful.layers.fixed import FixedCache
+from heedful.layers.stack import Stack, StackOutput
+from heedful.models.encoder import Encoder
+from heedful.models.model import Model
+from heedful.models.steps import Encoded
+from heedful.models.with_head import WithHead, language_head
+
+
+def can_stay(decoder: Model) -> bool:
+    """Tell whether a decoder has such steps: positions must be added to words, and nowhere else."""
+    if not isinstance(decoder, WithHead) or language_head(decoder) is None:
+        return False
+    body = decoder.body
+    if not isinstance(body, Encoder) or body.config.position_embedding_type != "absolute":
+        return False
+    stack = body.encoder
+    shared = (stack.relative_attention_bias, stack.distances, stack.convolution)
+    attentions = [block.attention.self for block in stack.distinct]
+    special = [
+        part
+        for attention in attentions
+        for part in (attention.distance_embedding, attention.disentangled)
+    ]
+    return not body.asks_with_positions and all(part is None for part in (*shared, *special))
+
+
+class DecoderSteps:
+    """What a decoder's search takes its steps with, and keeps of the hypotheses.
+
+    Prompts of any lengths are continued side by side.
+
+    Args:
+        decoder: ``can_stay`` on a device.
+        prompts: token ids. Shape (B, S).
+        lengths: how many tokens each has; all but the last are read here. Shape (B,).
+        encoded: what the decoder attends to, besides.
+    """
+
+    def __init__(
+        self, decoder: Model, prompts: Tensor, lengths: Tensor, encoded: Encoded | None
+    ) -> None:
+        assert isinstance(decoder, WithHead)
+        head, body = language_head(decoder), decoder.body
+        assert isinstance(body, Encoder)
+        assert head is not None
+        self.body, self.head = body, head
+        self.vectors = decoder.get_input_embeddings()
+        self.vocabulary = body.config.vocab_size
+        self.coverage: Tensor | None = None
+        longest = prompts.shape[1] - 1
+        self.read = torch.arange(longest, device=prompts.device) < (lengths - 1)[:, None]
+        self.positions = (body.first_position + lengths - 1)[:, None]  # (B, 1): of the next token
+        self.crosses, self.mask = None, None
+        if encoded is not None:
+            self.crosses = body.encoder.cross_memory(encoded.hidden)
+            batch, keys = encoded.hidden.shape[:2]
+            if encoded.mask is not None:
+                self.mask = masks.from_attention_mask(
+                    encoded.mask, batch=batch, queries=1, keys=keys
+                )
+        stack: Stack = body.encoder
+        self.cache = FixedCache.start(
+            len(prompts),
+            heads=[len(block.attention.self.heads) for block in stack.blocks],
+            head_width=stack.blocks[0].attention.self.head_width,
+            like=stack.blocks[0].attention.self.query.weight,
+        )
+        if longest:
+            # What is read of padding is seen by nobody.
+            past: Cache = body(
+                prompts[:, :longest],
+                encoder_hidden_states=None if encoded is None else encoded.hidden,
+                encoder_attention_mask=None if encoded is None else encoded.mask,
+                use_cache=True,
+            ).past_key_values
+            self.cache = FixedCache(
+                nodes=[torch.stack(block.self_attention) for block in past.blocks]
+            )
+
+    def step(self, newest: Newest) -> tuple[Tensor, None]:
+        """Score what follows the newest tokens; see ``FixedSteps.step``."""
+        positions = (self.positions + newest.number).expand(newest.tokens.shape)
+        hidden: Tensor = self.body.embeddings(newest.tokens, None, positions)  # (B, W, D)
+        if self.body.encoder.layer_norm is not None:  # the embeddings have none
+            hidden = hidden.to(self.body.encoder.layer_norm.weight.dtype)
+        output: StackOutput = self.body.encoder(
+            hidden,
+            Context(mask=newest.seen[:, None], cross_mask=self.mask),
+            past=self.cache.blocks(newest.nodes, self.crosses),
+        )
+        return self.head(output.hidden, self.vectors), None
+
+    def make_room(self, nodes: int) -> None:
+        """Make room for a number of nodes."""
+        self.cache.make_room(nodes)
+
+    def keep(self, items: Tensor) -> None:
+        """Keep some items; see ``FixedSteps.keep``."""
+        self.cache.keep(items)
+        self.positions = self.positions.index_select(0, items)
+        if self.crosses is not None:
+            self.crosses = [cross.select(items) for cross in self.crosses]
+        self.mask = None if self.mask is None else self.mask.index_select(0, items)
