@@ -311,7 +311,8 @@ def test_losses_and_scores_are_those_of_one_process(work: Path) -> None:
         for first, second in zip(one, two, strict=True):
             assert first.get("tokens") == second.get("tokens")
             assert first.get("loss") == pytest.approx(second.get("loss"), abs=TOLERANCE)
-            assert first.get("dev") == pytest.approx(second.get("dev"), abs=TOLERANCE)
+            # Answers are computed in float32, and here beside others.
+            assert first.get("dev") == pytest.approx(second.get("dev"), abs=1e-6)
 
 
 def test_one_process_speaks(work: Path) -> None:
