@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from heedful.compiled.model import compile_model
 from heedful.decoding.search import Hypothesis, Search
 from heedful.models import FAMILIES
+from heedful.models.decoders import Encoded
 from heedful.models.generation import generate
 from heedful.models.model import Model
-from heedful.models.steps import Encoded
 
 SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
 GPT2 = {"vocab_size": 50, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 40}

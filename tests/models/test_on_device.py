@@ -4,10 +4,11 @@ The device is the CPU, and what is written is float64.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests import recorded, tiny_folders
@@ -15,13 +16,15 @@ from tests.alike import assert_same_texts
 from torch import Tensor, nn
 
 from heedful.decoding import on_device
+from heedful.decoding.on_device import FixedSteps, Newest, beam_search_on_device
 from heedful.decoding.search import Search
 from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel, generation
 from heedful.models.loading import FAMILIES
-from heedful.models.staying import can_stay
+from heedful.models.on_device import DecoderSteps, can_stay
 from heedful.models.transformer import searching
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.model import Transformer
+from heedful.models.transformer.searching import TransformerSteps
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -150,3 +153,67 @@ def test_a_decoder_that_attends_to_an_encoder(
         texts = model.generate(ids, *more, search=wanted)
     assert_same_texts(texts, model.generate(ids, *more, search=wanted))
     assert graphs
+
+
+META = torch.device("meta")
+
+
+def test_nothing_is_read_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's ``meta`` has shapes and no numbers: whoever asks it for one fails."""
+    monkeypatch.setattr(on_device, "_LOOK", 11)
+    # It is there to switch autocast off, which is off here and does not know the device.
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    forced = np.full((7, 1), -1)
+    ids, mask = (tensor.to(META) for tensor in texts_to_read())
+    lengths = torch.zeros(7, dtype=torch.int64, device=META)
+    wanted = Search(eos_token_id=3, max_new_tokens=40, **OPTIONS["penalties"])
+    covering = Search(eos_token_id=3, max_new_tokens=40, **OPTIONS["coverage"])
+    translates, writes = translator().to(META), decoder("gpt2").to(META)
+    read = mask[:, None, None].bool()
+    for steps, options in (
+        (TransformerSteps(translates, translates.read(ids, mask), read, cover=True), covering),
+        (TransformerSteps(translates, translates.read(ids, mask), read, cover=False), wanted),
+        (DecoderSteps(writes, ids, lengths, None), wanted),
+    ):
+        taken = Counted(steps)
+        with pytest.raises(RuntimeError, match="meta tensors"), torch.inference_mode():
+            beam_search_on_device(taken, ids[:, 0], options, forced)
+        assert taken.count == 11
+
+
+class Counted:
+    """Counts steps."""
+
+    def __init__(self, steps: FixedSteps) -> None:
+        self.steps, self.count = steps, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.steps, name)
+
+    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+        self.count += 1
+        return self.steps.step(newest)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("kind", ["translator", "decoder"])
+def test_a_gpu_plays_what_it_recorded(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = translator() if kind == "translator" else decoder("gpt2")
+    options = OPTIONS[name] if kind == "translator" else {**OPTIONS[name], "coverage_penalty": 0}
+    ids, mask = texts_to_read()
+    wanted = Search(eos_token_id=3, max_new_tokens=50, **options)
+    right = model.generate(ids, mask, search=wanted)
+    played: list[None] = []
+    play = torch.cuda.CUDAGraph.replay
+
+    def replay(graph: torch.cuda.CUDAGraph) -> None:
+        played.append(None)
+        play(graph)
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", replay)
+    texts = model.cuda().generate(ids.cuda(), mask.cuda(), search=wanted)
+    assert_same_texts(texts, right)
+    assert len(played) > 6

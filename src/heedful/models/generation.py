@@ -19,10 +19,10 @@ from heedful.decoding.search import (
 )
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
+from heedful.models.decoders import Encoded
 from heedful.models.model import Model
+from heedful.models.on_device import DecoderSteps, can_stay
 from heedful.models.outputs import LanguageModelOutput
-from heedful.models.staying import DecoderSteps, can_stay
-from heedful.models.steps import Encoded
 
 ROUNDING = 5e-5
 """What the rounding of float32 may add up to in the log-probability of a text: nearly three times

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 from torch import Tensor, nn
 
 from heedful.errors import UserError
+from heedful.models.decoders import Steps
 from heedful.models.heads import (
     DenseSequenceHead,
     LanguageHead,
@@ -22,7 +23,6 @@ from heedful.models.heads import (
 )
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
-from heedful.models.steps import Steps
 
 
 class WithHead(Model):

@@ -17,6 +17,7 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.interop.onnx.graphs import CONTINUER, FILES, MODEL, PAST, PRESENT, READER, STARTER
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, generation
+from heedful.models.decoders import Encoded
 from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import (
@@ -28,7 +29,6 @@ from heedful.models.outputs import (
     QuestionAnsweringOutput,
     SentenceOrderOutput,
 )
-from heedful.models.steps import Encoded
 from heedful.models.translation import options_of, to_write
 
 Outputs = dict[str, Tensor]

@@ -20,13 +20,13 @@ from heedful.errors import UserError
 from heedful.layers.cache import Cache
 from heedful.models import generation
 from heedful.models.bert.model import BertLMHeadModel, BertModel
+from heedful.models.decoders import Encoded
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.inputs import shift_right
 from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
-from heedful.models.steps import Encoded
 from heedful.models.weights import allocate, check_weights
 
 

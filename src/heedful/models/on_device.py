@@ -13,9 +13,9 @@ from heedful.layers.block import Context
 from heedful.layers.cache import Cache
 from heedful.layers.fixed import FixedCache
 from heedful.layers.stack import Stack, StackOutput
+from heedful.models.decoders import Encoded
 from heedful.models.encoder import Encoder
 from heedful.models.model import Model
-from heedful.models.steps import Encoded
 from heedful.models.with_head import WithHead, language_head
 
 
