@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the reference is in the dev extra")
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_search
 
 
 @pytest.mark.bf16
@@ -38,3 +38,11 @@ def test_operations_are_those_of_real_tokens() -> None:
     per_token = long.operations("inference") / long.tokens
     assert 2 * 24 * 128**2 < per_token < 2 * (24 * 128**2 + 4 * 128 * 64)
     assert all(batch.num_tokens <= batch.num_positions for batch in long.batches)
+
+
+def test_both_sides_search_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--device", "cpu", "--preset", "tiny", "--tokens", "8", "--batch", "3"]
+    gpu_search.main([*words, "--batches", "2", "--laps", "1", "--precision", "fp32"])
+    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
+    assert float(row[2].replace(",", "")) > 0
+    assert row[5] == "100% |"
