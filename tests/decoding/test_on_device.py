@@ -17,7 +17,8 @@ from torch import Tensor
 
 from heedful.decoding import on_device
 from heedful.decoding.candidates import forced_tokens
-from heedful.decoding.on_device import Newest, beam_search_on_device
+from heedful.decoding.on_device import beam_search_on_device
+from heedful.decoding.options import Newest
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 

@@ -16,7 +16,8 @@ from tests.alike import assert_same_texts
 from torch import Tensor, nn
 
 from heedful.decoding import on_device
-from heedful.decoding.on_device import FixedSteps, Newest, beam_search_on_device
+from heedful.decoding.on_device import beam_search_on_device
+from heedful.decoding.options import FixedSteps, Newest
 from heedful.decoding.search import Search
 from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel, generation
 from heedful.models.loading import FAMILIES

@@ -1,6 +1,7 @@
 """The options of a search, what it needs from a model, and what it returns.
 
-Shapes: N hypotheses of all items that go on, E source length, V vocabulary.
+Shapes: N hypotheses of all items that go on, B items, W beam, M nodes of an item, E source length,
+V vocabulary.
 """
 
 import math
@@ -44,6 +45,52 @@ NextScores = Callable[[Tensor, State], tuple[Tensor, State]]
 """Maps the newest token of each hypothesis, shape (N,), and their state to the score of each next
 token, before or after the softmax, shape (N, V), and the new state. The hypotheses of an item are
 side by side, the items in the order of the input."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Newest:
+    """What a step is asked for: what follows the newest token of each hypothesis."""
+
+    tokens: Tensor
+    """Shape (B, W), int64."""
+    nodes: Tensor
+    """The nodes where their keys and values go. Shape (W,), int64."""
+    seen: Tensor
+    """Which nodes each hypothesis is made of, its newest included. Shape (B, W, M), bool."""
+    number: Tensor
+    """How many tokens each has been given before. Shape (), int64."""
+
+
+class FixedSteps(Protocol):
+    """What takes the steps, and keeps what a model needs of the hypotheses in a fixed room.
+
+    Items have W hypotheses from the first step on; who is not there yet is computed and not read.
+    """
+
+    vocabulary: int
+    """V."""
+    read: Tensor
+    """Which nodes are filled before the first step. Shape (B, nodes of prompts), bool."""
+    coverage: Tensor | None
+    """How much has been attended to each source token before the first step, if that counts. Shape
+    (B, E)."""
+
+    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+        """Return the scores of next tokens, and how much is attended to the source, if that counts.
+
+        Shapes:
+            (B, W, V) and (B, W, E).
+        """
+
+    def make_room(self, nodes: int) -> None:
+        """Make room for a number of nodes: M."""
+
+    def keep(self, items: Tensor) -> None:
+        """Keep some items, and forget the others.
+
+        Args:
+            items: their numbers, in ascending order. Shape (B,), int64.
+        """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,8 +11,16 @@ from torch import Tensor
 
 from heedful.decoding.beam import beam_search
 from heedful.decoding.candidates import forced_tokens
-from heedful.decoding.on_device import FixedSteps, beam_search_on_device
-from heedful.decoding.options import Covering, Hypothesis, NextScores, Search, Selectable, State
+from heedful.decoding.on_device import beam_search_on_device
+from heedful.decoding.options import (
+    Covering,
+    FixedSteps,
+    Hypothesis,
+    NextScores,
+    Search,
+    Selectable,
+    State,
+)
 from heedful.decoding.sampling import sample
 from heedful.host import waits
 

@@ -7,7 +7,7 @@ width, V vocabulary.
 import torch
 from torch import Tensor
 
-from heedful.decoding.on_device import Newest
+from heedful.decoding.options import Newest
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from heedful.decoding.on_device import Newest
-from heedful.decoding.options import Hypothesis, Search
+from heedful.decoding.options import Hypothesis, Newest, Search
 from heedful.decoding.search import search, search_on_device, stays_on_device
 from heedful.layers import masks
 from heedful.layers.block import Context
