@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from heedful.errors import UserError
+from heedful.errors import UserError, amount
 from heedful.files import new_folder
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings, PredictSettings
@@ -56,7 +56,7 @@ def retell(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
                 label = answer if answer.strip() and drawn < share else truth
                 stream.write(json.dumps({"text": text, "label": label}, ensure_ascii=False) + "\n")
                 written += 1
-        say(f"the teacher read {written:,} texts and wrote {share:.0%} of what is learnt")
+        say(f"the teacher read {amount(written, 'text')} and wrote {share:.0%} of what is learnt")
     data = replace(recipe.data, train=[folder / FILE])
     return replace(recipe, data=data, columns=ColumnSettings())
 

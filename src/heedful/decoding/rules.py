@@ -64,8 +64,8 @@ class Rules:
         searched = ~board.done[:, None]
         goes_on = self._take_finished(ranked, board, coverage, searched)
         lead = self._lead(ranked, goes_on, board)
-        margins = torch.minimum(board.margins, self._margins(ranked, lead))
-        board.margins.copy_(torch.where(board.done, board.margins, margins))
+        # Of an item that is done nothing is ranked any more, so its margin stays.
+        board.margins.copy_(torch.minimum(board.margins, self._margins(ranked, lead)))
         last = board.number + 1 == self.options.max_new_tokens
         lacking = board.finished.count[:, None] < width
         self._finish(ranked, board, coverage, goes_on & searched & lacking & last)

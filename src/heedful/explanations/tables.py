@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from heedful.errors import amount
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.faithfulness import Faithfulness
 from heedful.explanations.heads import TOLERANCE, HeadImportance
@@ -61,7 +62,7 @@ def faithfulness_table(measured: Faithfulness) -> Group:
     return Group(
         table,
         *map(Text, measured.notes),
-        Text(f"{measured.texts:,} texts; the most faithful here: --method {best}"),
+        Text(f"{amount(measured.texts, 'text')}; the most faithful here: --method {best}"),
     )
 
 

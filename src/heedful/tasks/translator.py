@@ -15,6 +15,7 @@ from torch import nn
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis
+from heedful.errors import UserError, amount
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.rnn.presets import PRESETS as RNN_PRESETS
@@ -115,13 +116,21 @@ def _search(
         max_new_tokens=min(settings.max_new_tokens or longest, config.max_position_embeddings),
         never=config.pad_token_id,
     )
-    prefixes = batch.targets.get("prefixes")
+    labels = batch.targets.get("prefixes")
+    prefixes = None if labels is None else _unpadded(labels)
+    longest_prefix = max(map(len, prefixes or []), default=0)
+    if longest_prefix >= options.max_new_tokens:
+        raise UserError(
+            f"--prefix has {amount(longest_prefix, 'token')}, and at most "
+            f"{options.max_new_tokens:,} are written, the ending one included: give a shorter one, "
+            "or a larger --max-new-tokens"
+        )
     return model.generate(
         batch.inputs["input_ids"],
         batch.inputs.get("attention_mask"),
         search=options,
         numbers=draw_numbers(real_tokens(batch)),
-        prefixes=None if prefixes is None else _unpadded(prefixes),
+        prefixes=prefixes,
     )
 
 
