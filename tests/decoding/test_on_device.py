@@ -156,15 +156,20 @@ def test_it_finds_the_same(options: dict[str, Any], starts: list[int], data: st.
     assert_all_the_same(texts, right)
 
 
-def test_those_that_are_done_leave_when_they_are_half() -> None:
-    texts, right, language = both([*range(10, 18)], max_new_tokens=60, num_beams=2)
+@pytest.mark.parametrize("look", [1, 3])
+def test_those_that_are_done_leave_when_they_are_half(
+    look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_device, "_LOOK", look)
+    texts, right, language = both([*range(10, 34)], max_new_tokens=60)
     assert_all_the_same(texts, right)
     computed = language.computed
-    assert computed[0] == 8
-    for before, after in pairwise(computed):
-        assert after == before or 2 * after <= before
-    assert len(computed) < 60
-    assert len(computed) % on_device._LOOK == 0
+    assert computed[0] == 24
+    assert all(after == before or 2 * after <= before for before, after in pairwise(computed))
+    assert len(set(computed)) > 2
+    assert len(computed) % look == 0
+    longest = max(len(item.tokens) for (item,) in right)
+    assert longest < len(computed) <= longest + look
 
 
 def test_a_vocabulary_smaller_than_the_beam() -> None:

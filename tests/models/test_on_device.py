@@ -45,6 +45,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def staying(monkeypatch: pytest.MonkeyPatch, *, record: bool) -> Iterator[list[recorded.Graph]]:
     """Search as on a device, perhaps with recorded steps, and yield the records."""
     with monkeypatch.context() as patch:
+        patch.setattr(on_device, "_LOOK", 2)  # so that some are done before the others
         for module in (searching, generation):
             patch.setattr(module, "stays_on_device", lambda device, options: not options.do_sample)
         made: list[recorded.Graph] = []
@@ -99,7 +100,7 @@ WRITERS = [name for name, family in FAMILIES.items() if "causal_lm" in family.mo
 
 
 def decoder(family: str, **options: Any) -> Any:
-    """Return a tiny decoder whose texts end sooner or later."""
+    """Return a tiny decoder whose texts do not repeat one word."""
     torch.manual_seed(0)
     names = tiny_folders.OTHER_KEYS.get(family, {})
     sizes = tiny_folders.SIZES | tiny_folders.OPTIONS.get(family, {})
@@ -110,8 +111,20 @@ def decoder(family: str, **options: Any) -> Any:
     config = FAMILIES[family].config_class()(**values | {"vocab_size": 40} | options)
     model = FAMILIES[family].model_class("causal_lm").from_config(config).double().eval()
     for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
+        if parameter.ndim > 1:
+            nn.init.normal_(parameter, std=0.5)
     return model
+
+
+def ending(model: Any, ids: Tensor, mask: Tensor) -> int:
+    """Return the token that would end texts after the most different lengths."""
+    free = model.generate(ids, mask, search=Search(eos_token_id=-1, max_new_tokens=30))
+    texts = [text.tokens for (text,) in free]
+    lengths = {
+        token: len({text.index(token) for text in texts if token in text})
+        for token in {token for text in texts for token in text}
+    }
+    return max(lengths, key=lambda token: (lengths[token], token))
 
 
 @pytest.mark.parametrize("record", [False, True])
@@ -122,10 +135,13 @@ def test_a_decoder_goes_on_with_prompts_of_any_lengths(
 ) -> None:
     model = decoder(family)
     ids, mask = texts_to_read()
-    wanted = Search(eos_token_id=3, max_new_tokens=50, **OPTIONS[name])
+    end = ending(model, ids, mask)
+    wanted = Search(eos_token_id=end, max_new_tokens=50, **OPTIONS[name] | {"never": ()})
     with staying(monkeypatch, record=record) as graphs:
         texts = model.generate(ids, mask, search=wanted)
     assert_same_texts(texts, model.generate(ids, mask, search=wanted))
+    if name == "greedy":
+        assert len({len(text.tokens) for (text,) in texts}) > 2
     assert bool(graphs) == (record and can_stay(model))
 
 
