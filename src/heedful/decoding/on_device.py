@@ -9,6 +9,7 @@ What is kept is in ``board.py``, what a step does in ``rules.py``.
 Shapes: B items.
 """
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,9 @@ from heedful.decoding.rules import Rules
 
 _LOOK = 8
 """Steps between two looks at who is done."""
+
+_RECORDING = threading.Lock()
+"""A process records one graph at a time."""
 
 
 def beam_search_on_device(
@@ -103,8 +107,8 @@ class _Launch:
         self.step()
         if self.records:
             # What is recorded is not computed, so the step is taken once. Other threads may use
-            # the device meanwhile.
+            # the device meanwhile, but not record.
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with _RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self.step()
             self.graph = graph
