@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.tasks.classify import alike, class_weights, order_labels
+from heedful.errors import UserError
+from heedful.reading import Record
+from heedful.tasks.classify import Classify, alike, class_weights, order_labels
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -31,6 +33,15 @@ def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) ->
 
 def test_labels_that_look_alike_are_told() -> None:
     assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> None:
+    task = Classify(labels=("fast", "red"), multi_label=multi_label)
+    with pytest.raises(UserError) as error:
+        task.targets(Record(text="a car", labels=("red;fast",), source="a.csv", line=2))
+    assert "a.csv, line 2: label 'red;fast' is not one of the model's" in str(error.value)
+    assert ("--label-separator" in str(error.value)) == multi_label
 
 
 def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:

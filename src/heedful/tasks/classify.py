@@ -167,9 +167,10 @@ class Classify(Task[Item, Tensor, Prediction]):
             )
         for label in labels:
             if label not in self.labels:
+                several = "; --label-separator parts several" if self.multi_label else ""
                 raise UserError(
                     f"{where}: label {label!r} is not one of the model's"
-                    f"{did_you_mean(label, self.labels)}: {listed(self.labels)}"
+                    f"{did_you_mean(label, self.labels)}: {listed(self.labels)}{several}"
                 )
         return tuple(float(self.labels.index(label)) for label in labels)
 
