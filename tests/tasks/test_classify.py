@@ -38,8 +38,9 @@ def test_labels_that_look_alike_are_told() -> None:
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> None:
     task = Classify(labels=("fast", "red"), multi_label=multi_label)
+    record = Record(text="a car", text_pair=None, labels=("red;fast",), source="a.csv", line=2)
     with pytest.raises(UserError) as error:
-        task.targets(Record(text="a car", labels=("red;fast",), source="a.csv", line=2))
+        task.targets(record)
     assert "a.csv, line 2: label 'red;fast' is not one of the model's" in str(error.value)
     assert ("--label-separator" in str(error.value)) == multi_label
 
