@@ -73,6 +73,7 @@ class Language:
         self.read = prompts >= 0
         self.coverage: Tensor | None = torch.zeros(len(prompts), SOURCE, dtype=torch.float64)
         self.computed: list[int] = []
+        self.kept: list[int] = []
 
     def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
         self.computed.append(len(newest.tokens))
@@ -90,6 +91,10 @@ class Language:
     def make_room(self, nodes: int) -> None:
         more = self.nodes.new_full((len(self.nodes), nodes - self.nodes.shape[1]), -1)
         self.nodes = torch.cat([self.nodes, more], 1)
+
+    def keep_nodes(self, nodes: Tensor) -> None:
+        self.nodes = self.nodes.gather(1, nodes)
+        self.kept.append(nodes.shape[1])
 
     def keep(self, items: Tensor) -> None:
         self.nodes = self.nodes[items]
@@ -170,6 +175,25 @@ def test_those_that_are_done_leave_when_they_are_half(
     assert len(computed) % look == 0
     longest = max(len(item.tokens) for (item,) in right)
     assert longest < len(computed) <= longest + look
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_what_no_hypothesis_is_made_of_is_forgotten(
+    beams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_device, "_LOOK", 2)
+    prompts: list[Text] = [(1, 2, 3), (), (1,)]
+    options = {"max_new_tokens": 60, "min_new_tokens": 50, "num_beams": beams}
+    texts, right, language = both([5, 6, 7], prompts, **options)
+    assert_all_the_same(texts, right)
+    made = [3 + 8 * (number + 1) * beams for number in range(len(language.kept))]
+    assert len(made) > 4
+    if beams == 1:
+        assert language.kept == made
+    else:  # hypotheses share what they begin with
+        assert all(
+            2 * kept < nodes for kept, nodes in zip(language.kept[2:], made[2:], strict=True)
+        )
 
 
 def test_a_vocabulary_smaller_than_the_beam() -> None:

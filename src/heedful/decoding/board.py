@@ -88,6 +88,19 @@ class Board:
         more = self.seen.new_zeros(items, width, nodes - before)
         self.seen = torch.cat([self.seen, more], 2)
 
+    def close_up(self) -> Tensor:
+        """Forget the nodes that no hypothesis is made of any more. The host waits for their number.
+
+        Returns:
+            The nodes that are kept, in their order, as many of each item as of the one that needs
+            the most. Shape (B, M).
+        """
+        used = (self.seen & self.alive[..., None]).any(1)  # (B, M before)
+        most = int(used.sum(1).max())
+        nodes = (~used).long().sort(dim=1, stable=True).indices[:, :most]
+        self.seen = self.seen.gather(2, nodes[:, None].expand(-1, self.seen.shape[1], -1))
+        return nodes
+
     def keep(self, items: Tensor) -> None:
         """Keep some items; see ``FixedSteps.keep``."""
         for field in fields(self):

@@ -11,6 +11,7 @@ Shapes: B items.
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -51,18 +52,22 @@ def beam_search_on_device(
     check_forbidden([*options.never, *early], steps.vocabulary)
     board = Board.start(steps, first, options, forced)
     rules = Rules.of(options, first.device)
-    prompt, width, most = steps.read.shape[1], options.num_beams, options.max_new_tokens
+    width, most = options.num_beams, options.max_new_tokens
     texts: list[list[Hypothesis]] = [[] for _ in range(len(first))]
     items = np.arange(len(first))
-    room, launch = 0, None
+    room, base, launch = 0, 0, None
     for length in range(1, most + 1):
         if length > room:
-            room = min(most, 2 * room or 4 * _LOOK)
-            board.make_room(prompt + room * width)
-            steps.make_room(prompt + room * width)
+            if room:
+                steps.keep_nodes(board.close_up())
+            # What is attended to, seen or not, takes time and memory: room is made bit by bit.
+            filled, more = board.seen.shape[2], min(4 * _LOOK, most - room)
+            base, room = filled - room * width, room + more
+            board.make_room(filled + more * width)
+            steps.make_room(filled + more * width)
             launch = None
         if launch is None:
-            launch = _Launch(lambda: rules.advance(steps, board, prompt), first.device)
+            launch = _Launch(partial(rules.advance, steps, board, base), first.device)
         launch()
         if length % _LOOK and length < most:
             continue

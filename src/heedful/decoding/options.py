@@ -85,6 +85,13 @@ class FixedSteps(Protocol):
     def make_room(self, nodes: int) -> None:
         """Make room for a number of nodes: M."""
 
+    def keep_nodes(self, nodes: Tensor) -> None:
+        """Keep some nodes of each item, in that order, and forget the others.
+
+        Args:
+            nodes: shape (B, M), int64.
+        """
+
     def keep(self, items: Tensor) -> None:
         """Keep some items, and forget the others.
 

@@ -42,17 +42,17 @@ class Rules:
             kindest=torch.tensor(later, dtype=torch.float64, device=device),
         )
 
-    def advance(self, steps: FixedSteps, board: Board, prompt: int) -> None:
+    def advance(self, steps: FixedSteps, board: Board, base: int) -> None:
         """Take a step with all items.
 
         Args:
             steps: score the next tokens.
             board: what is kept; written to.
-            prompt: how many nodes were filled before the first step.
+            base: where the nodes of a step begin, less W for each step before it.
         """
         width = self.options.num_beams
         columns = torch.arange(width, device=board.newest.device)
-        nodes = prompt + board.number * width + columns  # (W,)
+        nodes = base + board.number * width + columns  # (W,)
         board.seen |= nodes[:, None] == torch.arange(board.seen.shape[2], device=nodes.device)
         logits, attended = steps.step(
             Newest(tokens=board.newest, nodes=nodes, seen=board.seen, number=board.number)

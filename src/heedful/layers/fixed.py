@@ -44,6 +44,13 @@ class FixedCache:
         # Zeros: a node that nobody sees has weight 0, and 0 times any number must be 0.
         self.nodes = [F.pad(block, (0, 0, 0, nodes - block.shape[3])) for block in self.nodes]
 
+    def keep_nodes(self, nodes: Tensor) -> None:
+        """Keep some nodes of each item, shape (B, M), int64, in that order; forget the others."""
+        for number, block in enumerate(self.nodes):
+            index = nodes[None, :, None, :, None]
+            index = index.expand(2, -1, block.shape[2], -1, block.shape[4])
+            self.nodes[number] = block.gather(3, index)
+
     def keep(self, items: Tensor) -> None:
         """Keep some items, shape (B,), int64, and forget the others."""
         self.nodes = [block.index_select(1, items) for block in self.nodes]

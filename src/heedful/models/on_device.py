@@ -107,6 +107,10 @@ class DecoderSteps:
         """Make room for a number of nodes."""
         self.cache.make_room(nodes)
 
+    def keep_nodes(self, nodes: Tensor) -> None:
+        """Keep some nodes of each item; see ``FixedSteps.keep_nodes``."""
+        self.cache.keep_nodes(nodes)
+
     def keep(self, items: Tensor) -> None:
         """Keep some items; see ``FixedSteps.keep``."""
         self.cache.keep(items)
