@@ -95,7 +95,7 @@ class Board:
             The nodes that are kept, in their order, as many of each item as of the one that needs
             the most. Shape (B, M).
         """
-        used = (self.seen & self.alive[..., None]).any(1)  # (B, M before)
+        used = self.seen.any(1)  # (B, M before)
         most = int(used.sum(1).max())
         nodes = (~used).long().sort(dim=1, stable=True).indices[:, :most]
         self.seen = self.seen.gather(2, nodes[:, None].expand(-1, self.seen.shape[1], -1))
