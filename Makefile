@@ -28,7 +28,7 @@ test: setup ## run the whole test suite
 test-gpu: setup ## run the tests that need a GPU of NVIDIA's
 	$(BIN)/python -m pytest -m cuda
 
-# Another CPU adds up in another order: what computes is tested with other kernels too. Left out are
+# Another CPU adds up in another order, and may lack bf16: what computes is tested so, too. Left out are
 # bfloat16, which is emulated there; runs that are only compared with themselves; and browsers, servers,
 # exports and other programs, which answer with what is computed elsewhere. All of these take long.
 OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
