@@ -174,7 +174,7 @@ def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     assert predict(texts)[0].text.startswith("The bird")
     assert predict(texts)[1].text == "The man sings."
     assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
-    assert "--prefix has 180 tokens, and at most" in capsys.readouterr().err
+    assert "--prefix has 181 tokens, and at most 9 are written" in capsys.readouterr().err
 
 
 def test_chinese_words_are_linked_whole(trained: Path) -> None:
