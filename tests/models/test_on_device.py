@@ -172,6 +172,24 @@ def test_a_decoder_that_attends_to_an_encoder(
     assert graphs
 
 
+def test_a_step_that_cannot_be_recorded_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = translator()
+    ids, mask = texts_to_read()
+    wanted = Search(eos_token_id=3, max_new_tokens=50, **OPTIONS["beam"])
+
+    @contextmanager
+    def refused(*_: Any, **__: Any) -> Iterator[None]:
+        raise RuntimeError("operation not permitted\nand more")
+        yield
+
+    with staying(monkeypatch, record=True):
+        monkeypatch.setattr(torch.cuda, "graph", refused)
+        message = "^searching without CUDA graphs, more slowly: operation not permitted$"
+        with pytest.warns(UserWarning, match=message):
+            texts = model.generate(ids, mask, search=wanted)
+    assert_same_texts(texts, model.generate(ids, mask, search=wanted))
+
+
 META = torch.device("meta")
 
 

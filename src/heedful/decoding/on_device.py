@@ -10,6 +10,7 @@ Shapes: B items.
 """
 
 import threading
+import warnings
 from collections.abc import Callable
 from functools import partial
 
@@ -111,9 +112,19 @@ class _Launch:
             return
         self.step()
         if self.records:
-            # What is recorded is not computed, so the step is taken once. Other threads may use
-            # the device meanwhile, but not record.
-            graph = torch.cuda.CUDAGraph()
-            with _RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.step()
-            self.graph = graph
+            try:
+                self.graph = self._recorded()
+            except RuntimeError as error:
+                self.records = False
+                message = (
+                    f"searching without CUDA graphs, more slowly: {str(error).splitlines()[0]}"
+                )
+                warnings.warn(message, stacklevel=2)
+
+    def _recorded(self) -> "torch.cuda.CUDAGraph":
+        """Record the step; what is recorded is not computed."""
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may use the device meanwhile, but not record.
+        with _RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.step()
+        return graph
