@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.alike import assert_same_texts
+from tests.decoding.test_penalties import SOURCE, Text, Texts, attention_after
 from torch import Tensor
 
 from heedful.decoding import on_device
@@ -22,9 +22,7 @@ from heedful.decoding.options import Newest
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 
-END, VOCAB, SOURCE = 0, 6, 3
-
-Text = tuple[int, ...]
+END, VOCAB = 0, 6
 
 
 @cache
@@ -33,24 +31,6 @@ def scores_after(before: Text) -> Tensor:
     logits = 2 * np.random.default_rng(before).normal(size=VOCAB)
     logits[END] += len(before) / 4
     return torch.from_numpy(logits)
-
-
-@cache
-def attention_after(before: Text) -> Tensor:
-    """Give the attention with which the next token is chosen."""
-    values = torch.from_numpy(3 * np.random.default_rng((*before, 99)).normal(size=SOURCE))
-    return values.softmax(0)
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What the search with the host's bookkeeping keeps."""
-
-    rows: tuple[Text, ...]
-    coverage: Tensor
-
-    def select(self, rows: Tensor) -> "Texts":
-        return Texts(tuple(self.rows[row] for row in rows.tolist()), self.coverage[rows])
 
 
 def step(tokens: Tensor, state: Texts) -> tuple[Tensor, Texts]:
@@ -221,6 +201,18 @@ def test_a_damaged_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     message = "the score of a next token is not a number; the model is damaged"
     with damaged_after(3, monkeypatch), pytest.raises(UserError, match=message):
         both([5, 6], max_new_tokens=30, num_beams=2)
+
+
+def test_coverage_needs_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = Language.__init__
+
+    def without(self: Language, prompts: Tensor) -> None:
+        began(self, prompts)
+        self.coverage = None
+
+    monkeypatch.setattr(Language, "__init__", without)
+    with pytest.raises(UserError, match="coverage_penalty needs a model that attends to a source"):
+        on_its_own([5], coverage_penalty=0.4)
 
 
 def test_what_a_vocabulary_does_not_have_is_named() -> None:

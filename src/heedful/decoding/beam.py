@@ -324,6 +324,11 @@ def _hypothesis(
     )
 
 
+def no_source() -> UserError:
+    """Return what is said where coverage counts and there is nothing to cover."""
+    return UserError("coverage_penalty needs a model that attends to a source; this one does not")
+
+
 def _coverage(state: object, count: int, options: Search) -> NDArray[np.float64]:
     """Return the coverage penalty of each hypothesis, 0 or below, whatever the next token is.
 
@@ -335,9 +340,7 @@ def _coverage(state: object, count: int, options: Search) -> NDArray[np.float64]
     if not options.coverage_penalty:
         return np.zeros(count)
     if not isinstance(state, Covering):
-        raise UserError(
-            "coverage_penalty needs a model that attends to a source; this one does not"
-        )
+        raise no_source()
     covered = state.coverage.double()  # (N, E)
     tiny = torch.finfo(torch.float32).tiny  # attention may have underflowed
     penalty = covered.clamp(tiny, 1).log().sum(1) * options.coverage_penalty

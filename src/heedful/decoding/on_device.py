@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.decoding.beam import best_texts
+from heedful.decoding.beam import best_texts, no_source
 from heedful.decoding.board import Board
 from heedful.decoding.candidates import check_forbidden, check_prefixes, damaged
 from heedful.decoding.options import FixedSteps, Hypothesis, Search
@@ -49,6 +49,8 @@ def beam_search_on_device(
         UserError: see ``search``.
     """
     check_prefixes(forced, steps.vocabulary)
+    if options.coverage_penalty and steps.coverage is None:
+        raise no_source()
     early = [options.eos_token_id] if options.min_new_tokens else []
     check_forbidden([*options.never, *early], steps.vocabulary)
     board = Board.start(steps, first, options, forced)
@@ -74,14 +76,14 @@ def beam_search_on_device(
             continue
         if board.damaged.item():
             raise damaged()
-        left = np.flatnonzero(~board.done.cpu().numpy()) if length < most else items[:0]
-        if 2 * len(left) <= len(items):
-            margins = board.margins.cpu().tolist()
-            for item, found, margin in zip(items, board.finished.texts(), margins, strict=True):
-                texts[item] = best_texts(found, margin, options)
-            if not len(left):
+        done = board.done.cpu().numpy() | (length == most)
+        if 2 * done.sum() >= len(items):
+            finished, margins = board.finished.texts(), board.margins.tolist()
+            for row in np.flatnonzero(done):
+                texts[items[row]] = best_texts(finished[row], margins[row], options)
+            if done.all():
                 break
-            items, rows = items[left], torch.from_numpy(left).to(first.device)
+            items, rows = items[~done], torch.from_numpy(np.flatnonzero(~done)).to(first.device)
             board.keep(rows)
             steps.keep(rows)
             launch = None

@@ -8,7 +8,6 @@ Shapes: B items, W hypotheses of each, M nodes that there is room for, E length 
 output, H heads, K head width.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,28 +15,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.layers.cache import KeyValue
+from heedful.layers.stack import Stack
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class FixedCache:
-    """The nodes of all blocks."""
+    """What all blocks have computed."""
 
     nodes: list[Tensor]
     """Keys and values of each block. Each of shape (2, B, H, M, K)."""
-
-    @classmethod
-    def start(
-        cls, batch: int, *, heads: Sequence[int], head_width: int, like: Tensor
-    ) -> "FixedCache":
-        """Return a cache without room.
-
-        Args:
-            batch: B.
-            heads: H of each block.
-            head_width: K.
-            like: gives the type and the device.
-        """
-        return cls(nodes=[like.new_zeros(2, batch, number, 0, head_width) for number in heads])
+    crosses: list[KeyValue] | None = None
+    """What each block attends to in an encoder's output, if it does. Shapes (B, H, E, K)."""
+    cross_mask: Tensor | None = None
+    """True for a token of that. Shape (B, 1, 1, E)."""
 
     def make_room(self, nodes: int) -> None:
         """Make room for a number of nodes: M."""
@@ -54,22 +44,31 @@ class FixedCache:
     def keep(self, items: Tensor) -> None:
         """Keep some items, shape (B,), int64, and forget the others."""
         self.nodes = [block.index_select(1, items) for block in self.nodes]
+        if self.crosses is not None:
+            self.crosses = [cross.select(items) for cross in self.crosses]
+        if self.cross_mask is not None:
+            self.cross_mask = self.cross_mask.index_select(0, items)
 
-    def blocks(
-        self, newest: Tensor, crosses: Sequence[KeyValue] | None = None
-    ) -> list["FixedBlock"]:
+    def blocks(self, newest: Tensor) -> list["FixedBlock"]:
         """Return what each block goes on from.
 
         Args:
             newest: the nodes of the newest tokens. Shape (W,), int64.
-            crosses: what each block attends to in an encoder's output, if it does. Shapes
-                (B, H, E, K).
         """
-        memories = [None] * len(self.nodes) if crosses is None else crosses
+        memories = [None] * len(self.nodes) if self.crosses is None else self.crosses
         return [
             FixedBlock(nodes=nodes, newest=newest, cross_attention=memory)
             for nodes, memory in zip(self.nodes, memories, strict=True)
         ]
+
+
+def no_nodes(stack: Stack, batch: int) -> list[Tensor]:
+    """Return the nodes of the blocks of a stack before there is any."""
+    attentions = [block.attention.self for block in stack.blocks]
+    return [
+        each.key.weight.new_zeros(2, batch, len(each.heads), 0, each.head_width)
+        for each in attentions
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

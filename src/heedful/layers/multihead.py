@@ -88,10 +88,15 @@ class MultiHead(nn.Module):
     def attends_to_texts(self) -> bool:
         """Whether ``varlen.py`` has a kernel for what it computes, as it is now."""
         dropped = self.training and self.dropout > 0
-        special = (self.distance_embedding, self.sparse, self.disentangled, self.talk_scores)
+        special = self.looks_at_places or self.sparse is not None or self.talk_scores is not None
         weight = self.query.weight
         there = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
-        return there and not dropped and all(part is None for part in special)
+        return there and not dropped and not special
+
+    @property
+    def looks_at_places(self) -> bool:
+        """Whether the places of keys take part in its scores."""
+        return self.distance_embedding is not None or self.disentangled is not None
 
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None

@@ -102,9 +102,16 @@ class Stack(nn.Module):
     @property
     def attends_to_texts(self) -> bool:
         """Whether all its attention can do without padding; see ``varlen.py``."""
+        attends = all(block.attends_to_texts for block in self.distinct)
+        return attends and not self.looks_at_places
+
+    @property
+    def looks_at_places(self) -> bool:
+        """Whether the places of tokens take part, beside what is added to words."""
         shared = (self.relative_attention_bias, self.distances, self.convolution)
-        plain = all(part is None for part in shared)
-        return plain and all(block.attends_to_texts for block in self.distinct)
+        return any(part is not None for part in shared) or any(
+            block.attention.self.looks_at_places for block in self.distinct
+        )
 
     def forward(
         self,

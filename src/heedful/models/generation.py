@@ -89,10 +89,11 @@ def generate(
     if not decoder.config.is_decoder:
         raise UserError("is_decoder is false in this model's config; only a decoder generates")
     lengths = lengths_of(prompts, prompt_mask)
-    needed, most = int(lengths.max()) + options.max_new_tokens - 1, decoder.max_positions
+    longest, most = int(lengths.max()), decoder.max_positions
+    needed = longest + options.max_new_tokens - 1
     if needed > most:
         raise UserError(
-            f"a prompt of {int(lengths.max())} tokens and max_new_tokens {options.max_new_tokens} "
+            f"a prompt of {longest} tokens and max_new_tokens {options.max_new_tokens} "
             f"need {needed} positions; the model has {most}"
         )
 
@@ -106,7 +107,7 @@ def generate(
     if steps is not None and encoded is None and steps.is_current:
         return search(steps.step, steps.start(prompts, lengths), last, options, drawn)
     if stays_on_device(prompts.device, options) and can_stay(decoder):
-        fixed = DecoderSteps(decoder, prompts[:, : int(lengths.max())], lengths, encoded)
+        fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
     hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):

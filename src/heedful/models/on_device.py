@@ -11,8 +11,8 @@ from heedful.decoding.options import Newest
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
-from heedful.layers.fixed import FixedCache
-from heedful.layers.stack import Stack, StackOutput
+from heedful.layers.fixed import FixedCache, no_nodes
+from heedful.layers.stack import StackOutput
 from heedful.models.decoders import Encoded
 from heedful.models.encoder import Encoder
 from heedful.models.model import Model
@@ -24,17 +24,9 @@ def can_stay(decoder: Model) -> bool:
     if not isinstance(decoder, WithHead) or language_head(decoder) is None:
         return False
     body = decoder.body
-    if not isinstance(body, Encoder) or body.config.position_embedding_type != "absolute":
+    if not isinstance(body, Encoder):
         return False
-    stack = body.encoder
-    shared = (stack.relative_attention_bias, stack.distances, stack.convolution)
-    attentions = [block.attention.self for block in stack.distinct]
-    special = [
-        part
-        for attention in attentions
-        for part in (attention.distance_embedding, attention.disentangled)
-    ]
-    return not body.asks_with_positions and all(part is None for part in (*shared, *special))
+    return not (body.asks_with_positions or body.encoder.looks_at_places)
 
 
 class DecoderSteps:
@@ -63,21 +55,11 @@ class DecoderSteps:
         longest = prompts.shape[1] - 1
         self.read = torch.arange(longest, device=prompts.device) < (lengths - 1)[:, None]
         self.positions = (body.first_position + lengths - 1)[:, None]  # (B, 1): of the next token
-        self.crosses, self.mask = None, None
-        if encoded is not None:
-            self.crosses = body.encoder.cross_memory(encoded.hidden)
-            batch, keys = encoded.hidden.shape[:2]
-            if encoded.mask is not None:
-                self.mask = masks.from_attention_mask(
-                    encoded.mask, batch=batch, queries=1, keys=keys
-                )
-        stack: Stack = body.encoder
-        self.cache = FixedCache.start(
-            len(prompts),
-            heads=[len(block.attention.self.heads) for block in stack.blocks],
-            head_width=stack.blocks[0].attention.self.head_width,
-            like=stack.blocks[0].attention.self.query.weight,
-        )
+        mask = None
+        if encoded is not None and encoded.mask is not None:
+            batch, keys = encoded.mask.shape
+            mask = masks.from_attention_mask(encoded.mask, batch=batch, queries=1, keys=keys)
+        nodes, crosses = no_nodes(body.encoder, len(prompts)), None
         if longest:
             # What is read of padding is seen by nobody.
             past: Cache = body(
@@ -86,9 +68,10 @@ class DecoderSteps:
                 encoder_attention_mask=None if encoded is None else encoded.mask,
                 use_cache=True,
             ).past_key_values
-            self.cache = FixedCache(
-                nodes=[torch.stack(block.self_attention) for block in past.blocks]
-            )
+            nodes = [torch.stack(block.self_attention) for block in past.blocks]
+        if encoded is not None:
+            crosses = body.encoder.cross_memory(encoded.hidden)
+        self.cache = FixedCache(nodes=nodes, crosses=crosses, cross_mask=mask)
 
     def step(self, newest: Newest) -> tuple[Tensor, None]:
         """Score what follows the newest tokens; see ``FixedSteps.step``."""
@@ -98,8 +81,8 @@ class DecoderSteps:
             hidden = hidden.to(self.body.encoder.layer_norm.weight.dtype)
         output: StackOutput = self.body.encoder(
             hidden,
-            Context(mask=newest.seen[:, None], cross_mask=self.mask),
-            past=self.cache.blocks(newest.nodes, self.crosses),
+            Context(mask=newest.seen[:, None], cross_mask=self.cache.cross_mask),
+            past=self.cache.blocks(newest.nodes),
         )
         return self.head(output.hidden, self.vectors), None
 
@@ -115,6 +98,3 @@ class DecoderSteps:
         """Keep some items; see ``FixedSteps.keep``."""
         self.cache.keep(items)
         self.positions = self.positions.index_select(0, items)
-        if self.crosses is not None:
-            self.crosses = [cross.select(items) for cross in self.crosses]
-        self.mask = None if self.mask is None else self.mask.index_select(0, items)

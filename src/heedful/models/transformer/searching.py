@@ -14,7 +14,7 @@ from heedful.decoding.options import Hypothesis, Newest, Search
 from heedful.decoding.search import search, search_on_device, stays_on_device
 from heedful.layers import masks
 from heedful.layers.block import Context
-from heedful.layers.fixed import FixedCache
+from heedful.layers.fixed import FixedCache, no_nodes
 from heedful.layers.stack import StackOutput
 from heedful.models.translation import uncovered
 
@@ -68,7 +68,6 @@ class TransformerSteps:
     def __init__(
         self, model: "Transformer", encoded: Tensor, mask: Tensor | None, *, cover: bool
     ) -> None:
-        blocks = model.decoder.blocks
         self.model = model
         self.vocabulary = model.config.decoder_vocab_size
         self.read = torch.zeros(len(encoded), 0, dtype=torch.bool, device=encoded.device)
@@ -76,13 +75,11 @@ class TransformerSteps:
         if cover:
             before = uncovered(encoded, None if mask is None else mask[:, 0, 0])
             self.coverage = before.to(torch.promote_types(before.dtype, encoded.dtype))
-        self.mask = mask
-        self.crosses = model.decoder.cross_memory(encoded)
-        self.cache = FixedCache.start(
-            len(encoded),
-            heads=[len(block.attention.self.heads) for block in blocks],
-            head_width=blocks[0].attention.self.head_width,
-            like=encoded,
+        decoder = model.decoder
+        self.cache = FixedCache(
+            nodes=no_nodes(decoder, len(encoded)),
+            crosses=decoder.cross_memory(encoded),
+            cross_mask=mask,
         )
 
     def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
@@ -90,8 +87,8 @@ class TransformerSteps:
         model = self.model
         output: StackOutput = model.decoder(
             model.embed(model.target_table, newest.tokens, newest.number),  # (B, W, D)
-            Context(mask=newest.seen[:, None], cross_mask=self.mask),
-            past=self.cache.blocks(newest.nodes, self.crosses),
+            Context(mask=newest.seen[:, None], cross_mask=self.cache.cross_mask),
+            past=self.cache.blocks(newest.nodes),
             weights_of=() if self.coverage is None else (model.aligning,),
         )
         attended = None
@@ -111,5 +108,3 @@ class TransformerSteps:
     def keep(self, items: Tensor) -> None:
         """Keep some items; see ``FixedSteps.keep``."""
         self.cache.keep(items)
-        self.crosses = [cross.select(items) for cross in self.crosses]
-        self.mask = None if self.mask is None else self.mask.index_select(0, items)
