@@ -10,7 +10,7 @@ blocks, C = 5 + R blocks that an inner block reads, n inner blocks that are comp
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -126,42 +126,41 @@ class _Inner(torch.autograd.Function):
         room = _room(query, table, size)
         with torch.autocast(query.device.type, enabled=False):
             for item, head in _heads(query):
-                states = _by_block(query, key, value, item, head, size)
-                into = mixed[item, head].view(-1, size, query.shape[3])
+                queries, keys, values = _by_block(query, key, value, item, head, size)
+                into = mixed[item, head].view(queries[1:-1].shape)
                 for rows in _parts(query, size):
-                    part = room.first(rows)
-                    offsets = offset[item, head, rows, None]
-                    _weigh(*states, offsets, table[head, rows].flatten(), rows, part)
-                    torch.bmm(part.weights, part.values, out=into[rows])
+                    read, weights = (x[: rows.stop - rows.start] for x in room)
+                    numbers, offsets = table[head, rows], offset[item, head, rows]
+                    _weigh(queries[1:-1][rows], _read(keys, numbers, read), offsets, weights)
+                    torch.bmm(weights, _read(values, numbers, read), out=into[rows])
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, offset, table = ctx.saved_tensors
-        size, width = ctx.size, query.shape[3]
-        scale = 1 / math.sqrt(width)
+        size, scale = ctx.size, 1 / math.sqrt(query.shape[3])
         grads = [query.new_zeros(query.shape) for _ in range(3)]
         shares = _shares(table, ctx.low, query.dtype)
-        room = _room(query, table, size)
-        slopes, reads = torch.empty_like(room.weights), torch.empty_like(room.keys)
+        room = *_room(query, table, size), *_room(query, table, size)
         for item, head in _heads(query):
-            states = _by_block(query, key, value, item, head, size)
-            of_query, of_keys, of_values = (total[item, head] for total in grads)
-            of_query = of_query.view(-1, size, width)[1:-1]
-            totals = [total.view(len(of_query) + 2, -1) for total in (of_keys, of_values)]
-            grad_blocks = grad[item, head].view(-1, size, width)
+            queries, keys, values = _by_block(query, key, value, item, head, size)
+            of_queries, of_keys, of_values = (
+                total[item, head].view(x.shape)
+                for total, x in zip(grads, (queries, keys, values), strict=True)
+            )
+            grad_blocks = grad[item, head].view(queries[1:-1].shape)
             for rows in _parts(query, size):
-                part, num = room.first(rows), rows.stop - rows.start
-                offsets, share = offset[item, head, rows, None], shares[head, :, rows].flatten(1)
-                inner = _weigh(*states, offsets, table[head, rows].flatten(), rows, part)
-                slope, read, outer = slopes[:num], reads[:num], grad_blocks[rows]
-                # With weights W and the gradient g, those of W and of V are g V' and W' g.
-                _add_read(totals[1], torch.bmm(part.weights.mT, outer, out=read), share, rows)
-                torch.bmm(outer, part.values.mT, out=slope)
-                _softmax_backward(slope, part.weights, -1, slope.dtype, grad_input=slope)
-                _product(slope, part.keys, scale, of_query[rows])
-                _add_read(totals[0], _product(slope.mT, inner, scale, read), share, rows)
+                read_keys, weights, read, slopes = (x[: rows.stop - rows.start] for x in room)
+                numbers, share = table[head, rows], shares[head, :, rows].flatten(1)
+                inner, outer = queries[1:-1][rows], grad_blocks[rows]
+                _weigh(inner, _read(keys, numbers, read_keys), offset[item, head, rows], weights)
+                # With weights W and the gradient g, those of V and of W are W' g and g V'.
+                _add_read(of_values, torch.bmm(weights.mT, outer, out=read), share, rows)
+                torch.bmm(outer, _read(values, numbers, read).mT, out=slopes)
+                _softmax_backward(slopes, weights, -1, slopes.dtype, grad_input=slopes)
+                _product(slopes, read_keys, scale, of_queries[1:-1][rows])
+                _add_read(of_keys, _product(slopes.mT, inner, scale, read), share, rows)
         return *grads, None, None, None, None
 
 
@@ -173,56 +172,41 @@ def _product(left: Tensor, right: Tensor, scale: float, into: Tensor) -> Tensor:
     return torch.baddbmm(left.new_empty(1), left, right, beta=0, alpha=scale, out=into)
 
 
-class _Room(NamedTuple):
-    """Where the attention of some blocks is computed."""
+def _room(query: Tensor, table: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return room for what the blocks computed at once read, and for their weights.
 
-    keys: Tensor
-    """What they read. Shape (n, C * size, K)."""
-    values: Tensor
-    """The same."""
-    weights: Tensor
-    """Shape (n, size, C * size)."""
-
-    def first(self, rows: slice) -> "_Room":
-        """Return the room of as many blocks as there are rows."""
-        return _Room(*(room[: rows.stop - rows.start] for room in self))
-
-
-def _room(query: Tensor, table: Tensor, size: int) -> _Room:
-    """Return the room of the blocks that are computed at once."""
+    Returns:
+        Shapes (n, C * size, K) and (n, size, C * size).
+    """
     num = max(rows.stop - rows.start for rows in _parts(query, size))
     read, width = table.shape[2] * size, query.shape[3]
-    shapes = [(num, read, width), (num, read, width), (num, size, read)]
-    return _Room(*(query.new_empty(shape) for shape in shapes))
+    return query.new_empty(num, read, width), query.new_empty(num, size, read)
 
 
-def _weigh(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    offset: Tensor,
-    numbers: Tensor,
-    rows: slice,
-    room: _Room,
-) -> Tensor:
-    """Fill the room of some inner blocks, and return their queries, (n, size, K).
+def _read(states: Tensor, numbers: Tensor, into: Tensor) -> Tensor:
+    """Gather what some inner blocks read, (n, C * size, K), into a tensor.
 
     Args:
-        query: of a head, see `_by_block`.
-        key: the same.
-        value: the same.
-        offset: added to the scaled scores. Shape (n, 1, C * size).
-        numbers: of the blocks that they read. Shape (n * C,).
-        rows: which inner blocks these are.
-        room: of n blocks.
+        states: the keys or the values of a head. Shape (N, size * K).
+        numbers: of the blocks that they read. Shape (n, C).
+        into: the tensor.
     """
-    for states, into in ((key, room.keys), (value, room.values)):
-        torch.index_select(states, 0, numbers, out=into.view(len(numbers), -1))
-    inner = query[1:-1][rows]
+    torch.index_select(states, 0, numbers.flatten(), out=into.view(numbers.numel(), -1))
+    return into
+
+
+def _weigh(query: Tensor, key: Tensor, offset: Tensor, into: Tensor) -> None:
+    """Compute the weights of some inner blocks, (n, size, C * size), into a tensor.
+
+    Args:
+        query: theirs. Shape (n, size, K).
+        key: what they read. Shape (n, C * size, K).
+        offset: added to the scaled scores. Shape (n, C * size).
+        into: the tensor.
+    """
     scale = 1 / math.sqrt(query.shape[2])
-    torch.baddbmm(offset, inner, room.keys.mT, alpha=scale, out=room.weights)
-    torch.softmax(room.weights, -1, out=room.weights)
-    return inner
+    torch.baddbmm(offset[:, None], query, key.mT, alpha=scale, out=into)
+    torch.softmax(into, -1, out=into)
 
 
 def _heads(query: Tensor) -> Iterator[tuple[int, int]]:
