@@ -33,6 +33,30 @@ def test_what_cannot_be_json_leaves_the_file(tmp_path: Path, value: Any) -> None
     assert files.read_json(path) == {"a": 1}
 
 
+def test_a_folder_that_could_not_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come when the old folder has made way and the new one is not there yet."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "old").touch()
+    rename = Path.rename
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        files.new_folder(folder, overwrite=True) as partial,
+    ):
+        (partial / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert [path.name for path in folder.iterdir()] == ["old"]
+
+
 def test_others_may_read_weights_as_they_may_read_the_rest(tmp_path: Path) -> None:
     plain, weights = tmp_path / "a.json", tmp_path / "a.safetensors"
     files.write_json(plain, {})

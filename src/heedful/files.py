@@ -161,8 +161,9 @@ def _plain(tensor: "Tensor") -> "Tensor":
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``path`` at the end; an error deletes it instead.
 
-    All that is written in it is synced to the disk before the rename, so a killed process or a
-    crash leaves either the old folder or the new one.
+    All that is written in it is synced to the disk before it is renamed, so a killed process or a
+    crash leaves either the old folder or the new one. One that is killed while names change leaves
+    the old folder under a hidden name beside it.
 
     Raises:
         UserError: ``path`` exists and ``overwrite`` is false, or the disk is full.
@@ -173,10 +174,10 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
         yield partial
         sync_tree(partial)
-        old = path.with_name(f".{path.name}.{os.getpid()}.old")
         if path.exists():
             path.rename(old)
         partial.rename(path)
@@ -184,6 +185,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        if old.exists() and not path.exists():  # stopped between the two renames
+            old.rename(path)
         raise
 
 

@@ -86,6 +86,7 @@ def test_pairs_of_files_that_are_wrong(files: tuple[Path, Path], tmp_path: Path)
         ([source, source], ColumnSettings(), "given as the texts and as their translations"),
         ([source, link], ColumnSettings(), "given as the texts and as their translations"),
         ([source], ColumnSettings(), "train.de: plain files come in pairs"),
+        ([tmp_path], ColumnSettings(), "a folder; give a file"),
         ([source, target, table], ColumnSettings(), "either tables or plain files"),
         ([source, target], ColumnSettings(label="en"), "plain files have no columns"),
         ([table], ColumnSettings(text_pair="x"), "leave out --text-pair and --label-separator"),

@@ -49,13 +49,13 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
         raise UserError("give either tables or plain files in pairs, not both at once")
     if columns != ColumnSettings(format=columns.format, encoding=columns.encoding):
         raise UserError("plain files have no columns: leave out --text, --label and --no-header")
+    for path in paths:
+        check_file(path)
     if len(paths) % 2:
         raise UserError(
             f"{source_name(paths[-1])}: plain files come in pairs, a text and its translation on "
             "the same line of each: give the other file, too"
         )
-    for path in paths:
-        check_file(path)
     for source, target in zip(paths[::2], paths[1::2], strict=True):
         yield from _aligned(source, target, columns.encoding)
 
