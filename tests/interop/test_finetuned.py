@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import save_file
 from tests.alike import same
 from tests.interop.test_hf import TEXTS
@@ -57,7 +58,7 @@ def pipe(reference: ModuleType, task: str, folder: Path) -> Any:
     return reference.pipeline(task, model=str(folder), device="cpu")
 
 
-@pytest.mark.parametrize("name", ["classify", "many", "pair", "regress", "tag", "answer"])
+@pytest.mark.parametrize("name", ["classify", "many", "pair", "regress", "tag", "answer", "choose"])
 def test_what_was_exported_answers_as_the_run_does(name: str, golden: Path, tmp_path: Path) -> None:
     export(golden / name, tmp_path / "out", "hf")
     ours, again = load(golden / name), load(tmp_path / "out")
@@ -66,6 +67,8 @@ def test_what_was_exported_answers_as_the_run_does(name: str, golden: Path, tmp_
         items = list(zip(TEXTS, reversed(TEXTS), strict=True))
     elif name == "answer":
         items = [("where is it?", "Carla eats cheese in Oslo. it is red.")]
+    elif name == "choose":
+        items = [("what sleeps?", "the soup", "the bird", "the tower")]
     rows = [[one.to_dict(everything=True) for one in run(items)] for run in (ours, again)]
     for row in [*rows[0], *rows[1]]:
         for key in ("n_best", "margin"):  # which say how likely it is that there is none
@@ -165,6 +168,28 @@ def test_questions_are_answered_as_by_its_pipeline(
     assert ours((question, context), no_answer_threshold=1e9).answer is not None
 
 
+def test_choices_are_scored_as_by_the_reference(
+    folder: Callable[..., Path], reference: ModuleType, tmp_path: Path
+) -> None:
+    path = folder("bert", "choice")
+    question, choices = "is it so?", ["it is not.", "the old king", "a big town", "so"]
+    tokenizer = reference.AutoTokenizer.from_pretrained(path)
+    batch = tokenizer([question] * len(choices), choices, padding=True, return_tensors="pt")
+    model = reference.AutoModelForMultipleChoice.from_pretrained(path).eval()
+    with torch.inference_mode():
+        right = model(**{name: x[None] for name, x in batch.items()}).logits.softmax(-1)[0]
+    run = load(path)
+    assert run((question, *choices)).scores == pytest.approx(right.tolist(), abs=1e-6)
+    data = tmp_path / "quiz.jsonl"
+    rows = [(question, choices, int(right.argmax())), ("what?", choices[:2], 0)]
+    keys = ("question", "choices", "answer")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in rows]
+    data.write_text("\n".join(lines), "utf-8")
+    scores = heedful.evaluate(path, [data], precision="fp32")
+    assert scores["items"] == 2
+    assert scores["accuracy"] >= 0.5
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
 def test_masks_are_filled_as_by_its_pipeline(
     family: str, folder: Callable[..., Path], reference: ModuleType
@@ -215,6 +240,7 @@ def test_every_family_with_every_head_opens(family: str, tmp_path: Path) -> None
         "sequence": "a b",
         "token": "a b",
         "span": ("a?", "b c d."),
+        "choice": ("a?", "b c", "d"),
         "causal_lm": "a b",
     }
     for head in FAMILIES[family].models:
@@ -226,9 +252,8 @@ def test_every_family_with_every_head_opens(family: str, tmp_path: Path) -> None
         path = tmp_path / head
         write_folder(family, path, head=head, **options)
         run = load(path)
-        assert run.task.name == {"token": "tag", "span": "answer", "causal_lm": "generate"}.get(
-            head, "classify"
-        )
+        tasks = {"token": "tag", "span": "answer", "choice": "choose", "causal_lm": "generate"}
+        assert run.task.name == tasks.get(head, "classify")
         assert run(asked[head]).tokens_total > 0
 
 

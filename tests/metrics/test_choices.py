@@ -5,7 +5,7 @@ from heedful.metrics import ChoiceScores
 
 
 def test_the_share_that_is_right() -> None:
-    scores = ChoiceScores(3)
+    scores = ChoiceScores()
     scores.update([0, 2, 1], [0, 1, 1])
     scores.update([], [])
     scores.update([2], [0])
@@ -14,4 +14,4 @@ def test_the_share_that_is_right() -> None:
 
 def test_nothing_to_score() -> None:
     with pytest.raises(UserError, match="no items to score: the data is empty"):
-        ChoiceScores(2).compute()
+        ChoiceScores().compute()

@@ -85,6 +85,10 @@ def _answer(folder: Path, model: Model, reader: Any) -> Goal:
     return "answer", goal
 
 
+def _choose(folder: Path, model: Model, reader: Any) -> Goal:
+    return "choose", {"choices": None}
+
+
 def _fill(folder: Path, model: Model, reader: Any) -> Goal:
     return _pretrained("mlm", model, reader)
 
@@ -120,6 +124,7 @@ _GOALS: dict[Head, Callable[[Path, Model, Any], Goal]] = {
     "sequence": _classify,
     "token": _tag,
     "span": _answer,
+    "choice": _choose,
     "masked_lm": _fill,
     "pretraining": _fill_and_pair,
     "causal_lm": _write,

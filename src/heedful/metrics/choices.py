@@ -8,24 +8,19 @@ from heedful.errors import UserError
 
 
 class ChoiceScores:
-    """Counts choices and how many are right.
+    """Counts choices and how many are right."""
 
-    Args:
-        choices: how many choices a question has at most.
-    """
+    def __init__(self) -> None:
+        from torchmetrics.classification import BinaryAccuracy
 
-    def __init__(self, choices: int) -> None:
-        from torchmetrics.classification import MulticlassAccuracy
-
-        self._accuracy = MulticlassAccuracy(
-            num_classes=choices, average="micro", sync_on_compute=False
-        )
+        self._accuracy = BinaryAccuracy(sync_on_compute=False)
         self._items = 0
 
     def update(self, chosen: list[int], right: list[int]) -> None:
         """Count a batch; choices are numbered from 0."""
         if chosen:
-            self._accuracy.update(torch.tensor(chosen), torch.tensor(right))
+            hits = torch.tensor(chosen) == torch.tensor(right)
+            self._accuracy.update(hits.long(), torch.ones_like(hits, dtype=torch.long))
             self._items += len(chosen)
 
     def compute(self) -> dict[str, Any]:

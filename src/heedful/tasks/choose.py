@@ -72,8 +72,8 @@ class Choose(Task[Choices, Tensor, Choice]):
     name: ClassVar[str] = "choose"
     example: ClassVar[str] = '"a question" "a choice" "another choice"'
 
-    choices: int
-    """How many choices each question has."""
+    choices: int | None
+    """How many choices each question has; None where a model of another program does not say."""
 
     # Records.
 
@@ -143,7 +143,7 @@ class Choose(Task[Choices, Tensor, Choice]):
 
     def check(self, record: Choices) -> None:
         """Refuse a question with another number of choices, with file and line."""
-        if len(record.choices) != self.choices:
+        if self.choices is not None and len(record.choices) != self.choices:
             raise UserError(
                 f"{record.where}: {len(record.choices)} choices; "
                 f"every question of a run has as many as its first: {self.choices}"
@@ -208,12 +208,18 @@ class Choose(Task[Choices, Tensor, Choice]):
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of the items' cross entropies."""
-        labels = batch.targets["labels"][:: self.choices]
-        return losses.cross_entropy(_logits(forward, batch, self.choices), labels)[0]
+        choices = self._trained()
+        labels = batch.targets["labels"][::choices]
+        return losses.cross_entropy(_logits(forward, batch, choices), labels)[0]
 
     def count(self, batch: Batch) -> float:
         """Return the number of items."""
-        return float(batch.num_examples // self.choices)
+        return float(batch.num_examples // self._trained())
+
+    def _trained(self) -> int:
+        """Return how many choices a question has in training, which decided that."""
+        assert self.choices is not None
+        return self.choices
 
     @property
     def taught_by(self) -> Literal["scores"]:
@@ -260,17 +266,16 @@ class Choose(Task[Choices, Tensor, Choice]):
 
     def scores(self) -> "ChooseScores":
         """Return empty scores."""
-        return ChooseScores(self)
+        return ChooseScores()
 
     def judge(self) -> Judge[Choice, Choices]:
         """Return what judges its answers."""
-        return judges.choices(self.choices)
+        return judges.choices()
 
     def card(self) -> str:
         """Say what the run chooses from."""
-        return (
-            f"Chooses the text that answers a question; it learnt from {self.choices} choices each."
-        )
+        known = "" if self.choices is None else f"; it learnt from {self.choices} choices each"
+        return f"Chooses the text that answers a question{known}."
 
 
 def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
@@ -286,10 +291,10 @@ def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
 class ChooseScores:
     """Scores of choices; see ``heedful.metrics.ChoiceScores``."""
 
-    def __init__(self, task: Choose) -> None:
+    def __init__(self) -> None:
         from heedful.metrics import ChoiceScores  # its library is slow to import
 
-        self._scores = ChoiceScores(task.choices)
+        self._scores = ChoiceScores()
 
     def update(self, answers: Sequence[Choice], records: Sequence[Choices]) -> None:
         """Count choices for questions whose answer is known."""

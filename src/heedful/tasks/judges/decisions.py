@@ -72,12 +72,8 @@ def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Pictu
     )
 
 
-def choices(size: int) -> "Judge[Choice, Choices]":
-    """Judge choices.
-
-    Args:
-        size: how many each question has.
-    """
+def choices() -> "Judge[Choice, Choices]":
+    """Judge choices."""
 
     def judge(answer: "Choice", record: Choices) -> Judgement:
         assert record.answer is not None
@@ -94,8 +90,7 @@ def choices(size: int) -> "Judge[Choice, Choices]":
             decisions=((answer.score, right),),
         )
 
-    names = tuple(f"choice {number}" for number in range(1, size + 1))
-    return Judge(judged=each(judge), measure=measures.means("accuracy"), labels=names)
+    return Judge(judged=each(judge), measure=measures.means("accuracy"))
 
 
 def spans() -> Judge[SpanAnswer, Question]:
