@@ -39,20 +39,14 @@ _SHORT_WORD = re.compile(r"(?:^|[^\w])([^\W\d_]{1,3})\.$")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
-def split_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
-    """Split a document into its sentences, none of them empty.
+def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
+    """Split a document into its sentences, none of them empty, each with the space before it.
+
+    The first sentence of a line or paragraph has one, too; the first of the document has none.
 
     Args:
         text: a document, with its line breaks.
         rule: how to tell sentences apart; see the module.
-    """
-    return [sentence.strip() for sentence in running_sentences(text, rule)]
-
-
-def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
-    """Split a document into its sentences, each with the space before it.
-
-    The first sentence of a line or paragraph has one, too; the first of the document has none.
     """
     if rule == "line":
         parts = [[line] for line in map(str.strip, text.split("\n")) if line]
