@@ -33,7 +33,7 @@ def torch_kernels(m: int, k: int, n: int) -> Iterator[tuple[str, str, Kernel]]:
 
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         left, right = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)
-        yield name, "torch.matmul", lambda left=left, right=right: left @ right.T
+        yield name, "torch.matmul", partial(torch.matmul, left, right.T)
         try:
             packed = torch.ops.mkldnn._reorder_linear_weight(right, m)
             linear = torch.ops.mkldnn._linear_pointwise
@@ -95,14 +95,14 @@ def onnx_kernels(m: int, k: int, n: int, threads: int) -> Iterator[tuple[str, st
         yield (
             name,
             "ONNX Runtime",
-            lambda session=session, array=array: session.run(None, {"left": array}),
+            partial(session.run, None, {"left": array}),
         )
     core = openvino.Core()
     for name, hint in (("fp32", "f32"), ("bf16", "bf16")):
         settings = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": threads}
         compiled = core.compile_model(core.read_model(single), "CPU", settings)
         request = compiled.create_infer_request()
-        yield name, "OpenVINO", lambda request=request: request.infer([left], share_inputs=True)
+        yield name, "OpenVINO", partial(request.infer, [left], share_inputs=True)
 
 
 def main() -> None:

@@ -199,7 +199,7 @@ def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float)
 
 def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
     """Learn a task from a model, and return the score on its test data."""
-    columns = {"text_pair": "text_pair"} if "text_pair" in task.train[0] else {}
+    columns: dict[str, Any] = {"text_pair": "text_pair"} if "text_pair" in task.train[0] else {}
     heedful.train(
         task.verb,
         train=task.train,
@@ -296,7 +296,8 @@ def main() -> None:
     run = pretrain(options.out, every.values(), options.steps, options.minutes)
     print("| task | score | n-grams | random weights | pre-trained |\n|---|---|---|---|---|")
     for name in options.tasks or every:
-        task, starts = every[name], {"random": [], "pretrained": []}
+        task = every[name]
+        starts: dict[str, list[float]] = {"random": [], "pretrained": []}
         for seed in range(options.seeds):
             fresh = random_start(run, options.out / f"random-{seed}", seed, "masked_lm")
             for start, model in (("random", fresh), ("pretrained", run)):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
+from unittest import mock
 
 from benchmarks.trial import Trial
 
@@ -22,16 +23,13 @@ def steps_as_laps(trial: Trial, steps: int) -> Iterator[int]:
     """
     from heedful.training import fit, loop
 
-    def clocked(*arguments: Any, **options: Any) -> "Iterator[loop.Done]":
+    def clocked(*arguments: Any, **options: Any) -> "Iterator[loop.Taken]":
         run = loop.train(*arguments, **options)
         for _ in trial.laps(range(trial.number_of_laps)):
-            for done in islice(run, steps):
-                trial.count(done.tokens)
-                yield done
+            for taken in islice(run, steps):
+                trial.count(taken.tokens)
+                yield taken
         yield from run
 
-    before, fit.train = fit.train, clocked
-    try:
+    with mock.patch.object(fit, "train", clocked):
         yield trial.number_of_laps * steps + 1
-    finally:
-        fit.train = before

@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -35,7 +36,7 @@ NAMES = {
         "intermediate_size": "hidden_dim",
     }
 }
-MORE = {
+MORE: dict[str, dict[str, Any]] = {
     "albert": {"embedding_size": 384},
     "electra": {"embedding_size": 384},
     "ernie": {"use_task_id": True},

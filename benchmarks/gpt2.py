@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -23,6 +23,7 @@ from torch import Tensor
 from heedful.compiled.model import compile_model
 from heedful.decoding.search import Search
 from heedful.models import FAMILIES, GPT2ForSequenceClassification, GPT2LMHeadModel
+from heedful.models.generation import Writer
 from heedful.models.gpt2.presets import PRESETS
 
 BATCH, END = 16, 50256
@@ -53,10 +54,11 @@ def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable
     ours = compile_model(GPT2LMHeadModel.from_pretrained(folder).to(dtype).eval())
     assert ours.kernel != "plain", ours.reason
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).eval()
+    writer = cast(Writer, ours.model)
     search = Search(eos_token_id=END, max_new_tokens=tokens, min_new_tokens=tokens - 1)
 
     def heedful() -> list[list[int]]:
-        return [list(text.tokens) for (text,) in ours.model.generate(ids, mask, search=search)]
+        return [list(text.tokens) for (text,) in writer.generate(ids, mask, search=search)]
 
     def reference() -> list[list[int]]:
         written = theirs.generate(

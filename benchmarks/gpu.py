@@ -94,22 +94,19 @@ def batches_of(length: int, *, size: int, count: int) -> list[Batch]:
 
 def model_of(case: Case, what: str) -> tuple[Model, Any]:
     """Return heedful's model and the reference's."""
-    config = {
+    config: dict[str, Any] = {
         **PRESETS[case.preset],
         "vocab_size": VOCABULARY,
         "attention_probs_dropout_prob": case.attention_dropout,
     }
-    ours = {
-        "inference": BertForSequenceClassification,
-        "fine-tuning": BertForSequenceClassification,
-    }
-    theirs = transformers.BertForMaskedLM
-    if what in ours:
+    ours: type[Model] = BertForMaskedLM
+    theirs: Any = transformers.BertForMaskedLM
+    if what in ("inference", "fine-tuning"):
+        ours = BertForSequenceClassification
         theirs = transformers.BertForSequenceClassification
     torch.manual_seed(0)
-    mine = ours.get(what, BertForMaskedLM)(BertConfig(**config)).to(case.device)
-    sizes = transformers.BertConfig(**config, attn_implementation="sdpa")
-    its = theirs(sizes).to(case.device)
+    mine = ours.from_config(BertConfig(**config)).to(case.device)
+    its = theirs(transformers.BertConfig(**config, attn_implementation="sdpa")).to(case.device)
     return mine, its
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
+from unittest import mock
 
 from benchmarks.data import FOLDER
 from benchmarks.race import ROOT
@@ -77,6 +78,7 @@ class Clock:
 
 def read_epoch(folder: Path, objective: str, workers: int) -> dict[str, Any]:
     """Read an epoch of shards as a run does; return its tokens and the seconds of each stage."""
+    from heedful.batches.buckets import PASS_PADDING
     from heedful.models.loading import encodes  # noqa: F401 (what training has in memory, too)
     from heedful.settings import PretrainSettings, TrainSettings
     from heedful.task import Shards
@@ -119,7 +121,7 @@ def read_epoch(folder: Path, objective: str, workers: int) -> dict[str, Any]:
         processes=workers,
     )
     training = TrainSettings(steps=1, batch_size=BATCH, batch_tokens=BATCH * LENGTH)
-    stream = Stream(task, tokenizer, shards, training, alike=False)
+    stream = Stream(task, tokenizer, shards, training, alike=False, most_padding=PASS_PADDING)
     tokens = filling = 0
     started = time.perf_counter()
     while filling == 0 or stream.epoch_of(filling - 1) == 0:
@@ -141,17 +143,19 @@ def read_epoch(folder: Path, objective: str, workers: int) -> dict[str, Any]:
 
 def by_stage(text: Any, clock: Clock) -> None:
     """Time the stages of a sharded text, wherever it is read."""
+    from heedful.batches.corpus import tokenize_texts
+    from heedful.batches.packed import pack
     from heedful.tasks import shards
     from heedful.tasks.shards import ShardedText
 
-    texts, tokenize, pack = ShardedText.texts, shards.tokenize_texts, shards.pack
+    texts = ShardedText.texts
 
     def read(self: ShardedText, shard: Path) -> Iterator[list[str]]:
         return clock.timed("reader", texts(self, shard))
 
     def tokenized(*arguments: Any) -> Any:
         begun = time.perf_counter()
-        documents = tokenize(*arguments)
+        documents = tokenize_texts(*arguments)
         clock.seconds["tokenizer"] += time.perf_counter() - begun
         return documents
 
@@ -175,7 +179,7 @@ def by_stage(text: Any, clock: Clock) -> None:
     text_objective = text.objective
     object.__setattr__(text, "objective", Cut())
     ShardedText.texts = read  # type: ignore[method-assign]
-    shards.tokenize_texts, shards.pack = tokenized, packed
+    mock.patch.multiple(shards, tokenize_texts=tokenized, pack=packed).start()
 
 
 # The table.

@@ -109,7 +109,7 @@ def _ceilings(python: str, threads: int) -> Ceilings:
         stdout=subprocess.PIPE,
         check=True,
     )
-    return json.loads(run.stdout)  # type: ignore[no-any-return]
+    return json.loads(run.stdout)
 
 
 def _best(ceilings: Ceilings) -> str:

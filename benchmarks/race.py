@@ -41,7 +41,7 @@ class Runner:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if line:
-            return json.loads(line)  # type: ignore[no-any-return]
+            return json.loads(line)
         code = self.process.wait()
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]

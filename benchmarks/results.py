@@ -68,7 +68,9 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    facts = dict(re.split(r"\s*:\s*", line, maxsplit=1) for line in lines if ":" in line)
+    facts: dict[str, str] = dict(
+        re.split(r"\s*:\s*", line, maxsplit=1) for line in lines if ":" in line
+    )
     flags = facts.get("flags", "").split()
     features = [
         text
@@ -91,7 +93,7 @@ def path_of(cpu: str) -> Path:
 
 def add(entry: Entry, path: Path) -> None:
     """Write a row to a file, in the place of the same row with as many threads."""
-    kept = read(path) if path.exists() else {"machine": machine(), "rows": []}
+    kept: Entry = read(path) if path.exists() else {"machine": machine(), "rows": []}
     key = (entry["row"], entry["threads"])
     rows = [row for row in kept["rows"] if (row["row"], row["threads"]) != key]
     path.parent.mkdir(exist_ok=True)
@@ -102,4 +104,4 @@ def add(entry: Entry, path: Path) -> None:
 
 def read(path: Path) -> Entry:
     """Read a file of results."""
-    return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -45,6 +45,7 @@ def onnx_answers(folder: Path) -> Answers:
     from transformers import BertConfig, BertTokenizerFast
 
     config = BertConfig.from_pretrained(folder)
+    names = config.id2label or {}
     tokenizer = BertTokenizerFast.from_pretrained(folder)
     session = onnxruntime.InferenceSession(folder / "int8.onnx")
 
@@ -59,10 +60,7 @@ def onnx_answers(folder: Path) -> Answers:
         (logits,) = session.run(None, {name: ids.astype(np.int64) for name, ids in batch.items()})
         exponents = np.exp(logits - logits.max(-1, keepdims=True))
         scores = exponents / exponents.sum(-1, keepdims=True)
-        return [
-            {"label": config.id2label[int(row.argmax())], "score": float(row.max())}
-            for row in scores
-        ]
+        return [{"label": names[int(row.argmax())], "score": float(row.max())} for row in scores]
 
     return answers
 

@@ -110,7 +110,8 @@ def write_pieces(folder: Path, out: Path) -> TranslationTokenizer:
 
 def scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, object]:
     """Return BLEU and chrF with their signatures, as heedful's evaluation has them."""
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     result: dict[str, object] = {}
     for name, metric in (("bleu", BLEU()), ("chrf", CHRF())):

@@ -108,7 +108,7 @@ def engine_arm(name: str) -> Callable[[Trial], list[str]]:
 
     def run(trial: Trial) -> list[str]:
         folder = Path(trial.read("model.json")["folder"])
-        cut = {"longest": LENGTH, "stride": STRIDE, "strategy": "only_second"}
+        cut: dict[str, Any] = {"longest": LENGTH, "stride": STRIDE, "strategy": "only_second"}
         engine, tokenizer = load(name, folder, "answer", trial.threads, **cut)
 
         def answers_of(questions: list[Question]) -> list[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.row import Format
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     Engine = Callable[[Array, Array, Array], tuple[Array, ...]]
     """Ids, mask and types (B, S), int64, to what the head gives."""
 
-ENGINES = {
+ENGINES: dict[str, Format] = {
     "transformers fp32": "fp32",
     "transformers bf16": "bf16",
     "ONNX Runtime fp32": "fp32",

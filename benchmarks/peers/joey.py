@@ -79,7 +79,13 @@ def main(folder: Path, steps: int, beam: int) -> None:
     logging.disable(logging.WARNING)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     warmup = max(steps // 10, 1)
-    sizes = {"width": 256, "heads": 4, "blocks": 3, "dropout": 0.2, "layer_norm": "pre"}
+    sizes: dict[str, Any] = {
+        "width": 256,
+        "heads": 4,
+        "blocks": 3,
+        "dropout": 0.2,
+        "layer_norm": "pre",
+    }
     learning = {
         # Noam's rates, with that of heedful's runs as the highest.
         "scheduling": "noam",

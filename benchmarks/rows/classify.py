@@ -47,7 +47,6 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     """Share the test set of AG News among the laps; every text is new to all arms."""
     from benchmarks.data import ag_news
     from benchmarks.runs import trained
-    from heedful.tokens import load_tokenizer
 
     model = trained("classify")
     records = ag_news("test", round(TEXTS * share))
@@ -55,9 +54,7 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     parts = [[r.text for r in records[lap * size : (lap + 1) * size]] for lap in range(laps)]
     truth = [(record.labels or ("",))[0] for record in records[: laps * size]]
     (folder / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
-    tokenizer = load_tokenizer(model)
-    lengths = [[min(len(ids) + 2, 512) for ids in tokenizer.encode_batch(p)] for p in parts]
-    return write_work(folder, model, parts, lengths, 512)
+    return write_work(folder, model, parts, 512)
 
 
 def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:

@@ -18,7 +18,6 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     from heedful.reading import read_records
     from heedful.settings import ColumnSettings
     from heedful.sources import resolve
-    from heedful.tokens import load_tokenizer
 
     columns = ColumnSettings(text="1", text_pair="2", label="3", header=False)
     records = list(read_records([FOLDER / "stsb/stsb-en-test.csv.gz"], columns))
@@ -35,9 +34,7 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
         for lap in range(laps)
     ]
     model = Path(resolve("minilm"))
-    tokenizer = load_tokenizer(model)
-    lengths = [[len(ids) + 2 for ids in tokenizer.encode_batch(part)] for part in parts]
-    return write_work(folder, model, parts, lengths, 256)
+    return write_work(folder, model, parts, 256)
 
 
 def score(folder: Path, answers: "Mapping[str, np.ndarray[Any, Any]]") -> Scores:

@@ -4,7 +4,7 @@ Every text of a race is new to all arms. Long texts are cut at the same length b
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,10 +47,18 @@ def operations(config: Mapping[str, Any], lengths: list[int]) -> float:
     return float(config["num_hidden_layers"] * (linear + attention))
 
 
-def write_work(
-    folder: Path, model: Path, parts: list[list[str]], lengths: list[list[int]], longest: int
-) -> Plan:
+def lengths_of(texts: Sequence[str], model: Path, longest: int) -> list[int]:
+    """Count the tokens of texts for a model, its special ones included, where they are cut."""
+    from heedful.tokens import TranslationTokenizer, load_tokenizer
+
+    tokenizer = load_tokenizer(model)
+    assert not isinstance(tokenizer, TranslationTokenizer)
+    return [min(len(ids) + 2, longest) for ids in tokenizer.encode_batch(texts)]
+
+
+def write_work(folder: Path, model: Path, parts: list[list[str]], longest: int) -> Plan:
     """Write the texts of each lap and what reads them, and return the plan."""
+    lengths = [lengths_of(part, model, longest) for part in parts]
     (folder / "texts.json").write_text(json.dumps(parts), encoding="utf-8")
     (folder / "model.json").write_text(json.dumps({"folder": str(model), "max_length": longest}))
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
@@ -64,14 +72,11 @@ def prepare_news(name: str, folder: Path, laps: int, share: float) -> Plan:
     """Take new texts of AG News for each lap, for a model of this name."""
     from benchmarks.data import ag_news
     from heedful.sources import resolve
-    from heedful.tokens import load_tokenizer
 
     model, longest, size = Path(resolve(name)), 256, max(64, round(TEXTS * share))
     texts = [record.text for record in ag_news("train_pool")]
     parts = [texts[lap * size : (lap + 1) * size] for lap in range(laps)]
-    tokenizer = load_tokenizer(model)
-    lengths = [[min(len(ids) + 2, longest) for ids in tokenizer.encode_batch(p)] for p in parts]
-    return write_work(folder, model, parts, lengths, longest)
+    return write_work(folder, model, parts, longest)
 
 
 def prepare_base(length: int, folder: Path, laps: int, share: float) -> Plan:
@@ -86,7 +91,7 @@ def prepare_base(length: int, folder: Path, laps: int, share: float) -> Plan:
     words = [word for word in vocabulary if word.isascii() and word.isalpha()]
     random, size = np.random.default_rng(0), max(2, round(BASE_TOKENS / length * share))
     parts = [[" ".join(random.choice(words, length - 2)) for _ in range(size)] for _ in range(laps)]
-    return write_work(folder, model, parts, [[length] * size] * laps, length)
+    return write_work(folder, model, parts, length)
 
 
 def write_base(folder: Path, like: Path) -> None:

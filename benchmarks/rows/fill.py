@@ -33,7 +33,6 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
 
     from benchmarks.data import FOLDER
     from benchmarks.runs import trained
-    from heedful.tokens import load_tokenizer
 
     model = trained("fill")
     with gzip.open(FOLDER / "wikitext2/wiki.test.raw.gz", "rt", encoding="utf-8") as stream:
@@ -50,9 +49,7 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
             texts.append(" ".join([*words[:middle], "[MASK]", *words[middle + 1 :]]))
         parts.append(texts)
     (folder / "truth.json").write_text(json.dumps(truth), encoding="utf-8")
-    tokenizer = load_tokenizer(model)
-    lengths = [[len(ids) + 2 for ids in tokenizer.encode_batch(part)] for part in parts]
-    return write_work(folder, model, parts, lengths, 512)
+    return write_work(folder, model, parts, 512)
 
 
 def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:

@@ -8,18 +8,22 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.row import Arm, Plan, Row, Scores
 from benchmarks.rows.classify import agreement
-from benchmarks.rows.encode import operations
+from benchmarks.rows.encode import lengths_of, operations
 from benchmarks.trial import Trial
+
+if TYPE_CHECKING:
+    from heedful.settings import PrecisionName
 
 TEXTS, MAX_LENGTH, TEST_TEXTS, BACKWARD = 4000, 256, 1000, 2
 RATES = {8: 7e-5, 32: 1.4e-4}
 """The highest learning rate for each size of a batch: it grows with the root of the size."""
 
 
-def heedful(precision: str, batch_size: int, trial: Trial) -> str:
+def heedful(precision: "PrecisionName", batch_size: int, trial: Trial) -> str:
     """Train as the user does."""
     from benchmarks.clock import steps_as_laps
     from heedful import train
@@ -90,7 +94,6 @@ def prepare(batch_size: int, folder: Path, laps: int, share: float) -> Plan:
 
     from benchmarks.data import LABELS, ag_news
     from heedful.sources import resolve
-    from heedful.tokens import load_tokenizer
 
     model = Path(resolve("minilm"))
     steps = max(1, round(TEXTS * share / laps / batch_size))
@@ -104,8 +107,7 @@ def prepare(batch_size: int, folder: Path, laps: int, share: float) -> Plan:
     facts = {"folder": str(model), "steps": steps, "labels": LABELS}
     (folder / "facts.json").write_text(json.dumps(facts))
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    ids = load_tokenizer(model).encode_batch([record.text for record in records])
-    lengths = [min(len(row) + 2, MAX_LENGTH) for row in ids]
+    lengths = lengths_of([record.text for record in records], model, MAX_LENGTH)
     return Plan(operations=(1 + BACKWARD) * operations(config, lengths))
 
 

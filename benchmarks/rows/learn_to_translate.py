@@ -25,11 +25,13 @@ from benchmarks.trial import Trial
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+    from heedful.settings import PrecisionName
+
 STEPS, BATCH, WARMUP, RATE, HELD_OUT = 80, 128, 40, 1e-3, 512
 WIDTH, HEADS, BLOCKS, DROPOUT, SMOOTHING = 256, 4, 3, 0.1, 0.1
 
 
-def heedful(precision: str, trial: Trial) -> dict[str, float]:
+def heedful(precision: "PrecisionName", trial: Trial) -> dict[str, float]:
     """Train as the user does."""
     import numpy as np
     import torch
@@ -65,13 +67,13 @@ def heedful(precision: str, trial: Trial) -> dict[str, float]:
         read_pairs([FOLDER / f"multi30k/val.{s}.gz" for s in ("de", "en")], ColumnSettings())
     )
     examples = [example for _, example in encode_pairs(pairs[:HELD_OUT], run.tokenizer)]
-    loss = count = 0.0
+    loss, count = 0.0, 0
     for rows in np.split(np.arange(HELD_OUT), HELD_OUT // BATCH):
         draw = Draw(seed=0, epoch=0, rows=rows)
         batch = run.task.batch([examples[row] for row in rows], run.tokenizer, draw)
         with torch.inference_mode():
-            loss += run.task.loss(run.model, batch).item()
-        count += run.task.count(batch)
+            loss += float(run.task.loss(run.model, batch))
+        count += int(run.task.count(batch))
     return {"held-out loss": loss / count}
 
 
@@ -104,7 +106,7 @@ def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
     manager.train_and_validate(learnt, held_out)
     model.eval()
     model.loss_function = ("crossentropy", 0.0)
-    loss = count = 0.0
+    loss, count = 0.0, 0
     with torch.inference_mode():
         for batch in held_out.make_iter(batch_size=BATCH):
             loss += model(return_type="loss", **vars(batch))[0].item()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 BATCH, LENGTH, STEPS = 8, 512, 3
-WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def heedful(trial: Trial, *, checkpointing: bool) -> float:

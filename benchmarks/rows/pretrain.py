@@ -9,18 +9,21 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.row import Arm, Plan, Row, Scores
 from benchmarks.rows.encode import operations
 from benchmarks.trial import Trial
+
+if TYPE_CHECKING:
+    from heedful.settings import PrecisionName
 
 STEPS, BATCH, RATE, MAX_LENGTH = 100, 32, 5e-4, 128
 BOOKS, HELD_OUT = ("jane_eyre", "great_expectations", "dracula"), "middlemarch"
 SCORED = 16 * BATCH
 
 
-def heedful(precision: str, trial: Trial) -> str:
+def heedful(precision: "PrecisionName", trial: Trial) -> str:
     """Pre-train as the user does."""
     from benchmarks.clock import steps_as_laps
     from benchmarks.data import FOLDER
@@ -101,7 +104,7 @@ def _pairs(names: tuple[str, ...], number: int, folder: Path) -> list[Any]:
     return [pairs[at] for at in order]
 
 
-def _sizes() -> dict[str, int]:
+def _sizes() -> dict[str, Any]:
     from heedful.models.bert.presets import PRESETS
 
     return {"vocab_size": 30522, "max_position_embeddings": MAX_LENGTH, **PRESETS["mini"]}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import ours
 from benchmarks.peers import tags as peers
 from benchmarks.row import Plan, Row, Scores
-from benchmarks.rows.encode import operations
+from benchmarks.rows.encode import lengths_of, operations
 from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def records_of(laps: int, share: float) -> "list[list[TaggedText]]":
     columns = ColumnSettings(format="conll")
     records = list(Tag.read([FOLDER / "conll2003/test.bio.txt.gz"], columns, labelled=True))
     size = round(len(records) * share) // laps
-    return [records[lap * size : (lap + 1) * size] for lap in range(laps)]  # type: ignore[misc]
+    return [records[lap * size : (lap + 1) * size] for lap in range(laps)]
 
 
 def heedful(trial: Trial, load: "Callable[..., Predictor]") -> Entities:
@@ -47,17 +47,14 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> Entities:
 def prepare(folder: Path, laps: int, share: float) -> Plan:
     """Write the words of the sentences for the peers."""
     from benchmarks.runs import trained
-    from heedful.tokens import load_tokenizer
 
     model, parts = trained("tag"), records_of(laps, share)
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     facts = {"folder": str(model), "share": share, "names": config["id2label"]}
     (folder / "model.json").write_text(json.dumps(facts))
-    words = [[[r.text[start:end] for start, end in r.words] for r in part] for part in parts]
+    words = [[[r.text[start:end] for start, end in r.words or ()] for r in part] for part in parts]
     (folder / "words.json").write_text(json.dumps(words), encoding="utf-8")
-    tokenizer = load_tokenizer(model)
-    texts = [[record.text for record in part] for part in parts]
-    lengths = [[len(ids) + 2 for ids in tokenizer.encode_batch(part)] for part in texts]
+    lengths = [lengths_of([record.text for record in part], model, 512) for part in parts]
     return Plan(
         amounts=[float(sum(part)) for part in lengths],
         operations=operations(config, [length for part in lengths for length in part]),
@@ -78,8 +75,9 @@ def score(folder: Path, answers: Mapping[str, Any]) -> Scores:
         counter = EntityScores()
         for record, entities in zip(records, found, strict=True):
             if entities and isinstance(entities[0], str):  # tags of words
+                words = record.words or ()
                 entities = [
-                    (record.words[start][0], record.words[end][1], kind)
+                    (words[start][0], words[end][1], kind)
                     for kind, start, end in get_entities(entities)
                 ]
             counter.update(record.entities or (), [tuple(entity) for entity in entities])

@@ -83,14 +83,16 @@ def _digest(encoded: Any) -> str:
 
 def prepare(language: str, folder: Path, laps: int, share: float) -> Plan:
     """Write the texts, and a folder of the tokenizer."""
-    from heedful.tokens import load_tokenizer
+    from heedful.tokens import TranslationTokenizer, load_tokenizer
 
     source, texts = SOURCES[language](folder)
     texts, others = texts[: round(TEXTS * share)], texts[TEXTS : TEXTS + OTHERS]
     (folder / SAME).write_text(json.dumps(texts), encoding="utf-8")
     (folder / OTHER).write_text(json.dumps(others), encoding="utf-8")
     (folder / "folder.json").write_text(json.dumps(str(source)))
-    tokens = sum(map(len, load_tokenizer(source).encode_batch(texts)))
+    tokenizer = load_tokenizer(source)
+    assert not isinstance(tokenizer, TranslationTokenizer)
+    tokens = sum(len(ids) for ids in tokenizer.encode_batch(texts))
     return Plan(amounts=[float(tokens)] * laps)
 
 

@@ -84,7 +84,7 @@ def operations(config: Mapping[str, int], beam: int, read_for_one: float) -> flo
 
 def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
     """Return BLEU, and how often the text is the one of transformers in fp32."""
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     reference = answers.get("transformers")

@@ -12,17 +12,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.ours import PRECISIONS
-from benchmarks.row import Arm, Plan, Row, Scores
+from benchmarks.row import Arm, Format, Plan, Row, Scores
 from benchmarks.rows.classify import agreement
+from benchmarks.rows.encode import lengths_of
 from benchmarks.trial import Trial
 
 TEXTS = 7600
-PROGRAMS = {
-    "transformers pipeline": "pipeline",
-    "ONNX Runtime fp32": "ONNX Runtime fp32",
-    "ONNX Runtime int8": "ONNX Runtime int8",
-    "OpenVINO bf16": "OpenVINO bf16",
+PROGRAMS: dict[str, tuple[str, Format]] = {
+    "transformers pipeline": ("pipeline", "fp32"),
+    "ONNX Runtime fp32": ("ONNX Runtime fp32", "fp32"),
+    "ONNX Runtime int8": ("ONNX Runtime int8", "int8"),
+    "OpenVINO bf16": ("OpenVINO bf16", "bf16"),
 }
+"""By the title of an arm: its program, and the format that it computes in."""
 ONE = "stocks fell sharply after the central bank raised its rate"
 
 
@@ -83,8 +85,8 @@ ARMS = {
         for name, number_format in PRECISIONS.items()
     },
     **{
-        title: Arm(run=_of(peer, name), format="fp32" if name == "pipeline" else name[-4:])
-        for title, name in PROGRAMS.items()
+        title: Arm(run=_of(peer, name), format=number_format)
+        for title, (name, number_format) in PROGRAMS.items()
     },
 }
 
@@ -92,13 +94,12 @@ ARMS = {
 def prepare_file(folder: Path, laps: int, share: float) -> Plan:
     """Write the test set of AG News as a file of one column."""
     from benchmarks.data import ag_news
-    from heedful.tokens import load_tokenizer
 
     records = ag_news("test", round(TEXTS * share))
     texts = [record.text for record in records]
     model = _write(folder, texts, [(record.labels or ("",))[0] for record in records])
     (folder / "given.json").write_text("null")
-    tokens = sum(min(len(ids) + 2, 512) for ids in load_tokenizer(model).encode_batch(texts))
+    tokens = sum(lengths_of(texts, model, 512))
     return Plan(amounts=[float(tokens)] * laps)
 
 

@@ -224,6 +224,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def check(self, record: RecordT) -> None:
         """Raise where a record's truth is none that this run knows."""
+        return
 
     def doubt(self, records: Sequence[RecordT]) -> str | None:
         """Say in a line what is odd about the first records that are to be scored, if anything."""
