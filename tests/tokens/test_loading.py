@@ -97,6 +97,29 @@ def test_else_the_files_decide(folder: Path, toy_roberta: RobertaTokenizer) -> N
     assert type(load_encoder_tokenizer(folder)) is RobertaTokenizer
 
 
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (["<|endoftext|>"], "GPT2Tokenizer"),
+        (["<s>", "</s>", "<unk>", "<|endoftext|>"], "RobertaTokenizer"),
+        (["[CLS]", "[SEP]", "[UNK]"], "DebertaTokenizer"),
+        (["a"], "RobertaTokenizer"),
+    ],
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_vocabulary_of_bytes_is_told_by_its_special_tokens(
+    tmp_path: Path, tokens: list[str], expected: str, compiled: bool
+) -> None:
+    ids = {token: at for at, token in enumerate(tokens)}
+    if compiled:
+        model = {"type": "BPE", "vocab": ids, "merges": []}
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
+    else:
+        (tmp_path / "vocab.json").write_text(json.dumps(ids))
+        (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    assert kind_of(tmp_path).classes[0] == expected
+
+
 def test_a_tokenizer_in_one_file_is_told_by_its_model(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no tokenizer in it; expected vocab\.txt"):
         load_tokenizer(tmp_path)

@@ -17,6 +17,7 @@ from heedful.tokens.folder import (
     compiled_part,
     compiled_tokens,
     content_of,
+    read_files,
     read_max_length,
     read_special,
     special_entries,
@@ -222,6 +223,15 @@ def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Pa
     if ids and merges != read:
         raise UserError(f"{path}: its merges are not those of {MERGES} beside it")
     return tokens, read, vocabulary
+
+
+def holds(folder: Path, kind: ByteLevelKind) -> bool:
+    """Tell whether a folder has the tokens that stand around the texts of a kind."""
+    files = read_files(folder)
+    ids = compiled_tokens(files, compiled_part(files, "model", "BPE"))
+    if not ids and (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
+        ids = read_ids(folder / VOCABULARY)
+    return {kind.special.cls_token, kind.special.sep_token} <= ids.keys()
 
 
 def _compiled_merges(path: Path, merges: list[Any]) -> list[Pair]:

@@ -70,6 +70,22 @@ KINDS = (
         model_types=("mpnet",),
     ),
     TokenizerKind(
+        read=DebertaTokenizer.from_pretrained,
+        classes=(bytelevel_folder.DEBERTA_KIND.name,),
+        model_types=("deberta",),
+        is_in=lambda folder: bytelevel_folder.holds(folder, bytelevel_folder.DEBERTA_KIND),
+    ),
+    TokenizerKind(
+        read=GPT2Tokenizer.from_pretrained,
+        classes=(bytelevel_folder.GPT2_KIND.name,),
+        model_types=("gpt2",),
+        # RoBERTa's tokens are those of GPT-2 and its own.
+        is_in=lambda folder: (
+            bytelevel_folder.holds(folder, bytelevel_folder.GPT2_KIND)
+            and not bytelevel_folder.holds(folder, bytelevel_folder.ROBERTA_KIND)
+        ),
+    ),
+    TokenizerKind(
         read=RobertaTokenizer.from_pretrained,
         classes=(bytelevel_folder.ROBERTA_KIND.name,),
         model_types=("roberta",),
@@ -77,16 +93,6 @@ KINDS = (
             (folder / bytelevel_folder.MERGES).is_file()
             or bool(compiled_part(read_files(folder), "model", "BPE"))
         ),
-    ),
-    TokenizerKind(
-        read=DebertaTokenizer.from_pretrained,
-        classes=(bytelevel_folder.DEBERTA_KIND.name,),
-        model_types=("deberta",),
-    ),
-    TokenizerKind(
-        read=GPT2Tokenizer.from_pretrained,
-        classes=(bytelevel_folder.GPT2_KIND.name,),
-        model_types=("gpt2",),
     ),
     TokenizerKind(
         read=AlbertTokenizer.from_pretrained,
