@@ -118,6 +118,24 @@ def test_on_from_a_text(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:
     assert capsys.readouterr().out == "is blue, very blue!\n"
 
 
+def test_texts_of_a_table_are_scored_as_those_of_plain_text(tmp_path: Path, capsys: Out) -> None:
+    model, plain, table = tmp_path / "gpt2", tmp_path / "a.txt", tmp_path / "a.csv"
+    write_folder("gpt2", model)
+    plain.write_text("the sky is blue\nthe grass is green\n")
+    table.write_text('body,stars\nthe sky is blue,5\n" ",1\nthe grass is green,4\n')
+    scores = []
+    for data in ([str(plain)], [str(table), "--text", "body"]):
+        assert run(["evaluate", str(model), "--data", *data]) == 0, capsys.readouterr().err
+        scores.append(json.loads(capsys.readouterr().out))
+        del scores[-1]["data"]
+    assert scores[0] == pytest.approx(scores[1])
+    texts = [{"text": line} for line in plain.read_text().splitlines()]
+    whole = heedful.evaluate(model, texts, say=lambda line: None)
+    assert whole["perplexity"] == pytest.approx(scores[0]["perplexity"], rel=1e-6)
+    assert run(["evaluate", str(model), "--data", str(table)]) == 2
+    assert "a.csv: no column 'text'; columns: 'body', 'stars'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", [{"no_repeat_ngram": 1}, {"repetition_penalty": 1e3}])
 def test_what_is_written_can_be_kept_from_saying_the_same(
     tmp_path: Path, option: PredictOptions

@@ -6,7 +6,7 @@ reads and another writes, both warm-started from the same weights (Rothe et al. 
 Shapes: B examples of a batch, S tokens of the text to read, U of the text to write.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, tee
@@ -204,6 +204,16 @@ class Generate(Task[Record, WriterOutput, Generation]):
         """Encode the training records: all of a long plain text, the head of a text to read."""
         rule: LongText = "head" if self.pairs else "window"
         return self, start, store_records(self, recipe, start, folder, say, rule=rule)
+
+    def labelled_records(
+        self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
+    ) -> Callable[[], Iterator[Record]]:
+        """Return what reads pairs, or texts to score: of a table as well, without its labels."""
+        if self.pairs:
+            return lambda: self.read(paths, columns, labelled=True)
+        return lambda: (
+            text for text in self.read(paths, columns, labelled=False) if text.text.strip()
+        )
 
     def encode(
         self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
