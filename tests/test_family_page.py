@@ -19,7 +19,7 @@ from heedful import files
 from heedful.batches import Batch
 from heedful.checkpoints import runs
 from heedful.compiled.int8 import products
-from heedful.compiled.int8_encoder import random_rows
+from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.kernels import of_encoders
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError, as_arguments

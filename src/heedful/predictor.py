@@ -23,7 +23,7 @@ from heedful.batches.buckets import PASS_PADDING, Positions
 from heedful.batches.pictures import random_pictures
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
-from heedful.compiled.int8_encoder import random_rows
+from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.interop import answering_record
@@ -35,6 +35,7 @@ from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
 from heedful.tasks.texts import checked_texts
+from heedful.tokens import TranslationTokenizer
 from heedful.training.allocator import keep_few_kernels
 from heedful.training.device import (
     choose_answer_precision,
@@ -279,10 +280,13 @@ class Predictor:
     def _random_rows(self) -> list[Tensor]:
         if "see" in self.task.abilities:
             return random_pictures(self.tokenizer)
-        layout = self.tokenizer.layout
+        if isinstance(self.tokenizer, TranslationTokenizer):
+            begin, end = [], [self.tokenizer.eos_token_id]
+        else:
+            begin, end = self.tokenizer.layout.begin, self.tokenizer.layout.end
         return random_rows(
-            layout.begin,
-            layout.end,
+            begin,
+            end,
             vocab_size=self.model.config.vocab_size,
             positions=self.positions,
         )

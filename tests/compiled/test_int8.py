@@ -14,8 +14,8 @@ from heedful import evaluate, load
 from heedful.cli.options import print_table
 from heedful.commands.score import score_texts
 from heedful.compiled import int8, kernels
-from heedful.compiled.int8 import RowLinear, StepLinear
-from heedful.compiled.int8_encoder import Int8Block, largest_numbers, random_rows
+from heedful.compiled.int8 import TOGETHER, RowLinear, StepLinear
+from heedful.compiled.int8_layers import Int8Linears, largest_numbers, random_rows
 from heedful.compiled.model import compile_model
 from heedful.doctor import examine
 from heedful.errors import UserError
@@ -48,11 +48,11 @@ def test_fixed_steps(weights: tuple[torch.Tensor, torch.Tensor], activation: str
     hidden = torch.randn(7, 40)
     hidden[:, 3] *= 50  # has a step of its own, so the others keep theirs
     weight, bias = weights
-    linear = StepLinear(weight, bias, hidden.abs().amax(0) / 127, activation)
+    steps = hidden.abs().amax(0) / 127
     plain = F.linear(hidden, weight, bias)
     plain = plain if activation is None else ACTIVATIONS[activation](plain)
     for dtype in (torch.float32, torch.bfloat16):
-        product = linear(linear.whole(hidden), dtype)
+        product = StepLinear(weight, bias, steps, activation, dtype)(hidden)
         assert product.dtype is dtype
         _near(product.float(), plain, least=0.995)
 
@@ -61,9 +61,14 @@ def test_fixed_steps(weights: tuple[torch.Tensor, torch.Tensor], activation: str
 def test_out_of_range_is_cut(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
     linear = StepLinear(*weights, torch.full((40,), 1 / 127))
     far = torch.randn(7, 40).sign()
-    ends = linear(linear.whole(far), torch.float32)
-    cut = linear(linear.whole(100 * far), torch.float32)
-    torch.testing.assert_close(cut, ends)
+    torch.testing.assert_close(linear(100 * far), linear(far))
+
+
+@needs_int8
+def test_many_rows_are_worked_on_in_parts(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
+    hidden, residual = torch.randn(2 * TOGETHER + 5, 40), torch.randn(2 * TOGETHER + 5, 24)
+    linear = StepLinear(*weights, hidden.abs().amax(0) / 127)
+    _near(linear(hidden, residual), F.linear(hidden, *weights) + residual, least=0.999)
 
 
 @needs_int8
@@ -72,17 +77,17 @@ def test_steps_of_rows(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
     hidden[2] *= 1000
     hidden[3] = 0
     linear = RowLinear(*weights)
-    product = linear(hidden.clone(), residual)
+    product = linear(hidden, residual)
     plain = F.linear(hidden, *weights) + residual
+    _near(linear(hidden), F.linear(hidden, *weights), least=0.999)
     for row in range(7):
         _near(product[row], plain[row], least=0.999)
     for row in range(7):
-        alone = linear(hidden[row : row + 1].clone(), residual[row : row + 1])
+        alone = linear(hidden[row : row + 1], residual[row : row + 1])
         torch.testing.assert_close(alone, product[row : row + 1])
 
 
 NOT_IN_INT8 = {
-    ("gpt2", "causal_lm"): "what writes",
     ("deberta", "masked_lm"): "the enhanced mask decoder",
 }
 
@@ -128,11 +133,11 @@ def test_an_outlying_channel_keeps_the_others_fine() -> None:
     with torch.no_grad():
         for block in model.encoder.blocks:
             block.attention.output.LayerNorm.weight[5] = 40.0
-    (_, inner), *_ = largest_numbers(model, _rows(model)())
-    assert inner[5] > 10 * inner.median()
-    block = model.encoder.blocks[0]
-    compiled = Int8Block(block, "gelu", (torch.ones(24), inner), torch.float32, query_apart=False)
-    steps = 1 / compiled.widen.per_step
+    blocks = model.encoder.distinct
+    largest = largest_numbers(blocks, lambda: [model(rows) for rows in _rows(model)()])
+    dense = blocks[0].intermediate.dense
+    assert largest[dense][5] > 10 * largest[dense].median()
+    steps = 1 / Int8Linears(largest, torch.float32).after_norm([dense]).per_step
     assert steps[5] > 3 * steps.median()
 
 
@@ -188,10 +193,9 @@ def test_never_on_a_gpu() -> None:
 
 
 @needs_int8
-@pytest.mark.parametrize("run", ["translate", "gru", "writer"])
-def test_models_without_a_form(run: str) -> None:
+def test_models_without_a_form() -> None:
     with pytest.raises(UserError, match=r"precision int8: .* give auto, bf16 or fp32"):
-        load(RUNS / run, precision="int8")
+        load(RUNS / "gru", precision="int8")
 
 
 def test_auto_never_picks_it() -> None:

@@ -11,7 +11,7 @@ from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.compiled import int8
-from heedful.compiled.int8_encoder import random_rows
+from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.kernels import of_encoders
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError

@@ -10,7 +10,7 @@ from tests import tiny
 from tests.exact import assert_same_bits
 
 from heedful.compiled.int8 import products
-from heedful.compiled.int8_encoder import random_rows
+from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.files import read_tensors

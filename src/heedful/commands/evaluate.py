@@ -107,7 +107,8 @@ def _evaluate(
         if beside is not None:
             scores["wider"] = beside.scores()
     if "tokens" in scores:  # how much was written, and how fast
-        scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
+        if beside is None:  # else the time is that of both precisions
+            scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
         if not predictor.settings.sample:
             scores["beam"] = predictor.settings.beam
     if unread := scores["tokens_total"] - scores["tokens_used"]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.compiled.encoder import CompiledBlock
 from heedful.compiled.few import Biases, attend_few
-from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.linear import Linears, joined
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.layers.block import Block
 from heedful.layers.positions import sinusoids
@@ -29,22 +29,22 @@ class CompiledDecoder:
 
     Args:
         model: the readable form, in the number format to compute with.
+        linears: how its linear layers are compiled.
     """
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, linears: Linears) -> None:
         attentions = [block.crossattention.self for block in model.decoder.blocks]
         parts = [part for attention in attentions for part in (attention.key, attention.value)]
         self.aligning = model.aligning
-        self.blocks = [
-            _WritingBlock(block, model.config.activation_function) for block in model.decoder.blocks
-        ]
-        self.memory = PackedLinear(*joined(parts))
+        activation = model.config.activation_function
+        self.blocks = [_WritingBlock(block, activation, linears) for block in model.decoder.blocks]
+        self.memory = linears.after_any(*joined(parts))
         norm = model.decoder.layer_norm
         self.norm = None if norm is None else Norm.of(norm)
         self.table, self.scale = model.target_table.weight.detach(), model.scale
         scores = model.target_table if model.lm_head is None else model.lm_head
         dtype, bias = parts[0].weight.dtype, model.final_logits_bias[0]
-        self.score = PackedLinear(
+        self.score = linears.after_any(
             scores.weight.detach().to(dtype), bias.to(dtype) if bias.any() else None
         )
         self.positions = torch.empty(0, self.memory.in_features)
@@ -99,14 +99,15 @@ class _WritingBlock:
     Args:
         block: the readable form.
         activation: a name in ``feedforward.ACTIVATIONS``.
+        linears: how its linear layers are compiled.
     """
 
-    def __init__(self, block: Block, activation: str) -> None:
+    def __init__(self, block: Block, activation: str, linears: Linears) -> None:
         cross = block.crossattention
-        self.inner = CompiledBlock(block, activation, query_apart=False)
+        self.inner = CompiledBlock(block, activation, linears, query_apart=False)
         self.cross_heads = len(cross.self.heads)
-        self.query = PackedLinear(*joined([cross.self.query]))
-        self.cross = CompiledResidual(cross.output)
+        self.query = linears.after_norm([cross.self.query])
+        self.cross = CompiledResidual(cross.output, linears)
 
     def __call__(
         self,

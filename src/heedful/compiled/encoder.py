@@ -7,7 +7,7 @@ Shapes: B batch, S length, N tokens without padding, H heads, K head width, D mo
 """
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
 from heedful.compiled.few import Biases, attend_few
-from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.linear import Linear, Linears
 from heedful.compiled.packing import Packing, is_broken, pack, pack_unbroken, seen_from_first
 from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
-from heedful.compiled.terms import Terms, compiled_terms
+from heedful.compiled.terms import compiled_terms
 from heedful.layers.block import Block, Context
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Past
@@ -30,33 +30,13 @@ from heedful.layers.stack import Stack, StackOutput
 from heedful.layers.tree import Tree
 
 
-class EncoderBlock(Protocol):
-    """A block of a compiled encoder: what ``CompiledStack`` asks of it."""
-
-    sparse: BlockSparse | None
-    """How long sequences are read, if not every token by every token."""
-    terms: Terms | None
-    """What positions add to the scores, if anything."""
-
-    def __call__(
-        self,
-        hidden: Tensor,
-        groups: Sequence[Group],
-        firsts: Tensor | None = None,
-        bias: Tensor | None = None,
-        numbers: Tensor | Told | None = None,
-        asking: Tensor | None = None,
-    ) -> Tensor:
-        """Compute every token, or the first of each sequence alone; see ``CompiledBlock``."""
-        ...
-
-
 class CompiledBlock:
     """A block that attends to itself.
 
     Args:
         block: the readable form.
         activation: a name in ``feedforward.ACTIVATIONS``.
+        linears: how its linear layers are compiled.
         query_apart: whether queries are a product of their own, so that the first tokens, or other
             vectors, can ask alone.
         causal: whether a token attends to none after it.
@@ -67,6 +47,7 @@ class CompiledBlock:
         self,
         block: Block,
         activation: str,
+        linears: Linears,
         *,
         query_apart: bool,
         causal: bool = False,
@@ -80,15 +61,16 @@ class CompiledBlock:
         self.width = heads.query.out_features
         factor = heads.score_factor
         if query_apart:
-            self.query: PackedLinear | None = PackedLinear(*joined([heads.query], factor))
-            self.project = PackedLinear(*joined([heads.key, heads.value]))
+            self.query: Linear | None = linears.after_norm([heads.query], factor)
+            self.project = linears.after_norm([heads.key, heads.value])
         else:
             together = [heads.query, heads.key, heads.value]
-            self.query, self.project = None, PackedLinear(*joined(together, factor))
-        self.terms = compiled_terms(heads, distances, heads.query.weight.dtype)
-        self.mix = CompiledResidual(block.attention.output)
-        self.widen = PackedLinear(*joined([block.intermediate.dense]), activation)
-        self.narrow = CompiledResidual(block.output)
+            self.query, self.project = None, linears.after_norm(together, factor)
+        self.terms = compiled_terms(heads, distances, self.project.dtype)
+        self.mix = CompiledResidual(block.attention.output, linears)
+        self.widen = linears.after_norm([block.intermediate.dense], activation=activation)
+        self.narrow = CompiledResidual(block.output, linears)
+        self.together = linears.together
 
     def __call__(
         self,
@@ -132,7 +114,10 @@ class CompiledBlock:
             sparse=self.sparse,
             terms=terms,
         )
-        return self.feed_forward(self.mix(mixed, hidden))
+        if self.together is None:
+            return self.feed_forward(self.mix(mixed, hidden))
+        parts = zip(*(torch.split(rows, self.together) for rows in (mixed, hidden)), strict=True)
+        return torch.cat([self.feed_forward(self.mix(*part)) for part in parts])
 
     def read(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Return queries, shape (N, H * K), and keys and values, (N, 2 * H * K), of every token."""
@@ -225,7 +210,7 @@ class CompiledStack(nn.Module):
     """See ``Stack``: it leaves padding out in a way of its own."""
 
     def __init__(
-        self, stack: Stack, blocks: Sequence[EncoderBlock], kernel: str, *, causal: bool = False
+        self, stack: Stack, blocks: Sequence[CompiledBlock], kernel: str, *, causal: bool = False
     ) -> None:
         super().__init__()
         self.plain = stack

@@ -25,6 +25,8 @@ _ZERO = 128
 """Which of 0 to 255 stands for zero: the kernel is fast for inputs without a sign alone."""
 _TO_WHOLE = 1.5 * 2**23
 """Added to a small float32 this leaves a whole number in its last bits, rounded to even."""
+TOGETHER = 256
+"""Rows that are worked on together where several passes are: they stay in a core's cache."""
 _SMALLEST = 1e-30
 """Stands for the largest of a row of zeros."""
 _NONE = torch.zeros(1, dtype=torch.int64)
@@ -84,14 +86,16 @@ def _layers_agree() -> bool:
     )
     plain = F.linear(hidden, weight, bias)
     with torch.inference_mode():
-        differences = [RowLinear(weight, bias)(hidden.clone(), residual) - plain - residual]
+        differences = [
+            RowLinear(weight, bias)(hidden, residual) - plain - residual,
+            RowLinear(weight, None)(hidden) - plain + bias,
+        ]
         steps = hidden.abs().amax(0) / _LARGEST
         for activation in kernels.FUSED:
-            linear = StepLinear(weight, bias, steps, activation)
             expected = plain if activation is None else ACTIVATIONS[activation](plain)
-            whole = linear.whole(hidden)
             differences += [
-                linear(whole, dtype).float() - expected for dtype in (torch.float32, torch.bfloat16)
+                StepLinear(weight, bias, steps, activation, dtype)(hidden).float() - expected
+                for dtype in (torch.float32, torch.bfloat16)
             ]
     # Sums of 40 products of numbers around 1, each with an error of up to 1 percent of the largest.
     return all(bool(difference.abs().max() < 0.5) for difference in differences)
@@ -138,6 +142,7 @@ class StepLinear:
         bias: shape (O,), or None.
         steps: how far apart neighbouring whole numbers of each channel are. Shape (I,).
         activation: a name in ``feedforward.ACTIVATIONS``, or None.
+        dtype: of what comes out.
     """
 
     def __init__(
@@ -146,7 +151,10 @@ class StepLinear:
         bias: Tensor | None,
         steps: Tensor,
         activation: str | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
+        self.in_features = weight.shape[1]
+        self.dtype = dtype
         self.per_step = 1 / steps
         weight = weight * steps
         self.packed, self.steps = _pack(weight)
@@ -154,14 +162,21 @@ class StepLinear:
         self.bias = -zeros if bias is None else bias - zeros
         self.activation = kernels.FUSED[activation]
 
-    def whole(self, hidden: Tensor) -> Tensor:
+    def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return shape (N, O) for shape (N, I); see ``Linear``."""
+        if len(hidden) <= TOGETHER:
+            whole = self._whole(hidden)
+        else:
+            whole = torch.cat([self._whole(part) for part in torch.split(hidden, TOGETHER)])
+        product = _multiply(
+            whole, self.packed, self.steps, self.bias, self.activation, self.dtype
+        )
+        return product if residual is None else product.add_(residual)
+
+    def _whole(self, hidden: Tensor) -> Tensor:
         """Round an input to whole steps. Shape (N, I), as the kernel reads them."""
         steps = (hidden * self.per_step).clamp_(-_LARGEST, _LARGEST)
         return steps.add_(_TO_WHOLE + _ZERO).view(torch.int32).to(torch.uint8)
-
-    def __call__(self, whole: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return shape (N, O) in a number format, for shape (N, I) in whole steps."""
-        return _multiply(whole, self.packed, self.steps, self.bias, self.activation, dtype)
 
 
 class RowLinear:
@@ -172,26 +187,29 @@ class RowLinear:
         bias: shape (O,), or None.
     """
 
+    dtype = torch.float32
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.in_features = weight.shape[1]
         self.packed, self.steps = _pack(weight)
         self.zeros = -_of_zeros(weight, self.steps)
         self.bias = torch.zeros_like(self.steps) if bias is None else bias.clone()
         self.to_whole = torch.full((weight.shape[1],), _TO_WHOLE + _ZERO)
+        # Tensors, because making them of Python's numbers costs each call more than their use.
+        self.most, self.step = torch.tensor(float(_LARGEST)), torch.tensor(1 / _LARGEST)
 
-    def __call__(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        """Return the product, with the bias and a residual. Shape (N, O).
-
-        Args:
-            hidden: shape (N, I), float32; it is overwritten.
-            residual: what is added. Shape (N, O).
-        """
+    def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
+        """Return shape (N, O) for shape (N, I); see ``Linear``."""
+        hidden = hidden.float()
         largest = hidden.amax(1, keepdim=True)
         largest = torch.maximum(largest, hidden.amin(1, keepdim=True).neg_()).clamp_min_(_SMALLEST)
         # One pass rounds: multiplied, and moved to where the last bits are the whole number.
-        whole = torch.addcmul(self.to_whole, hidden, _LARGEST / largest, out=hidden)
+        whole = torch.addcmul(self.to_whole, hidden, self.most / largest)
         whole = whole.view(torch.int32).to(torch.uint8)
         product = _multiply(
-            whole, self.packed, self.steps, self.zeros, kernels.FUSED[None], torch.float32
+            whole, self.packed, self.steps, self.zeros, kernels.FUSED[None], self.dtype
         )
-        product = torch.addcmul(residual, product, largest.mul_(1 / _LARGEST), out=product)
-        return product.add_(self.bias)
+        steps = largest.mul_(self.step)
+        if residual is None:
+            return torch.addcmul(self.bias, product, steps, out=product)
+        return torch.addcmul(residual, product, steps, out=product).add_(self.bias)

@@ -16,10 +16,9 @@ from heedful.compiled import kernels
 class Linear(Protocol):
     """A linear layer of a compiled model."""
 
-    kernel: str
-    """What computes it, for the user."""
     in_features: int
-    out_features: int
+    dtype: torch.dtype
+    """Of what comes out."""
 
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return the product, with the bias and the activation, or the bias and a residual.
@@ -30,6 +29,34 @@ class Linear(Protocol):
 
         Returns:
             Shape (N, O).
+        """
+        ...
+
+
+class Linears(Protocol):
+    """How the linear layers of a model are compiled."""
+
+    together: int | None
+    """How many tokens a block computes together after its attention; None for all of them."""
+
+    def after_norm(
+        self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
+    ) -> Linear:
+        """Compile layers that read the same, which a layer normalisation gives, as one.
+
+        Args:
+            layers: the readable forms.
+            factor: what the output of the first is multiplied by.
+            activation: a name in ``feedforward.ACTIVATIONS``, or None.
+        """
+        ...
+
+    def after_any(self, weight: Tensor, bias: Tensor | None) -> Linear:
+        """Compile a layer that reads what differs from token to token.
+
+        Args:
+            weight: shape (O, I).
+            bias: shape (O,), or None.
         """
         ...
 
@@ -46,12 +73,10 @@ class PackedLinear:
         activation: a name in ``feedforward.ACTIVATIONS``, or None.
     """
 
-    kernel = kernels.PACKED
-
     def __init__(
         self, weight: Tensor, bias: Tensor | None = None, activation: str | None = None
     ) -> None:
-        self.out_features, self.in_features = weight.shape
+        self.in_features = weight.shape[1]
         self.dtype = weight.dtype
         self.activation = kernels.FUSED[activation]
         self.packed = kernels.pack(weight)
@@ -65,6 +90,22 @@ class PackedLinear:
         if residual is None:
             return kernels.multiply(hidden, self.packed, self.bias, self.activation)
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
+
+
+class PackedLinears:
+    """Layers in the number format of their weights; see ``Linears``."""
+
+    together: int | None = None
+
+    def after_norm(
+        self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
+    ) -> PackedLinear:
+        """See ``Linears``."""
+        return PackedLinear(*joined(layers, factor), activation)
+
+    def after_any(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
+        """See ``Linears``."""
+        return PackedLinear(weight, bias)
 
 
 def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:

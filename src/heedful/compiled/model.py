@@ -9,7 +9,8 @@ from torch import Tensor
 from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.int8_encoder import Int8Block, largest_numbers
+from heedful.compiled.int8_layers import Int8Linears, largest_numbers, random_targets
+from heedful.compiled.linear import Linears, PackedLinears
 from heedful.compiled.writer import CompiledWriter
 from heedful.layers.block import Block
 from heedful.models.body import Body
@@ -45,11 +46,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
             ``random_rows``. If None the form keeps the format of the model.
     """
     body = model.body
-    weight = next(model.parameters())
-    if isinstance(model, Transformer) and int8_rows is None:
-        return _compiled_translator(model)
     if isinstance(model, Transformer):
-        return Compiled(model, kernels.PLAIN, "translators have no form in int8")
+        return _compiled_translator(model, int8_rows)
     if (obstacle := body.why_not_compiled()) is not None:
         return Compiled(model, kernels.PLAIN, obstacle)
     assert isinstance(body, Body)
@@ -58,13 +56,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     asks = isinstance(body, Encoder) and body.asks_with_positions
     if int8_rows is not None and asks:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
-    if int8_rows is not None and writes:
-        return Compiled(model, kernels.PLAIN, "what writes has no form in int8")
-    if int8_rows is not None:
-        there, reason = int8.products(weight.device)
-        kernel = kernels.INT8 if there else kernels.PLAIN
-    else:
-        kernel, reason = kernels.of_encoders(weight.dtype, weight.device)
+    kernel, reason = _kernel(next(model.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
     head = None if model is body else getattr(model, "head", None)
@@ -72,63 +64,81 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     last = body.encoder.blocks[-1]
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     apart = last if (alone or asks) and not causal else None
+    linears: Linears = PackedLinears()
     if int8_rows is not None:
-        stack = _int8(body, int8_rows(), apart)
-        return Compiled(model.with_body(body.with_part("encoder", stack)), kernel, reason)
-    blocks = _packed(body, apart, causal=causal)
+        linears = _int8(body, int8_rows(), writes=writes)
+    blocks = _blocks(body, linears, apart, causal=causal)
     stack = CompiledStack(body.encoder, blocks, kernel, causal=causal)
     twin = model.with_body(body.with_part("encoder", stack))
     if writes:
         assert isinstance(model, WithHead)
         assert isinstance(twin, WithHead)
-        twin.compiled_steps = CompiledWriter(model, stack, blocks)
+        twin.compiled_steps = CompiledWriter(model, stack, blocks, linears)
     return Compiled(twin, kernel, reason)
 
 
-def _packed(body: Body, apart: Block | None, *, causal: bool) -> list[CompiledBlock]:
+def _kernel(weight: Tensor, int8_rows: Rows | None) -> tuple[str, str]:
+    """Return which kernel computes with weights like this one, and why."""
+    if int8_rows is None:
+        return kernels.of_encoders(weight.dtype, weight.device)
+    there, reason = int8.products(weight.device)
+    return kernels.INT8 if there else kernels.PLAIN, reason
+
+
+def _blocks(
+    body: Body, linears: Linears, apart: Block | None, *, causal: bool
+) -> list[CompiledBlock]:
     activation = body.config.hidden_act
-    packed = {
+    compiled = {
         block: CompiledBlock(
             block,
             activation,
+            linears,
             query_apart=block is apart,
             causal=causal,
             distances=body.encoder.distances,
         )
         for block in body.encoder.distinct
     }
-    return [packed[block] for block in body.encoder.blocks]
+    return [compiled[block] for block in body.encoder.blocks]
 
 
-def _int8(body: Body, rows: Sequence[Tensor], apart: Block | None) -> CompiledStack:
+def _int8(body: Body, rows: Sequence[Tensor], *, writes: bool) -> Int8Linears:
+    def compute() -> None:
+        for batch in rows:
+            body(batch)
+
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    dtype = torch.bfloat16 if bf16 else torch.float32
-    ranges = largest_numbers(body, rows)
-    activation, causal = body.config.hidden_act, body.config.is_decoder
-    packed = {
-        block: Int8Block(
-            block,
-            activation,
-            largest,
-            dtype,
-            query_apart=block is apart,
-            causal=causal,
-            distances=body.encoder.distances,
-        )
-        for block, largest in zip(body.encoder.distinct, ranges, strict=True)
-    }
-    blocks = [packed[block] for block in body.encoder.blocks]
-    return CompiledStack(body.encoder, blocks, kernels.INT8, causal=causal)
+    # What writes keeps its keys and values in the format of its hidden states.
+    dtype = torch.bfloat16 if bf16 and not writes else torch.float32
+    return Int8Linears(largest_numbers(body.encoder.distinct, compute), dtype)
 
 
-def _compiled_translator(model: Transformer) -> Compiled:
-    weight = next(model.encoder.parameters())
-    kernel, reason = kernels.of_encoders(weight.dtype, weight.device)
+def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled:
+    kernel, reason = _kernel(next(model.encoder.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
+    linears: Linears = PackedLinears()
+    if int8_rows is not None:
+        rows = int8_rows()
+
+        def compute() -> None:
+            for batch in rows:
+                targets = random_targets(
+                    batch,
+                    start=model.config.decoder_start_token_id,
+                    vocab_size=model.config.decoder_vocab_size,
+                )
+                model(batch, decoder_input_ids=targets)
+
+        stacks = [*model.encoder.distinct, *model.decoder.distinct]
+        linears = Int8Linears(largest_numbers(stacks, compute), torch.float32)
     activation = model.config.activation_function
-    blocks = [CompiledBlock(block, activation, query_apart=False) for block in model.encoder.blocks]
+    blocks = [
+        CompiledBlock(block, activation, linears, query_apart=False)
+        for block in model.encoder.blocks
+    ]
     encoder = CompiledStack(model.encoder, blocks, kernel)
     twin = model.with_part("encoder", encoder)
-    twin.compiled_steps = CompiledDecoder(model)
+    twin.compiled_steps = CompiledDecoder(model, linears)
     return Compiled(twin, kernel, reason)

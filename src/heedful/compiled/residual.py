@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.linear import Linears, joined
 from heedful.layers.block import Residual
 
 
@@ -32,11 +32,12 @@ class CompiledResidual:
 
     Args:
         residual: the readable form.
+        linears: how its product is compiled.
     """
 
-    def __init__(self, residual: Residual) -> None:
+    def __init__(self, residual: Residual, linears: Linears) -> None:
         self.norm_before = residual.norm_before
-        self.dense = PackedLinear(*joined([residual.dense]))
+        self.dense = linears.after_any(*joined([residual.dense]))
         self.norm = Norm.of(residual.LayerNorm)
 
     def source(self, hidden: Tensor) -> Tensor:

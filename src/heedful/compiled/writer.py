@@ -18,7 +18,7 @@ from torch import Tensor
 from heedful.compiled.attention import attend
 from heedful.compiled.encoder import CompiledBlock, CompiledStack, version_of
 from heedful.compiled.few import Biases
-from heedful.compiled.linear import PackedLinear
+from heedful.compiled.linear import Linears
 from heedful.compiled.packing import pack
 from heedful.layers.tree import Grid, Tree
 from heedful.models.encoder import Encoder
@@ -47,10 +47,15 @@ class CompiledWriter:
         model: the readable form, in the number format to compute with.
         stack: the compiled form of its blocks.
         blocks: these blocks.
+        linears: how linear layers are compiled.
     """
 
     def __init__(
-        self, model: WithHead, stack: CompiledStack, blocks: Sequence[CompiledBlock]
+        self,
+        model: WithHead,
+        stack: CompiledStack,
+        blocks: Sequence[CompiledBlock],
+        linears: Linears,
     ) -> None:
         body, head = model.body, language_head(model)
         assert isinstance(body, Encoder)
@@ -62,7 +67,7 @@ class CompiledWriter:
         self.version = version_of(self.vectors)
         self.dtype = blocks[0].project.dtype
         bias = None if head.bias is None else head.bias.to(self.dtype)
-        self.score = PackedLinear(self.vectors.detach().to(self.dtype), bias)
+        self.score = linears.after_any(self.vectors.detach().to(self.dtype), bias)
         padding = body.config.padding_position
         self.first = 0 if padding is None else padding + 1
 
