@@ -170,7 +170,7 @@ def test_a_kernel_that_saturates_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def saturating(whole: torch.Tensor, *_: object) -> torch.Tensor:
         return torch.full((len(whole), 32), 32767.0)
 
-    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight))
+    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight, weight))
     monkeypatch.setattr(int8, "_multiply", saturating)
     assert not int8._large_sums_agree()
 
@@ -181,7 +181,7 @@ def test_a_torch_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("no such operator")
 
     monkeypatch.setattr(int8, "_multiply", missing)
-    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight))
+    monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight, weight))
     assert int8.products(CPU) == (
         False,
         "sums of products of int8 are wrong on this CPU (no such operator)",

@@ -64,7 +64,7 @@ def _large_sums_agree() -> bool:
     whole = torch.full((4, 64), 255, dtype=torch.uint8)
     whole[:, ::3] = 1
     with torch.inference_mode():
-        packed, steps = _pack(weight)
+        packed, steps, _ = _pack(weight)
         sums = _multiply(whole, packed, steps, None, kernels.FUSED[None], torch.float32)
         expected = whole.double() @ weight.double().T
         return bool(((sums - expected).abs() < 1).all())
@@ -101,15 +101,17 @@ def _layers_agree() -> bool:
     return all(bool(difference.abs().max() < 0.5) for difference in differences)
 
 
-def _pack(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _pack(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Round a weight to whole steps.
 
     Returns:
-        The whole numbers as the kernel reads them, and the step of each output, shape (O,).
+        The whole numbers as the kernel reads them; the step of each output; and what a row of zeros
+        gives, as each is ``_ZERO`` to the kernel. The last two have shape (O,).
     """
-    steps = weight.abs().amax(1).clamp_min(_SMALLEST) / _LARGEST
-    whole = (weight / steps[:, None]).round().to(torch.int8)
-    return torch.ops.onednn.qlinear_prepack(whole, None), steps
+    steps = weight.abs().amax(1).clamp_min_(_SMALLEST).div_(_LARGEST)
+    whole = (weight / steps[:, None]).round_().to(torch.int8)
+    zeros = (steps.double() * whole.sum(1) * _ZERO).float()
+    return torch.ops.onednn.qlinear_prepack(whole, None), steps, zeros
 
 
 def _multiply(
@@ -126,12 +128,6 @@ def _multiply(
         whole, 1.0, 0, packed, steps, _NONE, bias, 1.0, 0, dtype, name, [], algorithm or "none"
     )
     return product
-
-
-def _of_zeros(weight: Tensor, steps: Tensor) -> Tensor:
-    """Return what a row of zeros gives, as each is ``_ZERO`` to the kernel. Shape (O,)."""
-    whole = (weight / steps[:, None]).round().double()
-    return (steps * whole.sum(1) * _ZERO).float()
 
 
 class StepLinear:
@@ -156,9 +152,7 @@ class StepLinear:
         self.in_features = weight.shape[1]
         self.dtype = dtype
         self.per_step = 1 / steps
-        weight = weight * steps
-        self.packed, self.steps = _pack(weight)
-        zeros = _of_zeros(weight, self.steps)
+        self.packed, self.steps, zeros = _pack(weight * steps)
         self.bias = -zeros if bias is None else bias - zeros
         self.activation = kernels.FUSED[activation]
 
@@ -191,8 +185,8 @@ class RowLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.in_features = weight.shape[1]
-        self.packed, self.steps = _pack(weight)
-        self.zeros = -_of_zeros(weight, self.steps)
+        self.packed, self.steps, zeros = _pack(weight)
+        self.zeros = -zeros
         self.bias = torch.zeros_like(self.steps) if bias is None else bias.clone()
         self.to_whole = torch.full((weight.shape[1],), _TO_WHOLE + _ZERO)
         # Tensors, because making them of Python's numbers costs each call more than their use.
