@@ -21,7 +21,6 @@ from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.compiled.terms import compiled_terms
 from heedful.layers.block import Block, Context
-from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Past
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances

@@ -162,9 +162,7 @@ class StepLinear:
             whole = self._whole(hidden)
         else:
             whole = torch.cat([self._whole(part) for part in torch.split(hidden, TOGETHER)])
-        product = _multiply(
-            whole, self.packed, self.steps, self.bias, self.activation, self.dtype
-        )
+        product = _multiply(whole, self.packed, self.steps, self.bias, self.activation, self.dtype)
         return product if residual is None else product.add_(residual)
 
     def _whole(self, hidden: Tensor) -> Tensor:

@@ -107,7 +107,9 @@ def random_targets(rows: Tensor, *, start: int, vocab_size: int) -> Tensor:
 
 
 @torch.inference_mode()
-def largest_numbers(blocks: Iterable[Block], compute: Callable[[], None]) -> dict[nn.Module, Tensor]:
+def largest_numbers(
+    blocks: Iterable[Block], compute: Callable[[], None]
+) -> dict[nn.Module, Tensor]:
     """Measure the largest number of each channel of what normalisations give to linear layers.
 
     Args:
