@@ -6,7 +6,6 @@ A drift of the machine's speed falls on all of them alike, and no one's settings
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -49,18 +48,9 @@ class Runner:
         self.failed = (errors or lines or [f"ended with exit code {code}"])[-1]
         return None
 
-    def rest(self) -> None:
-        """Stop it until it is told to go on.
-
-        Threads of some libraries wait for work by spinning, and would take a core from the arm
-        whose turn it is.
-        """
-        self.process.send_signal(signal.SIGSTOP)
-
     def tell(self) -> None:
         """Let it go on."""
         assert self.process.stdin is not None
-        self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
@@ -115,21 +105,9 @@ def race(
             )
         answers = folder / f"answers-{at}"
         runners.append(Runner(name=arm, process=process, log=log, answers=answers))
-    try:
-        _take_turns(runners)
-    finally:  # those that rest would never hear that the race was called off
-        for runner in runners:
-            runner.process.kill()
-            runner.process.wait()
-    return runners
-
-
-def _take_turns(runners: list[Runner]) -> None:
-    """Let each take a lap in turn until all have taken all; the others rest."""
     for runner in runners:  # all set up at once, and wait
         if ready := runner.hear():
             runner.start_peak = ready["peak"]
-            runner.rest()
     running = [runner for runner in runners if runner.failed is None]
     while running:
         for runner in list(running):
@@ -139,12 +117,12 @@ def _take_turns(runners: list[Runner]) -> None:
                 runner.peak = max(runner.peak, message["peak"])
             if message is not None and "seconds" in message:
                 runner.laps.append(message)
-                runner.rest()
                 continue
             running.remove(runner)
             if message is not None:
                 runner.tell()
                 runner.process.wait()
+    return runners
 
 
 def environment(threads: int, *, peer: bool) -> dict[str, str]:

@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from time import sleep
 from typing import Any
 
 from benchmarks.row import Arm, Plan, Row, Scores
@@ -28,29 +26,6 @@ def count_itself(trial: Trial) -> list[int]:
         trial.count(part)
         trial.count(part)
     return [0]
-
-
-def stay_busy(trial: Trial) -> list[int]:
-    """Go on working between its laps, as threads do that wait by spinning."""
-
-    def work() -> None:
-        while True:
-            with (trial.folder / "worked").open("a") as stream:
-                stream.write(".")
-
-    Thread(target=work, daemon=True).start()
-    return list(trial.laps(range(trial.number_of_laps)))
-
-
-def watch(trial: Trial) -> list[int]:
-    """Return how much the busy arm has worked during each lap."""
-    worked, answers = trial.folder / "worked", []
-    for _ in trial.laps(range(trial.number_of_laps)):
-        sleep(0.1)  # a signal takes a moment
-        before = worked.stat().st_size
-        sleep(0.05)
-        answers.append(worked.stat().st_size - before)
-    return answers
 
 
 def fail(trial: Trial) -> None:
@@ -86,15 +61,5 @@ ROWS = {
         prepare=prepare,
         score=score,
         unit="steps/s",
-    ),
-    "busy": Row(
-        title="watching one that stays busy",
-        arms={
-            "busy": Arm(run=stay_busy, peer=False),
-            "watching": Arm(run=watch, peer=False),
-        },
-        prepare=prepare,
-        score=score,
-        unit="laps/s",
     ),
 }

@@ -26,12 +26,6 @@ def test_laps_are_taken_in_turn_and_a_failure_stops_nobody_else(tmp_path: Path) 
     assert runners["broken"].failed == "ValueError: no such kernel"
 
 
-def test_nobody_works_while_another_takes_its_lap(tmp_path: Path) -> None:
-    runners = _race(tmp_path, "busy", ["busy", "watching"])
-    assert runners["busy"].failed is None
-    assert runners["watching"].read_answers() == [0, 0, 0]
-
-
 def test_arms_may_count_what_they_have_done(tmp_path: Path) -> None:
     runner = _race(tmp_path, "alone", ["itself"])["itself"]
     assert [lap["amount"] for lap in runner.laps] == [20, 22, 24]
