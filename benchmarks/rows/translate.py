@@ -53,10 +53,8 @@ def prepare(name: str, beam: int, folder: Path, laps: int, share: float) -> Plan
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             sides.append(stream.read().splitlines()[: round(SENTENCES * share)])
     size = len(sides[0]) // laps
-    if size > peers.BATCH:
-        size -= (
-            size % peers.BATCH
-        )  # two sentences beside whole batches would be as many steps again
+    if size > peers.BATCH:  # whole batches: two sentences more would be as many steps again
+        size -= size % peers.BATCH
     source, target = (
         [side[lap * size : (lap + 1) * size] for lap in range(laps)] for side in sides
     )
