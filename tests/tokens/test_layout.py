@@ -55,8 +55,8 @@ def test_a_row_may_end_with_its_class_token_and_be_padded_on_the_left() -> None:
     assert layout.ids([7, 8], [9]) == [7, 8, 4, 9, 4, 3]
     assert layout.types(2, 1) == [0, 0, 0, 1, 1, 2]
     assert layout.types(2) == [0, 0, 0, 2]
-    assert layout.class_place(6) == 5
-    assert BERT.class_place(6) == 0
+    assert layout.class_position(6) == 5
+    assert BERT.class_position(6) == 0
     assert layout.padded([7, 8], [5]) == [5, 7, 8]
     assert BERT.padded([7, 8], [5]) == [7, 8, 5]
     assert layout.bare().types(2) == [0, 0]

@@ -109,8 +109,8 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
         return f"{command}: {argument.name} needs a value"
     if left:  # it may be among them, misspelt
         return str(error)
-    by_place = argument.field_info.is_positional
-    name = argument.name.removeprefix("--").upper() if by_place else argument.name
+    positional = argument.field_info.is_positional
+    name = argument.name.removeprefix("--").upper() if positional else argument.name
     return f"{command}: {name} is missing; `heedful {command} --help` says what it is"
 
 

@@ -280,7 +280,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         )
         # Most windows of a long context hold no answer; the one that is least sure of it decides.
         silence = min(
-            float(scores[tokenizer.layout.class_place(len(piece.ids))].sum())
+            float(scores[tokenizer.layout.class_position(len(piece.ids))].sum())
             for scores, piece in zip(outputs, fitted.pieces, strict=True)
         )
         weighed = silence if may_refuse or not slices else None
@@ -353,7 +353,7 @@ def _example(
     whole = first >= 0 and last < len(part)
     start = layout.second_start(len(question))
     ids = layout.ids(question, part)
-    silent = layout.class_place(len(ids))
+    silent = layout.class_position(len(ids))
     return Example(
         ids=np.array(ids, dtype=np.int32),
         split=layout.type_split(len(question)),

@@ -56,7 +56,7 @@ class PairLayout:
             values += [special] * len(self.middle) + [*second]
         return values + [special] * len(self.end)
 
-    def class_place(self, length: int) -> int:
+    def class_position(self, length: int) -> int:
         """Return where the token that stands for all of a row stands, in a row of so many."""
         return 0 if self.closing_type is None else length - 1
 

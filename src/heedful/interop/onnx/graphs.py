@@ -146,7 +146,7 @@ class GoOn(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Return logits, shape (B, S, V), and the cache without what was read."""
         logits, cache = _write(self.model, ids, None, mask, _cache(past, crosses=True))
-        return logits, *flat(_own(cache))
+        return logits, *flat(_self_attention_of(cache))
 
 
 class Read(nn.Module):
@@ -204,7 +204,7 @@ def flat(cache: Cache) -> list[Tensor]:
     ]
 
 
-def _own(cache: Cache) -> Cache:
+def _self_attention_of(cache: Cache) -> Cache:
     """Return a cache without what was read, which does not change."""
     return Cache(
         blocks=tuple(BlockCache(self_attention=block.self_attention) for block in cache.blocks)

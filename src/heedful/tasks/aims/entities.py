@@ -40,7 +40,7 @@ def tag(
         UserError: there is no such word, or no such tag.
     """
     word, name = _word(computed.record.text, computed.answer, target, labels)
-    window, position = _place(computed, word)
+    window, position = _best_window(computed, word)
     record = computed.record
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
@@ -104,15 +104,17 @@ def _with_tag(
     return word, name
 
 
-def _place(computed: Computed[TaggedText, Tensor, Tagging], word: TaggedWord) -> tuple[int, int]:
+def _best_window(
+    computed: Computed[TaggedText, Tensor, Tagging], word: TaggedWord
+) -> tuple[int, int]:
     """Return the window where a word has the most text around it, and its first token there."""
-    places = []
+    candidates = []
     for window, offsets in enumerate(computed.fitted.offsets):
         starts = offsets[:, 0]
         inside = np.flatnonzero((starts >= word.start) & (starts < word.end))
         if len(inside):
             position = int(inside[0])
-            places.append((min(position, len(offsets) - 1 - position), -window, position))
-    assert places  # or the word would have no scores
-    _, window, position = max(places)
+            candidates.append((min(position, len(offsets) - 1 - position), -window, position))
+    assert candidates  # or the word would have no scores
+    _, window, position = max(candidates)
     return -window, position

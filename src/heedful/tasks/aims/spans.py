@@ -83,7 +83,7 @@ def _ends(
 ) -> tuple[int, int] | None:
     """Return the first and the last token of a slice; of no answer the window's class token."""
     if start is None or end is None:
-        silent = layout.class_place(len(offsets))
+        silent = layout.class_position(len(offsets))
         return silent, silent
     inside = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 0] < end) & (offsets[:, 1] > start))
     if not len(inside) or offsets[inside[0], 0] > start or offsets[inside[-1], 1] < end:
