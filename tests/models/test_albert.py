@@ -206,7 +206,7 @@ def test_a_folder_with_published_keys(tmp_path: Path) -> None:
     [
         ({"num_hidden_groups": 4}, "num_hidden_groups is 4; there are 3 layers"),
         ({"inner_group_num": 0}, "inner_group_num"),
-        ({"is_decoder": True}, "is_decoder is True; an ALBERT supports only False"),
+        ({"is_decoder": True}, "is_decoder is True; albert supports only False"),
         ({"classifier_dropout_prob": 1.0}, "classifier_dropout_prob"),
         ({"pruned_heads": {1: [0]}}, "pruned_heads"),
     ],

@@ -201,7 +201,7 @@ def test_published_folders_are_read(tmp_path: Path) -> None:
     [
         (DebertaConfig, {"pos_att_type": "c2p|p2p"}, "unknown pos_att_type 'p2p'"),
         (DebertaConfig, {"pos_att_type": "c2p|c2p"}, "names one term twice"),
-        (DebertaConfig, {"is_decoder": True}, "a DeBERTa supports only False"),
+        (DebertaConfig, {"is_decoder": True}, "deberta supports only False"),
         (
             DebertaConfig,
             {"enhanced_mask_decoder": True, "position_biased_input": True},

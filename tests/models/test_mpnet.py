@@ -43,9 +43,9 @@ def test_the_longest_sequence_is_shorter_than_the_table() -> None:
         ({"max_position_embeddings": 2}, "max_position_embeddings is 2; it must be at least 3"),
         ({"relative_attention_num_buckets": 16}, "is 16; it must be at least 32"),
         ({"relative_attention_num_buckets": "32"}, "is '32'; it must be an integer"),
-        ({"is_decoder": True}, "is_decoder is True; an MPNet supports only False"),
-        ({"type_vocab_size": 2}, "type_vocab_size is 2; an MPNet supports only 0"),
-        ({"position_embedding_type": "relative_key"}, "an MPNet supports only 'absolute'"),
+        ({"is_decoder": True}, "is_decoder is True; mpnet supports only False"),
+        ({"type_vocab_size": 2}, "type_vocab_size is 2; mpnet supports only 0"),
+        ({"position_embedding_type": "relative_key"}, "mpnet supports only 'absolute'"),
     ],
 )
 def test_a_configuration_that_is_none_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from heedful.errors import UserError, did_you_mean, listed, unknown_name
+from heedful.files import read_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -211,43 +213,6 @@ def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
     return labels or inverse
 
 
-def encoder_from_keys(
-    kind: type[Config],
-    values: Mapping[str, Any],
-    where: str,
-    *,
-    fixed: Mapping[str, Any],
-    ignored: Collection[str] = (),
-) -> Config:
-    """Build the configuration of an encoder, which has labels and pruned heads; see ``from_keys``.
-
-    Args:
-        kind: the same.
-        values: the same.
-        where: the same.
-        fixed: the same.
-        ignored: further keys beside ``IGNORED``, which change nothing.
-
-    Raises:
-        UserError: the same.
-    """
-    read = {
-        "id2label": read_labels(values, where),
-        "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
-    }
-    ignored = {*IGNORED, *ignored, "label2id"}
-    return from_keys(kind, {**values, **read}, where, fixed=fixed, ignored=ignored)
-
-
-def encoder_keys(config: Any) -> dict[str, Any]:
-    """Return what a ``config.json`` of an encoder holds, for heedful and for the reference."""
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
-    del values["num_labels"]  # the reference counts id2label
-    values["id2label"] = {str(number): label for number, label in config.id2label.items()}
-    values["pruned_heads"] = write_pruned_heads(config.pruned_heads)
-    return {"model_type": config.MODEL_TYPE, **values, "label2id": config.label2id}
-
-
 def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:
     """Return the heads that were pruned from each block, by the block's number.
 
@@ -314,6 +279,92 @@ def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> 
         block: its number.
     """
     return [head for head in range(heads) if head not in pruned.get(block, ())]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReferenceConfig:
+    """What the configurations of all models under the reference's key names say.
+
+    A family adds its sizes and options, and calls ``complete`` at the end of its checks.
+    """
+
+    MODEL_TYPE: ClassVar[str]
+    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {}
+    """Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+    UNUSED: ClassVar[Collection[str]] = ()
+    """Keys of the family's published files that change nothing, besides ``IGNORED``."""
+    DROPOUTS: ClassVar[tuple[str, ...]]
+    """The fields that one rate of dropout sets."""
+    DEPTH: ClassVar[str]
+    """The field that has the number of blocks."""
+
+    chunk_size_feed_forward: int = 0
+    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
+    same result. 0 for all."""
+    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
+    """The heads that were taken out of each block's attention to itself, by the block's number."""
+    num_labels: int = 0
+    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    id2label: dict[int, str] = field(default_factory=dict, hash=False)
+    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    problem_type: str | None = None
+    """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        """The number of each output, by its name."""
+        return {label: number for number, label in self.id2label.items()}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the ``config.json`` of the reference or of heedful.
+
+        Raises:
+            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+        """
+        return cls.from_dict(read_json(path), where=str(path))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
+        """Build from the keys and values of a ``config.json``.
+
+        Args:
+            values: keys of this class, or of ``FIXED``, ``UNUSED`` or ``IGNORED``.
+            where: what an error calls their source.
+
+        Raises:
+            UserError: a key is unknown, or its value not supported.
+        """
+        read = {
+            "id2label": read_labels(values, where),
+            "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
+        }
+        fixed = {"model_type": cls.MODEL_TYPE, **cls.FIXED}
+        ignored = {*IGNORED, *cls.UNUSED, "label2id"}
+        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        del values["num_labels"]  # the reference counts id2label
+        values["id2label"] = {str(number): label for number, label in self.id2label.items()}
+        values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
+        return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
+
+    def complete(self, blocks: int, heads: int) -> None:
+        """Check the fields of this class, and complete the labels.
+
+        Args:
+            blocks: how many blocks there are.
+            heads: how many heads a block has at first.
+
+        Raises:
+            UserError: a value is of the wrong type or out of range.
+        """
+        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_pruned_heads(self, "pruned_heads", blocks, heads)
+        complete_labels(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

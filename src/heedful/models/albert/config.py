@@ -1,19 +1,12 @@
 """What an ALBERT is made of, under the reference's key names."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_numbers, check_sizes
-
-_ONLY: dict[str, Any] = {
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "use_cache": True,
-    "classifier_dropout": None,
-}
-"""Fields of BERT that the reference's ALBERT does not have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +20,18 @@ class AlbertConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "albert"
+    ABSENT: ClassVar[Mapping[str, Any]] = {
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "use_cache": True,
+        "classifier_dropout": None,
+    }
     DROPOUTS: ClassVar[tuple[str, ...]] = (
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
         "classifier_dropout_prob",
     )
-    OLD_KEYS: ClassVar[tuple[str, ...]] = (
+    UNUSED: ClassVar[Collection[str]] = (
         *("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type"),
         "num_memory_blocks",
     )
@@ -67,11 +66,6 @@ class AlbertConfig(BertConfig):
     """Id of the piece that ends one."""
 
     def __post_init__(self) -> None:
-        for name, value in _ONLY.items():
-            if getattr(self, name) != value:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; an ALBERT supports only {value!r}"
-                )
         check_sizes(self, ("embedding_size", "num_hidden_groups", "inner_group_num"))
         check_numbers(self, ("classifier_dropout_prob",), float, below=1)
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
@@ -103,8 +97,3 @@ class AlbertConfig(BertConfig):
     def head_dropout(self) -> float:
         """Dropout before a classifier."""
         return self.classifier_dropout_prob
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        values = BertConfig.to_dict(self)
-        return {name: value for name, value in values.items() if name not in _ONLY}

@@ -1,6 +1,7 @@
 """What a BERT is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -9,17 +10,11 @@ from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
 from heedful.models.configs import (
+    ReferenceConfig,
     check_numbers,
-    check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_labels,
-    encoder_from_keys,
-    encoder_keys,
 )
-
-_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
-"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
 
 _SIZES = (
     "vocab_size",
@@ -32,7 +27,7 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BertConfig:
+class BertConfig(ReferenceConfig):
     """The sizes and options of a BERT. The defaults are those of BERT base, uncased.
 
     Raises:
@@ -40,21 +35,20 @@ class BertConfig:
     """
 
     MODEL_TYPE: ClassVar[str] = "bert"
-    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {
+        "is_encoder_decoder": False,
+        "cross_attention_hidden_size": None,
+    }
     DROPOUTS: ClassVar[tuple[str, ...]] = (
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-        "classifier_dropout",
+        *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
     )
-    """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "num_hidden_layers"
-    """The field that has the number of blocks."""
     POSITIONS: ClassVar[str] = "max_position_embeddings"
     """The field that has the number of positions."""
     LEAST_TYPES: ClassVar[int] = 1
     """How many token types there must be."""
-    OLD_KEYS: ClassVar[tuple[str, ...]] = ()
-    """Keys of published files of the family that change nothing."""
+    ABSENT: ClassVar[Mapping[str, Any]] = {}
+    """Fields that the family's files do not have, and the only value of each."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""
@@ -94,24 +88,16 @@ class BertConfig:
     use_cache: bool = True
     """Whether the reference returns a cache where a call does not say. Kept for its files: here a
     call has to ask for the cache."""
-    chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
-    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block's attention to itself, by the block's number."""
     tie_word_embeddings: bool = True
     """Whether a language model's output uses the word embeddings."""
-    num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
-    id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
-    problem_type: str | None = None
-    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
+        for name, value in self.ABSENT.items():
+            if getattr(self, name) != value:
+                has = f"{name} is {getattr(self, name)!r}"
+                raise UserError(f"{has}; {self.MODEL_TYPE} supports only {value!r}")
         check_sizes(self, _SIZES, ("num_hidden_layers",))
         check_numbers(self, ("type_vocab_size",), int, low=self.LEAST_TYPES, below=2**28)
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         switches = ("is_decoder", "add_cross_attention", "use_cache", "tie_word_embeddings")
         check_switches(self, switches)
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
@@ -133,8 +119,7 @@ class BertConfig:
             )
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
-        check_pruned_heads(self, "pruned_heads", self.num_blocks, self.num_attention_heads)
-        complete_labels(self)
+        self.complete(self.num_blocks, self.num_attention_heads)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -167,11 +152,6 @@ class BertConfig:
         rate = self.classifier_dropout
         return self.hidden_dropout_prob if rate is None else rate
 
-    @property
-    def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
-        return {label: number for number, label in self.id2label.items()}
-
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the ``config.json`` of the reference or of heedful.
@@ -188,17 +168,7 @@ class BertConfig:
             path = original
         return cls.from_dict(read_json(path), where=str(path))
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
-
-        Args:
-            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
-            where: what an error calls their source.
-        """
-        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=cls.OLD_KEYS)
-
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return encoder_keys(self)
+        values = ReferenceConfig.to_dict(self)
+        return {name: value for name, value in values.items() if name not in self.ABSENT}

@@ -1,7 +1,7 @@
 """What a DeBERTa is made of, under the reference's key names."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -10,15 +10,6 @@ from heedful.layers.disentangled import TERMS
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_numbers, check_sizes, check_switches
-
-_ONLY: dict[str, Any] = {
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "use_cache": True,
-    "classifier_dropout": None,
-}
-"""Fields of BERT that the reference's DeBERTa does not have."""
 
 _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_mask_decoder")
 
@@ -32,6 +23,13 @@ class DebertaConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "deberta"
+    ABSENT: ClassVar[Mapping[str, Any]] = {
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "use_cache": True,
+        "classifier_dropout": None,
+    }
     DROPOUTS: ClassVar[tuple[str, ...]] = (
         "hidden_dropout_prob",
         "attention_probs_dropout_prob",
@@ -39,7 +37,7 @@ class DebertaConfig(BertConfig):
         "cls_dropout",
     )
     LEAST_TYPES: ClassVar[int] = 0
-    OLD_KEYS: ClassVar[tuple[str, ...]] = ("padding_idx",)
+    UNUSED: ClassVar[Collection[str]] = ("padding_idx",)
     vocab_size: int = 50265
     """Number of pieces in the vocabulary."""
     type_vocab_size: int = 0
@@ -73,11 +71,6 @@ class DebertaConfig(BertConfig):
     et al. 2021, section 3.2). The reference leaves that out."""
 
     def __post_init__(self) -> None:
-        for name, value in _ONLY.items():
-            if getattr(self, name) != value:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; a DeBERTa supports only {value!r}"
-                )
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
         check_switches(self, (*_SWITCHES, "talking_head"))
         check_numbers(self, ("pooler_dropout",), float, below=1)
@@ -149,7 +142,7 @@ class DebertaConfig(BertConfig):
         values = BertConfig.to_dict(self)
         unsaid = {name for name in ("embedding_size", "cls_dropout") if values[name] is None}
         unsaid |= {name for name in ("talking_head", "enhanced_mask_decoder") if not values[name]}
-        kept = {name: x for name, x in values.items() if name not in _ONLY and name not in unsaid}
+        kept = {name: x for name, x in values.items() if name not in unsaid}
         return kept | {"pos_att_type": None if self.pos_att_type is None else [*self.pos_att_type]}
 
 

@@ -1,35 +1,23 @@
 """What a DistilBERT is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from heedful.errors import UserError, unknown_name
-from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
+    ReferenceConfig,
     check_numbers,
-    check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_labels,
-    encoder_from_keys,
-    encoder_keys,
 )
-
-_FIXED: dict[str, Any] = {
-    "is_encoder_decoder": False,
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "cross_attention_hidden_size": None,
-}
-"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
 
 _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DistilBertConfig:
+class DistilBertConfig(ReferenceConfig):
     """The sizes and options of a DistilBERT. The defaults are those of DistilBERT base, uncased.
 
     Raises:
@@ -37,11 +25,16 @@ class DistilBertConfig:
     """
 
     MODEL_TYPE: ClassVar[str] = "distilbert"
-    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {
+        "is_encoder_decoder": False,
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "cross_attention_hidden_size": None,
+    }
+    UNUSED: ClassVar[Collection[str]] = ("tie_weights_",)
+    """What the reference ignores, too, and its oldest files have."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
-    """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "n_layers"
-    """The field that has the number of blocks."""
     POSITIONS: ClassVar[str] = "max_position_embeddings"
     """The field that has the number of positions."""
 
@@ -75,24 +68,12 @@ class DistilBertConfig:
     """Standard deviation of fresh weights."""
     pad_token_id: int | None = 0
     """Id of the padding piece, whose vector is not trained; None if there is none."""
-    chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
-    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block, by the block's number."""
     tie_word_embeddings: bool = True
     """Whether a language model's output uses the word embeddings."""
-    num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
-    id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
-    problem_type: str | None = None
-    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "max_position_embeddings", "n_heads", "dim", "hidden_dim")
         check_sizes(self, sizes, ("n_layers",))
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         check_switches(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range",), float)
         check_numbers(self, _DROPOUTS, float, below=1)
@@ -104,8 +85,7 @@ class DistilBertConfig:
             raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")
         if self.activation not in ACTIVATIONS:
             raise unknown_name("activation", str(self.activation), ACTIVATIONS)
-        check_pruned_heads(self, "pruned_heads", self.n_layers, self.n_heads)
-        complete_labels(self)
+        self.complete(self.n_layers, self.n_heads)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -191,33 +171,3 @@ class DistilBertConfig:
     def add_cross_attention(self) -> bool:
         """The same."""
         return False
-
-    @property
-    def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
-        return {label: number for number, label in self.id2label.items()}
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of the reference or of heedful.
-
-        Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
-        """
-        return cls.from_dict(read_json(path), where=str(path))
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
-
-        Args:
-            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
-            where: what an error calls their source.
-        """
-        # The reference ignores it, which its oldest files have, too.
-        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=("tie_weights_",))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return encoder_keys(self)

@@ -1,27 +1,17 @@
 """What a GPT-2 is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from heedful.errors import UserError, unknown_name
-from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
+    ReferenceConfig,
     check_numbers,
-    check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_labels,
-    encoder_from_keys,
-    encoder_keys,
 )
-
-_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "cross_attention_hidden_size": None}
-"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
-
-_IGNORED = {"n_ctx", "is_decoder"}
-"""Keys that change nothing: one repeats ``n_positions``, and the other is always true."""
 
 _SUMMARIES = ("last", "first", "mean", "cls_index")
 
@@ -35,7 +25,7 @@ _DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GPT2Config:
+class GPT2Config(ReferenceConfig):
     """The sizes and options of a GPT-2. The defaults are those of the smallest published one.
 
     Raises:
@@ -43,11 +33,14 @@ class GPT2Config:
     """
 
     MODEL_TYPE: ClassVar[str] = "gpt2"
-    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {
+        "is_encoder_decoder": False,
+        "cross_attention_hidden_size": None,
+    }
+    UNUSED: ClassVar[Collection[str]] = {"n_ctx", "is_decoder"}
+    """Keys that change nothing: one repeats ``n_positions``, and the other is always true."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
-    """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "n_layer"
-    """The field that has the number of blocks."""
     POSITIONS: ClassVar[str] = "n_positions"
     """The field that has the number of positions."""
 
@@ -106,25 +99,13 @@ class GPT2Config:
     """Id of the token that ends one."""
     pad_token_id: int | None = None
     """Id of the token that fills up a batch. Its vector is trained: often it also ends texts."""
-    chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
-    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block, by the block's number."""
     tie_word_embeddings: bool = True
     """Whether a language model's output uses the word embeddings."""
-    num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
-    id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
-    problem_type: str | None = None
-    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
         if self.n_inner is not None:
             check_sizes(self, ("n_inner",))
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         check_switches(self, _SWITCHES)
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
         dropouts = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "summary_first_dropout")
@@ -141,8 +122,7 @@ class GPT2Config:
             raise unknown_name("summary_type", str(self.summary_type), _SUMMARIES)
         if self.summary_activation and self.summary_activation not in ACTIVATIONS:
             raise unknown_name("summary_activation", str(self.summary_activation), ACTIVATIONS)
-        check_pruned_heads(self, "pruned_heads", self.n_layer, self.n_head)
-        complete_labels(self)
+        self.complete(self.n_layer, self.n_head)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -240,32 +220,3 @@ class GPT2Config:
         scale = 1.0 if self.scale_attn_weights else (self.n_embd / self.n_head) ** 0.5
         blocks = range(1, self.n_layer + 1)
         return [scale / i if self.scale_attn_by_inverse_layer_idx else scale for i in blocks]
-
-    @property
-    def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
-        return {label: number for number, label in self.id2label.items()}
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of the reference or of heedful.
-
-        Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
-        """
-        return cls.from_dict(read_json(path), where=str(path))
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
-
-        Args:
-            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
-            where: what an error calls their source.
-        """
-        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=_IGNORED)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return encoder_keys(self)

@@ -1,5 +1,6 @@
 """What an MPNet is made of, under the reference's key names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,16 +13,6 @@ BUCKETS = 32
 
 PADDING = 1
 """The id of the padding token, and the position of padding: files say it, but it is always this."""
-
-_ONLY: dict[str, Any] = {
-    "type_vocab_size": 0,
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "use_cache": True,
-    "classifier_dropout": None,
-}
-"""Fields of BERT that the reference's MPNet does not have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +27,14 @@ class MPNetConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "mpnet"
+    ABSENT: ClassVar[Mapping[str, Any]] = {
+        "type_vocab_size": 0,
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "use_cache": True,
+        "classifier_dropout": None,
+    }
     DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     LEAST_TYPES: ClassVar[int] = 0
 
@@ -54,11 +53,6 @@ class MPNetConfig(BertConfig):
     however many there are."""
 
     def __post_init__(self) -> None:
-        for name, value in _ONLY.items():
-            if getattr(self, name) != value:
-                raise UserError(
-                    f"{name} is {getattr(self, name)!r}; an MPNet supports only {value!r}"
-                )
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.pad_token_id != PADDING:
             raise UserError(
@@ -86,8 +80,3 @@ class MPNetConfig(BertConfig):
     def padding_position(self) -> int:
         """The position of padding, which is not trained."""
         return PADDING
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        values = BertConfig.to_dict(self)
-        return {name: value for name, value in values.items() if name not in _ONLY}

@@ -1,32 +1,17 @@
 """What a ViT is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from heedful.errors import UserError, unknown_name
-from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
+    ReferenceConfig,
     check_numbers,
-    check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_labels,
-    encoder_from_keys,
-    encoder_keys,
 )
-
-_FIXED: dict[str, Any] = {
-    "is_encoder_decoder": False,
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "cross_attention_hidden_size": None,
-}
-"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
-
-_IGNORED = {"pad_token_id", "tie_word_embeddings", "classifier_dropout", "use_cache"}
-"""Keys that change nothing: a ViT reads no words."""
 
 Size = int | tuple[int, int]
 """Rows and columns of pixels, or one number for both."""
@@ -35,7 +20,7 @@ _SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_channe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ViTConfig:
+class ViTConfig(ReferenceConfig):
     """The sizes and options of a ViT. The defaults are those of ViT base.
 
     Raises:
@@ -43,11 +28,18 @@ class ViTConfig:
     """
 
     MODEL_TYPE: ClassVar[str] = "vit"
-    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {
+        "is_encoder_decoder": False,
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "cross_attention_hidden_size": None,
+    }
+    UNUSED: ClassVar[Collection[str]] = (
+        *("pad_token_id", "tie_word_embeddings", "classifier_dropout", "use_cache"),
+    )
+    """Keys that change nothing: a ViT reads no words."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "num_hidden_layers"
-    """The field that has the number of blocks."""
 
     hidden_size: int = 768
     """Width of the model; a multiple of ``num_attention_heads``."""
@@ -81,17 +73,6 @@ class ViTConfig:
     """Width of what comes out of the pooler; None is ``hidden_size``."""
     pooler_act: str = "tanh"
     """Activation of the pooler."""
-    chunk_size_feed_forward: int = 0
-    """How many tokens of each picture go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
-    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block, by the block's number."""
-    num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
-    id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
-    problem_type: str | None = None
-    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
         check_sizes(self, _SIZES, ("num_hidden_layers",))
@@ -101,7 +82,6 @@ class ViTConfig:
         check_sizes(self, ("pooler_output_size",))
         for name in ("image_size", "patch_size"):
             object.__setattr__(self, name, _size(name, getattr(self, name)))
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         check_switches(self, ("qkv_bias",))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
@@ -117,8 +97,7 @@ class ViTConfig:
             raise UserError(
                 f"image_size {self.image_size} is smaller than patch_size {self.patch_size}"
             )
-        check_pruned_heads(self, "pruned_heads", self.num_hidden_layers, self.num_attention_heads)
-        complete_labels(self)
+        self.complete(self.num_hidden_layers, self.num_attention_heads)
 
     @property
     def picture(self) -> tuple[int, int]:
@@ -165,35 +144,6 @@ class ViTConfig:
     def add_cross_attention(self) -> bool:
         """Its blocks attend to themselves alone."""
         return False
-
-    @property
-    def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
-        return {label: number for number, label in self.id2label.items()}
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of the reference or of heedful.
-
-        Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
-        """
-        return cls.from_dict(read_json(path), where=str(path))
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
-
-        Args:
-            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``.
-            where: what an error calls their source.
-        """
-        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        return encoder_from_keys(cls, values, where, fixed=fixed, ignored=_IGNORED)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return encoder_keys(self)
 
 
 def _size(name: str, value: object) -> Size:

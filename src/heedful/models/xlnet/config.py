@@ -1,28 +1,18 @@
 """What an XLNet is made of, under the reference's key names."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError, unknown_name
-from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
+    ReferenceConfig,
     check_numbers,
-    check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_labels,
-    encoder_from_keys,
-    encoder_keys,
 )
 from heedful.models.heads import SUMMARIES
-
-_FIXED: dict[str, Any] = {"is_encoder_decoder": False, "is_decoder": False}
-"""Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
-
-_IGNORED = {"use_cache", "cross_attention_hidden_size", "add_cross_attention", "use_mems"}
-"""Keys of the reference's files that change nothing."""
 
 _ATTENTION = ("bi", "uni")
 
@@ -31,7 +21,7 @@ USUAL_POSITIONS = 512
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class XLNetConfig:
+class XLNetConfig(ReferenceConfig):
     """The sizes and options of an XLNet. The defaults are those of the large one.
 
     Raises:
@@ -39,11 +29,14 @@ class XLNetConfig:
     """
 
     MODEL_TYPE: ClassVar[str] = "xlnet"
-    """What a ``config.json`` calls the family."""
+    FIXED: ClassVar[Mapping[str, Any]] = {"is_encoder_decoder": False, "is_decoder": False}
+    UNUSED: ClassVar[Collection[str]] = (
+        *("use_cache", "cross_attention_hidden_size", "add_cross_attention", "use_mems"),
+        "d_head",
+    )
+    """Keys of the reference's files that change nothing."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout", "summary_last_dropout")
-    """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str] = "n_layer"
-    """The field that has the number of blocks."""
     POSITIONS: ClassVar[str] = "mem_len"
     """The field that has the length that a model from scratch is made for: it reads any number of
     tokens, and remembers so many."""
@@ -105,24 +98,12 @@ class XLNetConfig:
     """Id of the piece that begins a text; not put there by its tokenizer."""
     eos_token_id: int | None = 2
     """The same of one that ends a text."""
-    chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
-    pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block, by the block's number."""
     tie_word_embeddings: bool = True
     """Whether a language model's output uses the word embeddings."""
-    num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
-    id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
-    problem_type: str | None = None
-    """One of ``configs.PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
         check_sizes(self, ("start_n_top", "end_n_top"))
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
         check_numbers(self, ("clamp_len",), int, low=-1)
         for name in ("mem_len", "reuse_len"):
             if getattr(self, name) is not None:
@@ -145,8 +126,7 @@ class XLNetConfig:
         ):
             if value not in allowed:
                 raise unknown_name(name, str(value), allowed)
-        check_pruned_heads(self, "pruned_heads", self.n_layer, self.n_head)
-        complete_labels(self)
+        self.complete(self.n_layer, self.n_head)
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -233,31 +213,15 @@ class XLNetConfig:
         """The same."""
         return False
 
-    @property
-    def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
-        return {label: number for number, label in self.id2label.items()}
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of the reference or of heedful.
-
-        Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
-        """
-        return cls.from_dict(read_json(path), where=str(path))
-
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
         """Build from the keys and values of a ``config.json``.
 
         Args:
-            values: keys of this class, of ``_FIXED``, or of ``configs.IGNORED``; and ``d_head``,
-                which must be what follows from the others.
+            values: see ``ReferenceConfig``; ``d_head`` must be what follows from the others.
             where: what an error calls their source.
         """
-        fixed = {"model_type": cls.MODEL_TYPE, **_FIXED}
-        config = encoder_from_keys(cls, values, where, fixed=fixed, ignored={*_IGNORED, "d_head"})
+        config = super(XLNetConfig, cls).from_dict(values, where=where)
         width = config.d_model // config.n_head
         if values.get("d_head", width) != width:
             raise UserError(
@@ -265,7 +229,3 @@ class XLNetConfig:
                 f"{config.n_head} make it {width}"
             )
         return config
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
-        return encoder_keys(self)
