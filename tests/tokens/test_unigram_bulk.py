@@ -1,6 +1,7 @@
 """The short ways of a unigram tokenizer end where the long ones do."""
 
 import pickle
+import random
 from itertools import product
 from typing import cast
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.tokens.encoder import Memory
+from heedful.tokens.encoder import MAX_CHUNK, Memory
 from heedful.tokens.metaspace import UnigramEncoder
 from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.rewriting import LOWERCASE, NMT, JoinSpaces, NormalForm, Replace, Step, Strip
@@ -77,7 +78,11 @@ def test_the_words_of_a_chunk_are_those_of_the_long_way(
     even = plain.words(f" {chunk}", even=True)
     if even:
         expected = list(map(_plain, splitter.chunk_items(" ", chunk, closed=False)))
-        assert list(map(_plain, splitter.plain_items(even))) == expected
+        assert list(map(_plain, splitter.plain_items(even, spaced=True))) == expected
+        if plain.begins_alike(even):
+            items = splitter.plain_items(even, spaced=False)
+            expected = list(map(_plain, splitter.chunk_items("", chunk, closed=False)))
+            assert list(map(_plain, items)) == expected
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -91,12 +96,12 @@ def test_the_ids_of_a_text_are_those_of_the_long_way(
     encoder = UnigramEncoder(unigram, _rules(steps, *rules), vocabulary)
     expected = encoder._item_ids(encoder._splitter.items(text))
     assert encoder.ids([text]) == [expected]
-    encoder._learn_ids([text, "a b", text])
+    encoder._learn_ids([*map(encoder._chunks, [text, "a b", text])])
     assert encoder.ids([text]) == [expected]
     pieces = encoder.pieces(text)
     assert pieces.ids == expected
     learnt = UnigramEncoder(unigram, _rules(steps, *rules), vocabulary)
-    learnt._learn_pieces([text, "a b", text])
+    learnt._learn_pieces([*map(learnt._chunks, [text, "a b", text])])
     assert learnt.pieces(text) == pieces
 
 
@@ -230,3 +235,21 @@ def test_words_are_forgotten_before_they_are_too_many() -> None:
     texts = _texts()
     assert encoder.ids(texts) == _encoder().ids(texts)
     assert len(encoder._plain_ids) <= 3000
+
+
+LONG = st.lists(st.sampled_from([*"abthe", ".", "Ü", "ａ", "the", "\u3000", " "]), max_size=9)
+
+
+@given(parts=st.lists(LONG.map("".join), min_size=1, max_size=9), seed=st.integers(0, 9))
+@settings(max_examples=30, deadline=None)
+def test_long_chunks_are_cut_together_and_forgotten(parts: list[str], seed: int) -> None:
+    draw = random.Random(seed)
+    texts = ["".join(draw.choices([*parts, "x"], k=80)) for _ in range(2 * MANY)]
+    alone, together = _encoder(), _encoder()
+    assert together.ids(texts) == [alone.ids([text])[0] for text in texts]
+    batch, pieces = together.batch(texts, located=True), [alone.pieces(text) for text in texts]
+    assert batch.ids == [token_id for one in pieces for token_id in one.ids]
+    assert batch.offsets == [span for one in pieces for span in one.offsets]
+    memories = (together._first_ids, together._spaced_ids, together._plain_ids, together._words)
+    for memory in (*memories, together._first_pieces, together._spaced_pieces):
+        assert max(map(len, memory), default=0) <= MAX_CHUNK

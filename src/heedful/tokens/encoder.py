@@ -84,6 +84,11 @@ class Memory(dict[str, T], Generic[T]):
             self.clear()
         self |= islice(values.items(), self._limit)
 
+    def forget(self, chunks: Iterable[str]) -> None:
+        """Take out chunks, where they are remembered."""
+        for chunk in chunks:
+            self.pop(chunk, None)
+
     def __missing__(self, chunk: str) -> T:
         value = self._make(chunk)
         if len(chunk) <= MAX_CHUNK:

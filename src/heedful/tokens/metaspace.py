@@ -1,6 +1,6 @@
 """Texts -> token ids by a unigram model: split into words (`splitting.py`), which are cut."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, islice
 from typing import ClassVar
@@ -22,7 +22,11 @@ from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
 """Words that are remembered before all are forgotten."""
+MAX_LEARNT = 2**12
+"""Characters of the longest chunk that is cut together with others."""
 
+Chunks = list[str] | None
+"""What a text is cut to; None if it has to be split as a whole."""
 
 _GROUP = 2**18
 """Characters of the texts whose words are cut together."""
@@ -62,9 +66,13 @@ class UnigramEncoder:
             return PieceLists.of(self.ids(texts))
         pieces: list[Pieces] = []
         for group in _groups(texts):
-            if self._are_new(group[::_PACE], self._spaced_pieces):
-                self._learn_pieces(group)
+            chunks = [*map(self._chunks, group)]
+            long: Collection[str] = ()
+            if _are_new(chunks, self._spaced_pieces):
+                long = self._learn_pieces(chunks)
             pieces += map(self.pieces, group)
+            self._first_pieces.forget(long)
+            self._spaced_pieces.forget(long)
         return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
 
     def check_words(self) -> None:
@@ -74,9 +82,13 @@ class UnigramEncoder:
         """Return the ids of each text."""
         ids: list[list[int]] = []
         for group in _groups(texts):
-            if self._are_new(group[::_PACE], self._spaced_ids):
-                self._learn_ids(group)
-            ids += map(self._text_ids, group)
+            chunks = [*map(self._chunks, group)]
+            long: Collection[str] = ()
+            if _are_new(chunks, self._spaced_ids):
+                long = self._learn_ids(chunks)
+            ids += map(self._text_ids, group, chunks)
+            self._first_ids.forget(long)
+            self._spaced_ids.forget(long)
         return ids
 
     def pieces(self, text: str) -> Pieces:
@@ -115,27 +127,9 @@ class UnigramEncoder:
             spelled += token.encode("utf-8") if byte is None else bytes((byte,))
         return spelled.decode("utf-8", "replace").replace(UNDERLINE, " ").removeprefix(" ")
 
-    def _chunks(self, text: str) -> list[str] | None:
-        """Cut a text to chunks; None if it has to be split as a whole."""
+    def _chunks(self, text: str) -> Chunks:
         splitter = self._splitter
         return cut_at_spaces(splitter.trimmed(text)[1]) if splitter.has_chunks(text) else None
-
-    def _all_chunks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield what texts are cut to."""
-        return chain.from_iterable(chunks for text in texts if (chunks := self._chunks(text)))
-
-    def _are_new(self, some: Sequence[str], known: Container[str]) -> bool:
-        """Tell by some texts whether many chunks of all are not known."""
-        count = sum(chunk not in known for chunk in self._all_chunks(some))
-        return count * _PACE >= MANY
-
-    def _new_chunks(self, texts: Sequence[str], known: Container[str]) -> list[str]:
-        """Return the chunks that are not known, in order: so what is looked up together is near."""
-        return [
-            chunk
-            for chunk in dict.fromkeys(self._all_chunks(texts))
-            if chunk not in known and len(chunk) < MAX_CHUNK
-        ]
 
     def _new_words(self, words: Iterable[list[str] | None], known: Container[str]) -> list[str]:
         """Return the words that are not known, without those that stand for added tokens."""
@@ -143,36 +137,63 @@ class UnigramEncoder:
         unique = dict.fromkeys(chain.from_iterable(told for told in words if told))
         return [word for word in unique if word not in known and word not in token_ids]
 
-    def _learn_ids(self, texts: Sequence[str]) -> None:
-        """Remember the ids of chunks. Their words are cut together, once that pays."""
-        plain, known, remembered = self._splitter.plain, self._plain_ids, self._spaced_ids
-        chunks = self._new_chunks(texts, remembered)
-        words = list(plain.words_of(chunks))
-        new = self._new_words(words, known)
-        spelled = list(map(plain.spelled, new))
-        if trie := self._unigram.together(len(spelled)):
-            ids = map(trie.ids(list(dict.fromkeys(spelled))).get, spelled)
-            pairs = zip(new, ids, strict=True)
-            known.remember({word: one for word, one in pairs if one is not None})
-        told = zip(chunks, words, strict=True)
-        remembered.remember({chunk: self._ids_of_words(some) for chunk, some in told if some})
+    def _learn_ids(self, texts: Sequence[Chunks]) -> list[str]:
+        """Remember the ids of chunks. Their words are cut together, once that pays.
 
-    def _learn_pieces(self, texts: Sequence[str]) -> None:
+        Returns:
+            The chunks that are too long to be remembered for more than these texts.
+        """
+        plain, remembered = self._splitter.plain, self._spaced_ids
+        chunks = _new_chunks(texts, remembered)
+        words = list(plain.words_of(chunks))
+        new = self._new_words(words, self._plain_ids)
+        spelled = list(map(plain.spelled, new))
+        ids: dict[str, tuple[int, ...]] = {}
+        if trie := self._unigram.together(len(spelled)):
+            cut = trie.ids(list(dict.fromkeys(spelled)))
+            ids = {word: cut[one] for word, one in zip(new, spelled, strict=True) if one in cut}
+        known = self._plain_ids
+        known.remember({word: one for word, one in ids.items() if len(word) <= MAX_CHUNK})
+        told = {chunk: some for chunk, some in zip(chunks, words, strict=True) if some}
+        spaced: dict[str, tuple[int, ...]] = {}
+        for chunk, some in told.items():
+            parts = [ids[word] if word in ids else known[word] for word in some]
+            spaced[chunk] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
+        remembered.remember(spaced)
+        self._first_ids.remember(
+            {
+                chunk: spaced[chunk]
+                for chunk in _firsts(texts)
+                if chunk in told and plain.begins_alike(told[chunk])
+            }
+        )
+        return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
+
+    def _learn_pieces(self, texts: Sequence[Chunks]) -> list[str]:
         """Remember the pieces of chunks in the same way."""
         plain, known, remembered = self._splitter.plain, self._words, self._spaced_pieces
-        chunks = self._new_chunks(texts, remembered)
+        chunks = _new_chunks(texts, remembered)
         words = list(plain.words_of(chunks, even=True))
         spelled = dict.fromkeys(map(plain.spelled, self._new_words(words, ())))
         new = [word for word in spelled if word not in known]
         if trie := self._unigram.together(len(new)):
             known.remember(trie.cuts(new))
-        told = zip(chunks, words, strict=True)
+        told = {chunk: some for chunk, some in zip(chunks, words, strict=True) if some}
         remembered.remember(
-            {chunk: self._located(self._splitter.plain_items(some)) for chunk, some in told if some}
+            {chunk: self._plainly_located(some, spaced=True) for chunk, some in told.items()}
         )
+        self._first_pieces.remember(
+            {
+                chunk: self._plainly_located(some, spaced=False)
+                for chunk in _firsts(texts)
+                if (some := told.get(chunk)) and plain.begins_alike(some)
+            }
+        )
+        known.forget(word for word in new if len(word) > MAX_CHUNK)
+        return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
 
-    def _text_ids(self, text: str) -> list[int]:
-        splitter, chunks = self._splitter, self._chunks(text)
+    def _text_ids(self, text: str, chunks: Chunks) -> list[int]:
+        splitter = self._splitter
         if chunks is not None:
             try:
                 if splitter.ends_plainly(chunks[-1]):
@@ -221,6 +242,20 @@ class UnigramEncoder:
     def _pieces_of(self, before: str, chunk: str, *, closed: bool = False) -> ChunkPieces:
         return self._located(self._splitter.chunk_items(before, chunk, closed=closed))
 
+    def _plainly_located(self, words: Sequence[str], *, spaced: bool) -> ChunkPieces:
+        """Return the pieces of a chunk that was told as even; see `Splitter.plain_items`."""
+        word, plain = words[0], self._splitter.plain
+        if len(words) == 1 and word[0] == " " and word not in plain.token_ids:
+            ids, behind = zip(*self._words[plain.spelled(word)], strict=True)
+            # Unless one character is written in several tokens, each begins where another ends.
+            if len(set(behind)) == len(behind):
+                ends = [end - 1 for end in behind]
+                begins = [-1, *ends[:-1]]
+                if not spaced:  # what stands for the space is where the first character is
+                    begins[0], ends[0] = 0, max(ends[0], 1)
+                return ChunkPieces(ids, tuple(begins), tuple(ends), (0,) * len(ids), len(ids), 1)
+        return self._located(self._splitter.plain_items(words, spaced=spaced))
+
     def _located(self, items: Iterable[Item]) -> ChunkPieces:
         ids: list[int] = []
         begins: list[int] = []
@@ -251,3 +286,27 @@ def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
             yield texts[first:index]
             first, size = index, len(text)
     yield texts[first:]
+
+
+def _all_chunks(texts: Iterable[Chunks]) -> Iterator[str]:
+    return chain.from_iterable(chunks for chunks in texts if chunks)
+
+
+def _firsts(texts: Iterable[Chunks]) -> dict[str, None]:
+    """Return the chunks that begin a text, each once."""
+    return dict.fromkeys(chunks[0] for chunks in texts if chunks)
+
+
+def _are_new(texts: Sequence[Chunks], known: Container[str]) -> bool:
+    """Tell by some texts whether many chunks of all are not known."""
+    count = sum(chunk not in known for chunk in _all_chunks(texts[::_PACE]))
+    return count * _PACE >= MANY
+
+
+def _new_chunks(texts: Sequence[Chunks], known: Container[str]) -> list[str]:
+    """Return the chunks that are not known, in order: so what is looked up together is near."""
+    return [
+        chunk
+        for chunk in dict.fromkeys(_all_chunks(texts))
+        if chunk not in known and len(chunk) <= MAX_LEARNT
+    ]

@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any
 
 from heedful.tokens.added import AddedTokens
 from heedful.tokens.normalize import Images
 from heedful.tokens.rewriting import TOGETHER, WHITE, Replace, Rewriting, Step
+
+if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+    from heedful.tokens.images import ImageTable
 
 UNDERLINE = "▁"
 
@@ -74,11 +78,15 @@ class PlainSplitter:
         self._no_prefix = " " + "".join(self.token_ids)
         self._has_others = added.others_are_in if knows_letters else added.are_in
         self._images = Images(self._image)
+        self._many: ImageTable | None = None
         marks = "".join(self.token_ids)
         words = f"[^ {marks}]+" if at_white_space else f" ?[^ {marks}]+| "
         self._find_words = re.compile(f"[{marks}]|{words}" if marks else words).findall
         # A word behind an added token begins no text, and nothing before it tells.
         self._splits = prefix != "first" or not at_white_space
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_many": None}  # it is large, and soon made anew
 
     def words(self, chunk: str, *, even: bool = False) -> list[str] | None:
         """Return the words of a chunk; None where it has to be split the other way.
@@ -112,7 +120,7 @@ class PlainSplitter:
         for start in range(0, len(chunks), _TOGETHER):
             some = chunks[start : start + _TOGETHER]
             block = " ".join(("", *some))
-            rewritten = block.translate(self._images)
+            rewritten = self._table.translate(block)
             # One that is more than one word, or an added token of several characters, is rare.
             are_plain = (
                 self._splits
@@ -128,6 +136,18 @@ class PlainSplitter:
             for chunk, text in zip(some, islice(rewritten.split(" "), 1, None), strict=True):
                 is_told = TOGETHER not in text and (not even or len(text) == len(chunk))
                 yield self._find_words(f" {text}") if is_told else None
+
+    @property
+    def _table(self) -> "ImageTable":
+        if self._many is None:
+            from heedful.tokens.images import ImageTable
+
+            self._many = ImageTable(self._images)
+        return self._many
+
+    def begins_alike(self, words: Sequence[str]) -> bool:
+        """Tell whether a chunk that has these words behind a space has them at the start, too."""
+        return self._prefix != "never" and len(words[0]) > 1 and words[0][0] == " "
 
     def spelled(self, word: str) -> str:
         """Return a word as it is cut, `UNDERLINE` in the place of a space."""

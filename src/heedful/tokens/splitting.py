@@ -177,12 +177,19 @@ class Splitter:
             sources = [start - shift + source for source in sources]
             yield from self._words(text, sources, at_start=not before)
 
-    def plain_items(self, words: Sequence[str]) -> Iterator[Item]:
-        """Yield the words of a chunk that has a space before it, told by ``plain`` as even."""
+    def plain_items(self, words: Sequence[str], *, spaced: bool) -> Iterator[Item]:
+        """Yield the words of a chunk, told by ``plain`` as even.
+
+        Args:
+            words: the words of the chunk behind a space.
+            spaced: whether it has that space before it; else it begins alike without one.
+        """
         stop = -1 if words[0][0] == " " else 0
         for word in words:
             start, stop = stop, stop + len(word)
             sources: Sequence[int] = range(start, stop)
+            if start < 0 and not spaced:
+                sources = [0, *range(stop)]
             token_id = self.plain.token_ids.get(word)
             if token_id is None:
                 text = self.plain.spelled(word)
