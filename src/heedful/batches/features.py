@@ -75,7 +75,9 @@ def row_offsets(
         (T, 2).
     """
     before = len(layout.begin) if first is None else layout.second_start(first)
-    return np.pad(offsets, ((before, len(layout.end)), (0, 0)), constant_values=-1)
+    row = np.full((before + len(offsets) + len(layout.end), 2), -1, dtype=np.int32)
+    row[before : before + len(offsets)] = offsets
+    return row
 
 
 def _example(

@@ -90,7 +90,7 @@ def piece_words(
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
     counts = _ends(first, len(number)) - first
-    words = past_marks(text, np.stack([starts, ends], axis=1))
+    words = past_marks(text, _paired(starts, ends))
     return pieces.ids, np.repeat(words, counts, axis=0)
 
 
@@ -151,7 +151,14 @@ def spaced_words(text: str, spans: Spans) -> Spans:
     first = _changes(number)  # (W,)
     counts = _ends(first, len(number)) - first
     ends = spans[first + counts - 1, 1]  # (W,)
-    return np.repeat(np.stack([spans[first, 0], ends], axis=1), counts, axis=0)
+    return np.repeat(_paired(spans[first, 0], ends), counts, axis=0)
+
+
+def _paired(starts: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
+    """Return starts and ends as spans. Shapes: (N,) to (N, 2)."""
+    spans = np.empty((len(starts), 2), dtype=np.int32)
+    spans[:, 0], spans[:, 1] = starts, ends
+    return spans
 
 
 def first_pieces(spans: Spans) -> NDArray[np.int64]:
@@ -237,14 +244,15 @@ def word_probabilities(
         inner = example[inside]
         begins = first_pieces(inner)  # (W,)
         ends = _ends(begins, len(inner))
+        tagged = _aggregated(rows[inside], begins, ends, aggregation)
+        words = [(start, stop) for start, stop in inner[begins].tolist()]
+        if len(spans) == 1:
+            return dict(zip(words, tagged, strict=True))
         contexts = np.minimum(begins, len(inner) - ends).tolist()
-        words = _aggregated(rows[inside], begins, ends, aggregation)
-        for (start, stop), context, row in zip(
-            inner[begins].tolist(), contexts, words, strict=True
-        ):
+        for word, context, row in zip(words, contexts, tagged, strict=True):
             # In a tie, the first example has the word's first piece; a later one may not have it.
-            if (start, stop) not in best or context > best[start, stop][0]:
-                best[start, stop] = context, row
+            if word not in best or context > best[word][0]:
+                best[word] = context, row
     return {word: best[word][1] for word in sorted(best)}
 
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -48,9 +48,17 @@ class TaggedWord:
     end: int
     text: str
     tag: str
-    scores: dict[str, float] | None
-    """Probability of every tag; none for a word that the model was not given. Of characters that
-    the model reads as one word, that of the word."""
+    labels: tuple[str, ...] = field(repr=False)
+    """Every tag."""
+    probabilities: tuple[float, ...] | None
+    """The probability of each; none for a word that the model was not given. Of characters that the
+    model reads as one word, that of the word."""
+
+    @property
+    def scores(self) -> dict[str, float] | None:
+        """The probability of every tag, by its name."""
+        values = self.probabilities
+        return None if values is None else dict(zip(self.labels, values, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +163,7 @@ def tagging(
     Raises:
         UserError: a probability is not a number.
     """
-    scores: dict[Word, dict[str, float]] = {}
+    probabilities: dict[Word, tuple[float, ...]] = {}
     entities: list[FoundEntity] = []
     for was_read, group in groupby(words, key=values.__contains__):
         if not was_read:  # and so no entity goes on behind it
@@ -167,9 +175,7 @@ def tagging(
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
         sure = rows[np.arange(len(run)), best].tolist()
         named = [labels[number] for number in best]
-        scores |= zip(
-            run, [dict(zip(labels, row, strict=True)) for row in rows.tolist()], strict=True
-        )
+        probabilities |= zip(run, map(tuple, rows.tolist()), strict=True)
         for first, last, label in entities_of([parse_tag(tag) for tag in named]):
             start, end = run[first][0], run[last - 1][1]
             entities.append(
@@ -183,7 +189,7 @@ def tagging(
             )
     return Tagging(
         entities=tuple(entities),
-        words=_tagged(record, words, entities, scores, scheme),
+        words=_tagged(record, words, entities, probabilities, labels, scheme),
         tokens_total=tokens_total,
         tokens_used=tokens_used,
         windows=windows,
@@ -194,7 +200,8 @@ def _tagged(
     record: TaggedText,
     words: Sequence[Word],
     entities: Sequence[FoundEntity],
-    scores: Mapping[Word, dict[str, float]],
+    probabilities: Mapping[Word, tuple[float, ...]],
+    labels: tuple[str, ...],
     scheme: Scheme,
 ) -> tuple[TaggedWord, ...]:
     """Tag the words as they were given: an entity's first and its others, whatever was read as one.
@@ -203,7 +210,8 @@ def _tagged(
         record: the text.
         words: those that were read, in order.
         entities: those that were found, in order.
-        scores: the probability of each tag, of words that were read.
+        probabilities: those of each tag, of words that were read. Shape (L,).
+        labels: the L tags.
         scheme: of the tags.
     """
     tagged = words if record.words is None else record.words
@@ -222,7 +230,8 @@ def _tagged(
             end=end,
             text=record.text[start:end],
             tag=tag,
-            scores=scores.get(_holding(words, start, end)),
+            labels=labels,
+            probabilities=probabilities.get(_holding(words, start, end)),
         )
         for (start, end), tag in zip(tagged, tags, strict=True)
     )
