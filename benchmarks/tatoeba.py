@@ -12,23 +12,17 @@ environment. Prints a line of JSON for each.
 import argparse
 import gzip
 import json
-import os
 import random
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import heedful
 from benchmarks.data import FOLDER
-from benchmarks.measure import peers_python
 from benchmarks.pace import PROBE, pace
-from benchmarks.race import ROOT, environment
-from heedful.batches.parallel import encode_pairs
+from benchmarks.pieces import read_pieces, run_joeynmt, write_pieces
 from heedful.reading.parallel import read_pairs
-from heedful.settings import ColumnSettings, TranslateSettings
-from heedful.tasks.translator import learn_tokenizer
-from heedful.tokens import TranslationTokenizer
+from heedful.settings import ColumnSettings
 
 SEED, DEV, TEST = 0, 500, 1500
 BEAM = 5
@@ -78,34 +72,22 @@ def train(name: str, folder: Path, out: Path, steps: int) -> float:
 def joeynmt(folder: Path, out: Path, steps: int) -> float:
     """Train JoeyNMT, translate, and return the seconds of a step once it is under way."""
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = write_pieces(folder, out)
-    command = [peers_python(), "-m", "benchmarks.peers.joey", str(out), str(steps), str(BEAM)]
-    threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
-    subprocess.run(command, check=True, cwd=ROOT, env=environment(threads, peer=True))
-    facts = json.loads((out / "facts.json").read_text(encoding="utf-8"))
-    lines = (out / "answers.pieces").read_text(encoding="utf-8").splitlines()
-    ids = {piece: index for index, piece in enumerate(tokenizer.target.tokens)}
-    texts = [tokenizer.target.decode([ids[piece] for piece in line.split()]) for line in lines]
-    (out / "answers.en").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    return float(facts["seconds_of_a_step"])
-
-
-def write_pieces(folder: Path, out: Path) -> TranslationTokenizer:
-    """Learn the vocabulary that heedful would, and write the parts as lines of its pieces."""
     parts = ("train", "dev", "test")
     pairs = {part: list(read_pairs(files(folder, part), ColumnSettings())) for part in parts}
-    tokenizer = learn_tokenizer(pairs["train"], TranslateSettings())
-    (out / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
-    for part, some in pairs.items():
-        examples = [example for _, example in encode_pairs(some, tokenizer)]
-        for language, rows in (
-            ("zh", [example.ids.tolist() for example in examples]),
-            ("en", [[int(token) for token in example.labels] for example in examples]),
-        ):
-            lines = [" ".join(tokenizer.source.pieces(row[:-1])) for row in rows]
-            text = "".join(f"{line}\n" for line in lines)
-            (out / f"{part}.{language}").write_text(text, encoding="utf-8")
-    return tokenizer
+    tokenizer = write_pieces(pairs, ("zh", "en"), out)
+    job = {
+        "languages": ("zh", "en"),
+        "model": {"width": 256, "heads": 4, "blocks": 3, "dropout": 0.2, "layer_norm": "pre"},
+        "rate": COMMON["learning_rate"],
+        "warmup": max(steps // 10, 1),
+        "steps": steps,
+        "every": 10**9,
+        "beam": BEAM,
+    }
+    facts = run_joeynmt(out, job)
+    texts = read_pieces(out / "answers.pieces", tokenizer)
+    (out / "answers.en").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return float(facts["seconds_of_a_step"])
 
 
 def scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, object]:

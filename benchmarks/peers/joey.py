@@ -1,9 +1,13 @@
 """JoeyNMT's own program: how it is configured, trained and asked, in the peers' environment.
 
-    python -m benchmarks.peers.joey FOLDER STEPS BEAM
+    python -m benchmarks.peers.joey FOLDER
 
-FOLDER holds `train`, `dev` and `test`, each a file of pieces a language, and the list `pieces.txt`.
-What comes of it stands there, too: `answers.pieces`, a line each, and `facts.json`.
+FOLDER holds `train`, `dev` and maybe `test`, each a file of pieces a language, the list
+`pieces.txt`, and `job.json`: the ``languages``, the sizes of the ``model``, the highest ``rate`` of
+Noam's schedule, its ``warmup``, the ``steps``, the ``beam`` for the test data, and after how many
+steps, ``every``, the development data is translated greedily. What comes of it stands there, too:
+`answers.pieces`, a line each; `model/STEP.hyps`; and `facts.json`, with the steps and seconds of
+training before each of those.
 """
 
 import json
@@ -69,39 +73,34 @@ def settings(
     }
 
 
-def main(folder: Path, steps: int, beam: int) -> None:
-    """Train, and translate the test data."""
+def main(folder: Path) -> None:
+    """Train as ``job.json`` says, and translate the test data if there is any."""
     import torch
     from joeynmt.config import parse_global_args, set_validation_args
     from joeynmt.prediction import predict, prepare
     from joeynmt.training import TrainManager
 
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     logging.disable(logging.WARNING)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    warmup = max(steps // 10, 1)
-    sizes: dict[str, Any] = {
-        "width": 256,
-        "heads": 4,
-        "blocks": 3,
-        "dropout": 0.2,
-        "layer_norm": "pre",
-    }
     learning = {
-        # Noam's rates, with that of heedful's runs as the highest.
         "scheduling": "noam",
         "learning_rate": 0.0,
-        "learning_rate_factor": 2e-3 * (sizes["width"] * warmup) ** 0.5,
-        "learning_rate_warmup": warmup,
+        "learning_rate_min": 0.0,  # else training ends before it has warmed up
+        "learning_rate_factor": job["rate"] * (job["model"]["width"] * job["warmup"]) ** 0.5,
+        "learning_rate_warmup": job["warmup"],
         "label_smoothing": 0.1,
         "batch_size": 64,
         "epochs": 10**6,
-        "updates": steps,
-        "logging_freq": 10**6,
-        "validation_freq": 10**9,
+        "updates": job["steps"],
+        "logging_freq": job["every"],
+        "validation_freq": job["every"],
     }
-    config = settings(folder, ("zh", "en"), sizes, learning)
-    config["data"]["test"] = str(folder / "test")
-    config["testing"] = {"beam_size": beam, "beam_alpha": 1.0, "batch_size": 64}
+    config = settings(folder, tuple(job["languages"]), job["model"], learning)
+    config["testing"] = {"beam_size": job["beam"], "beam_alpha": 1.0, "batch_size": 64}
+    has_test = (folder / f"test.{job['languages'][0]}").exists()
+    if has_test:
+        config["data"]["test"] = str(folder / "test")
     (folder / "model").mkdir(exist_ok=True)
     args = parse_global_args({**config, "model_dir": str(folder / "model")}, mode="train")
     model, train, dev, test = prepare(args, rank=0, mode="train")
@@ -115,17 +114,33 @@ def main(folder: Path, steps: int, beam: int) -> None:
         train_args=args.train,
         dev_args=set_validation_args(args.test),
     )
-    step, ends = manager._train_step, []
+    step, validate = manager._train_step, manager._validate
+    ends: list[float] = []
+    points: list[tuple[int, float]] = []
+    paused = 0.0
 
     def clocked(batch: Any) -> Any:
-        ends.append(time.perf_counter())
+        ends.append(time.perf_counter() - paused)
         return step(batch)
 
-    manager._train_step = clocked
+    def pausing(*arguments: Any) -> None:
+        nonlocal paused
+        begin = time.perf_counter()
+        points.append((len(ends), begin - paused - ends[0]))
+        validate(*arguments)
+        paused += time.perf_counter() - begin
+
+    manager._train_step, manager._validate = clocked, pausing
     manager.train_and_validate(train, dev)
     timed = ends[SKIPPED:] if len(ends) > 2 * SKIPPED else ends
-    facts = {"steps": len(ends), "seconds_of_a_step": (timed[-1] - timed[0]) / (len(timed) - 1)}
+    facts = {
+        "steps": len(ends),
+        "seconds_of_a_step": (timed[-1] - timed[0]) / (len(timed) - 1),
+        "points": points,
+    }
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    if not has_test:
+        return
     model.eval()
     _, _, _, answers, _, _ = predict(
         model, test, args.device, 0, args=args.test, autocast=args.autocast
@@ -135,4 +150,4 @@ def main(folder: Path, steps: int, beam: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]))

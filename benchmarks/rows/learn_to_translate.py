@@ -150,10 +150,9 @@ def _joeynmt_settings(folder: Path) -> dict[str, Any]:
 def prepare(folder: Path, laps: int, share: float) -> Plan:
     """Learn the vocabulary, and write the pairs as lines of its pieces."""
     from benchmarks.data import FOLDER
-    from heedful.batches.parallel import encode_pairs
+    from benchmarks.pieces import write_pieces
     from heedful.reading.parallel import read_pairs
-    from heedful.settings import ColumnSettings, TranslateSettings
-    from heedful.tasks.translator import learn_tokenizer
+    from heedful.settings import ColumnSettings
 
     def read(part: str) -> list[Any]:
         files = [FOLDER / f"multi30k/{part}.{language}.gz" for language in ("de", "en")]
@@ -161,17 +160,8 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
 
     steps = max(1, round(STEPS * share / laps))
     (folder / "facts.json").write_text(json.dumps({"steps": steps}))
-    training = read("train")
-    tokenizer = learn_tokenizer(training, TranslateSettings())
-    (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
-    for part, pairs in (("train", training), ("dev", read("val")[:HELD_OUT])):
-        examples = [example for _, example in encode_pairs(pairs, tokenizer)]
-        for language, rows in (
-            ("de", [one.ids.tolist() for one in examples]),
-            ("en", [[int(token) for token in one.labels] for one in examples]),
-        ):
-            lines = [" ".join(tokenizer.source.pieces(row[:-1])) for row in rows]
-            (folder / f"{part}.{language}").write_text("\n".join(lines), encoding="utf-8")
+    parts = {"train": read("train"), "dev": read("val")[:HELD_OUT]}
+    tokenizer = write_pieces(parts, ("de", "en"), folder)
     words = len(tokenizer.source.tokens)
     # Of one token, on average of those read and those written: a block has 12 and 16 times D * D.
     once = BLOCKS * (12 + 16) * WIDTH**2 / 2 + WIDTH * words / 2

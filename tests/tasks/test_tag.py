@@ -159,7 +159,7 @@ def test_characters_of_a_latin_word_are_one_word(finished: Path) -> None:
     assert tags == [*"OOO", "B-thing", "I-thing", "I-thing", *"OO", "B-colour", *["I-colour"] * 2]
     s, k, y = answer.words[3:6]
     assert max(s.scores, key=s.scores.__getitem__) == "B-thing"
-    assert s.scores is k.scores is y.scores
+    assert s.probabilities is k.probabilities is y.probabilities
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,61 @@
+"""JoeyNMT as a peer: pairs as lines of pieces, which it reads, and its program."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import peers_python
+from benchmarks.race import ROOT, environment
+from heedful.batches.parallel import encode_pairs
+from heedful.reading import Record
+from heedful.settings import TranslateSettings
+from heedful.tasks.translator import learn_tokenizer
+from heedful.tokens import TranslationTokenizer
+
+
+def write_pieces(
+    parts: Mapping[str, Sequence[Record]], languages: tuple[str, str], folder: Path
+) -> TranslationTokenizer:
+    """Learn the vocabulary that heedful would from ``train``, and write all parts in its pieces.
+
+    Args:
+        parts: the pairs of each part: ``train``, ``dev``, and ``test`` if there is one.
+        languages: the endings of the files of the source and of the target.
+        folder: for the files, and for the list of pieces.
+    """
+    tokenizer = learn_tokenizer(parts["train"], TranslateSettings())
+    (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
+    for part, pairs in parts.items():
+        examples = [example for _, example in encode_pairs(pairs, tokenizer)]
+        for language, rows in zip(
+            languages,
+            (
+                [example.ids.tolist() for example in examples],
+                [[int(token) for token in example.labels] for example in examples],
+            ),
+            strict=True,
+        ):
+            lines = [" ".join(tokenizer.source.pieces(row[:-1])) for row in rows]
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{part}.{language}").write_text(text, encoding="utf-8")
+    return tokenizer
+
+
+def read_pieces(path: Path, tokenizer: TranslationTokenizer) -> list[str]:
+    """Return the texts that lines of pieces of the target spell."""
+    ids = {piece: index for index, piece in enumerate(tokenizer.target.tokens)}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [tokenizer.target.decode([ids[piece] for piece in line.split()]) for line in lines]
+
+
+def run_joeynmt(folder: Path, job: Mapping[str, object]) -> dict[str, Any]:
+    """Let JoeyNMT do a job in a folder, and return what it says of it; see `peers.joey`."""
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
+    command = [peers_python(), "-m", "benchmarks.peers.joey", str(folder)]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment(threads, peer=True))
+    facts: dict[str, Any] = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    return facts
