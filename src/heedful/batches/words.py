@@ -170,12 +170,14 @@ def _changes(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the indices of numbers that differ from the one before; 0 is always among them."""
     changed = np.ones(len(numbers), dtype=np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=changed[1:])
-    return np.flatnonzero(changed)
+    return changed.nonzero()[0]
 
 
 def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Return where each word ends, from where each begins. Shapes: (W,) to (W,)."""
-    return np.append(first, length)[1:]
+    ends = np.empty_like(first)
+    ends[:-1], ends[-1:] = first[1:], length
+    return ends
 
 
 def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
@@ -240,7 +242,7 @@ def word_probabilities(
     """
     best: dict[Word, tuple[int, NDArray[np.floating]]] = {}
     for example, rows in zip(spans, probabilities, strict=True):
-        inside = np.flatnonzero(example[:, 0] >= 0)
+        inside = (example[:, 0] >= 0).nonzero()[0]
         inner = example[inside]
         begins = first_pieces(inner)  # (W,)
         ends = _ends(begins, len(inner))

@@ -169,7 +169,7 @@ def tagging(
         if not was_read:  # and so no entity goes on behind it
             continue
         run = list(group)
-        rows = np.stack([values[word] for word in run])  # (W, L)
+        rows = np.array([values[word] for word in run])  # (W, L)
         if not np.isfinite(rows).all():
             raise UserError("a predicted probability is not a number; the model is damaged")
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
@@ -226,14 +226,16 @@ def _tagged(
     )
     return tuple(
         TaggedWord(
-            start=start,
-            end=end,
-            text=record.text[start:end],
+            start=word[0],
+            end=word[1],
+            text=record.text[slice(*word)],
             tag=tag,
             labels=labels,
-            probabilities=probabilities.get(_holding(words, start, end)),
+            probabilities=probabilities.get(
+                word if word in probabilities else _holding(words, *word)
+            ),
         )
-        for (start, end), tag in zip(tagged, tags, strict=True)
+        for word, tag in zip(tagged, tags, strict=True)
     )
 
 
