@@ -253,3 +253,12 @@ def test_long_chunks_are_cut_together_and_forgotten(parts: list[str], seed: int)
     memories = (together._first_ids, together._spaced_ids, together._plain_ids, together._words)
     for memory in (*memories, together._first_pieces, together._spaced_pieces):
         assert max(map(len, memory), default=0) <= MAX_CHUNK
+
+
+def test_words_of_any_length_are_cut_together() -> None:
+    unigram = Unigram(["<unk>", "a", "aa", "b"], [-9.0, -2.0, -3.0, -1.0], 0, byte_fallback=False)
+    trie = Trie(
+        ["<unk>", "a", "aa", "b"], [-9.0, -2.0, -3.0, -1.0], unknown_id=0, unknown_score=-19.0
+    )
+    words = ["ab" * 2**14, "a" * 2**15 + "b", "b"]
+    assert trie.cuts(words) == {word: unigram.cut(word) for word in words}

@@ -217,7 +217,9 @@ class Trie:
             size: the number of places.
         """
         offsets = np.arange(size) - np.repeat(first, np.diff(first, append=size))
-        offset = offsets.astype(np.int16).take(edges.starts)
+        # Numbers of 16 bits are sorted many times as fast, and few words are longer.
+        small = np.int16 if offsets.max(initial=0) < 2**15 else np.int64
+        offset = offsets.astype(small).take(edges.starts)
         order = np.argsort(offset, kind="stable")
         starts, ends, nodes = (column.take(order) for column in edges)
         scores = self._scores.take(nodes)
