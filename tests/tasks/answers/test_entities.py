@@ -38,8 +38,8 @@ def test_words_that_are_read_as_one(
         windows=1,
     )
     assert [word.tag for word in answer.words] == expected.split()
-    _, first, second, third, last = (word.scores for word in answer.words)
-    assert first is second is third
-    assert first is not None
-    assert max(first, key=first.__getitem__) == tag
-    assert last is None
+    _, first, second, third, last = answer.words
+    assert first.probabilities is second.probabilities is third.probabilities
+    assert first.scores is not None
+    assert max(first.scores, key=first.scores.__getitem__) == tag
+    assert last.scores is None
