@@ -283,7 +283,7 @@ def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceConfig:
-    """What the configurations of all models under the reference's key names say.
+    """What the configurations of all models but translators say, under the reference's key names.
 
     A family adds its sizes and options, and calls ``complete`` at the end of its checks.
     """

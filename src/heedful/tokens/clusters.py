@@ -104,7 +104,7 @@ _find_clusters = re.compile(
     re.DOTALL,
 ).findall
 
-# The space comes first, for what begins with a letter is found ten times as fast.
+# The space comes first: only what begins with a character of its own is searched for quickly.
 _find_cuts = re.compile(rf" (?<![{_PREPENDED.ranges()}] )(?![{EXTENDING.ranges()}])").split
 
 _DECOMPOSED_LATER = Ranges("32FF A7F1-A7F4 AB69")

