@@ -1,10 +1,14 @@
 """Blocks one after the other: what a stack returns, and what of it is told to which block."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from heedful.layers.block import Block, BlockOptions, Context
+from heedful.layers.dropout import Dropout
 from heedful.layers.stack import Stack
 
 B, S, E, H, L, D = 2, 5, 4, 3, 3, 12
@@ -88,6 +92,55 @@ def test_recomputing_changes_nothing(norm_before: bool) -> None:
     for one, other in zip(*results, strict=True):
         if one is not None or other is not None:
             torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("norm_before", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_recomputing_with_only_the_last_states_wanted(norm_before: bool, dropout: float) -> None:
+    stack = _stack(norm_before).train()
+    for part in stack.modules():
+        if isinstance(part, Dropout):
+            part.probability = dropout
+    results = []
+    for recompute in (False, True):
+        hidden, context = _inputs()
+        torch.manual_seed(3)
+        output = stack(hidden, context, recompute=recompute)
+        inputs = (hidden, *stack.parameters())
+        gradients = torch.autograd.grad(output.hidden.sin().sum(), inputs, allow_unused=True)
+        results.append([output.hidden, *gradients])
+    for one, other in zip(*results, strict=True):
+        if one is not None or other is not None:
+            torch.testing.assert_close(one, other)
+
+
+class _Products(TorchDispatchMode):
+    """Counts the products with a bias that are computed, not those that are given up before."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += function is torch.ops.aten.addmm.default
+        return function(*args, **(kwargs or {}))
+
+
+def _products_of_backward(stack: Stack, *, recompute: bool) -> int:
+    hidden, context = _inputs()
+    loss = stack(hidden, context, recompute=recompute).hidden.sum()
+    with _Products() as products:
+        loss.backward()
+    return products.count
+
+
+@pytest.mark.parametrize("norm_before", [False, True])
+def test_the_last_product_of_a_block_is_not_computed_again(norm_before: bool) -> None:
+    stack = _stack(norm_before).train()
+    linear = sum(isinstance(part, nn.Linear) for part in stack.modules())
+    again = _products_of_backward(stack, recompute=True)
+    again -= _products_of_backward(stack, recompute=False)
+    assert again == linear - len(stack.distinct)
 
 
 def test_only_the_first_token() -> None:

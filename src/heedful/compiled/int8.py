@@ -29,8 +29,15 @@ TOGETHER = 256
 """Rows that are worked on together where several passes are: they stay in a core's cache."""
 _SMALLEST = 1e-30
 """Stands for the largest of a row of zeros."""
-_NONE = torch.zeros(1, dtype=torch.int64)
-"""Which number of a weight stands for zero, where it is zero itself."""
+
+
+@cache
+def _zero() -> Tensor:
+    """Return which number of a weight stands for zero, where it is zero itself.
+
+    No tensor is made on import: torch reads its settings for memory when it makes the first.
+    """
+    return torch.zeros(1, dtype=torch.int64)
 
 
 def products(device: torch.device) -> tuple[bool, str]:
@@ -125,7 +132,7 @@ def _multiply(
     """Return ``activation(steps * (whole @ weight.T) + bias)``. Shape (N, O)."""
     name, algorithm = activation
     product: Tensor = torch.ops.onednn.qlinear_pointwise(
-        whole, 1.0, 0, packed, steps, _NONE, bias, 1.0, 0, dtype, name, [], algorithm or "none"
+        whole, 1.0, 0, packed, steps, _zero(), bias, 1.0, 0, dtype, name, [], algorithm or "none"
     )
     return product
 

@@ -11,7 +11,7 @@ computed, E length of the encoder's output, D model width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -285,6 +285,11 @@ class Block(nn.Module):
         self.output = Residual(options.inner_width, options)
 
     @property
+    def last_norm(self) -> nn.LayerNorm | None:
+        """What normalises the sum that it ends with; None in a pre-norm block."""
+        return None if self.output.norm_before else self.output.LayerNorm
+
+    @property
     def attends_to_texts(self) -> bool:
         """Whether all its attention can do without padding; see ``MultiHead``."""
         cross = getattr(self, "crossattention", None)
@@ -303,6 +308,7 @@ class Block(nn.Module):
         need_weights: bool = False,
         only_first: bool = False,
         asking: Tensor | None = None,
+        recomputed: bool = False,
     ) -> BlockOutput:
         """Compute the block.
 
@@ -318,6 +324,9 @@ class Block(nn.Module):
             only_first: whether to compute the first token alone: S is 1, else N.
             asking: what is computed in the place of ``hidden``, which it attends to; None for that
                 itself. Shape (B, N, D).
+            recomputed: whether the backward pass computes the block again. It then ends with a sum
+                that is not yet normalised, for which see ``Recomputed``, and keeps nothing of what
+                comes behind the inner states.
         """
         source = self.attention.output.source(hidden)
         keys, start = self._keys(source, context, past, memory)
@@ -367,7 +376,7 @@ class Block(nn.Module):
         cache = None
         if context.need_cache:  # not kept without need: checkpointing could not free it
             cache = BlockCache(self_attention=keys, cross_attention=cross)
-        hidden = self._feed_forward(hidden)
+        hidden = self._feed_forward(hidden, recomputed=recomputed)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
 
     def _keys(
@@ -384,15 +393,51 @@ class Block(nn.Module):
             return past.extend(keys), start
         return keys, start if memory is None else memory.shape[1]
 
-    def _feed_forward(self, hidden: Tensor) -> Tensor:
+    def _feed_forward(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
+        end = self._feed_forward_to_sum if recomputed else self._feed_forward_at_once
         if not 0 < self.chunk < hidden.shape[1]:
-            return self._feed_forward_at_once(hidden)
-        parts = torch.split(hidden, self.chunk, dim=1)
-        return torch.cat([self._feed_forward_at_once(part) for part in parts], dim=1)
+            return end(hidden)
+        return torch.cat([end(part) for part in torch.split(hidden, self.chunk, dim=1)], dim=1)
 
     def _feed_forward_at_once(self, hidden: Tensor) -> Tensor:
         projected = self.intermediate.project(self.output.source(hidden), self.output.dense)
         return self.output.end(projected, hidden)
+
+    def _feed_forward_to_sum(self, hidden: Tensor) -> Tensor:
+        source, end = self.output.source(hidden), self.output
+        projected = self.intermediate.project(source, end.dense, recomputed=True)
+        dropped: Tensor = end.dropout(projected, keep_bits=False)
+        return dropped + hidden
+
+
+class Recomputed(nn.Module):
+    """What the backward pass computes again at once.
+
+    It starts with the sum that the block before ended with. Were that normalised first and kept so,
+    the product that goes into it would have to be computed again: a third of a block's products
+    with weights.
+
+    Args:
+        norm: normalises that sum; None where what is kept is normalised.
+        block: the block.
+    """
+
+    def __init__(self, norm: nn.LayerNorm | None, block: Block) -> None:
+        super().__init__()
+        self.norm = norm
+        self.block = block
+
+    def forward(self, kept: Tensor, context: Context, options: dict[str, Any]) -> BlockOutput:
+        """Return what the block does, ``hidden`` being a sum that is not normalised yet.
+
+        Args:
+            kept: shape (B, N, D).
+            context: of the block.
+            options: what else the block is called with.
+        """
+        hidden = kept if self.norm is None else self.norm(kept)
+        output: BlockOutput = self.block(hidden, context, **options, recomputed=True)
+        return output
 
 
 def _first(hidden: Tensor, packing: Packing | None) -> Tensor:

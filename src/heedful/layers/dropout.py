@@ -29,13 +29,20 @@ class Dropout(nn.Module):
         super().__init__()
         self.probability = probability
 
-    def forward(self, values: Tensor) -> Tensor:
-        """Return ``values``, in training some of them zeros and the rest scaled up; any shape."""
+    def forward(self, values: Tensor, *, keep_bits: bool = True) -> Tensor:
+        """Return ``values``, in training some of them zeros and the rest scaled up.
+
+        Args:
+            values: any shape.
+            keep_bits: whether the backward pass is to find what was drawn. Else, on a CPU, it draws
+                the same again.
+        """
         if not self.training or self.probability == 0:
             return values
         if values.device.type != "cpu":
             return F.dropout(values, self.probability)
-        dropped: Tensor = _Drop.apply(values, self.probability)  # type: ignore[no-untyped-call]
+        drop = _Drop if keep_bits else _DropAgain
+        dropped: Tensor = drop.apply(values, self.probability)  # type: ignore[no-untyped-call]
         return dropped
 
     def extra_repr(self) -> str:
@@ -59,12 +66,29 @@ class _Drop(torch.autograd.Function):
         return apply_keep(grad, keep).mul_(ctx.scale), None
 
 
-def draw_keep(like: Tensor, probability: float) -> tuple[Tensor, float]:
+class _DropAgain(torch.autograd.Function):
+    """Keeps only the seed of what was drawn for the backward pass; on a CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, probability: float) -> Tensor:
+        ctx.probability, ctx.seed = probability, _draw_seed()
+        keep, scale = draw_keep(values, probability, ctx.seed)
+        return apply_keep(values, keep).mul_(scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        keep, scale = draw_keep(grad, ctx.probability, ctx.seed)
+        return apply_keep(grad, keep).mul_(scale), None
+
+
+def draw_keep(like: Tensor, probability: float, seed: int | None = None) -> tuple[Tensor, float]:
     """Draw which values to keep.
 
     Args:
         like: gives the shape, the type and the device.
         probability: of a value being dropped, at least 0 and below 1.
+        seed: of the draw, on a CPU; None takes one from torch's generator.
 
     Returns:
         Integers as wide as the values, all ones to keep and all zeros to drop, and what to
@@ -72,7 +96,7 @@ def draw_keep(like: Tensor, probability: float) -> tuple[Tensor, float]:
     """
     bits = 8 * like.element_size()
     dropped = min(round(probability * 2**bits), 2**bits - 1)  # of the 2**bits integers
-    lanes = _random_integers(like)
+    lanes = _random_integers(like, seed)
     if dropped == 0:
         return lanes.fill_(-1), 1.0
     first_kept = dropped - 2 ** (bits - 1)  # the integers have a sign
@@ -85,7 +109,11 @@ def apply_keep(values: Tensor, keep: Tensor) -> Tensor:
     return (values.view(keep.dtype) & keep).view(values.dtype)
 
 
-def _random_integers(like: Tensor) -> Tensor:
+def _draw_seed() -> int:
+    return int(torch.empty((), dtype=torch.int64).random_())
+
+
+def _random_integers(like: Tensor, seed: int | None) -> Tensor:
     """Draw uniform integers as wide as the values of ``like``, over their whole range.
 
     On a CPU, torch's generator gives the seed, so that its state decides the draw and restoring it
@@ -94,8 +122,8 @@ def _random_integers(like: Tensor) -> Tensor:
     size = like.element_size()
     count = like.numel() * size // 8 + 1  # of integers of 8 bytes
     if like.device.type == "cpu":
-        seed = int(torch.empty((), dtype=torch.int64).random_())
-        drawn = torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
+        bits = np.random.SFC64(_draw_seed() if seed is None else seed).random_raw(count)
+        drawn = torch.from_numpy(bits.view(np.int64))
     else:
         lowest = torch.iinfo(torch.int64).min
         drawn = torch.empty(count, dtype=torch.int64, device=like.device).random_(lowest, None)

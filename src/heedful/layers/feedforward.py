@@ -52,13 +52,14 @@ class Intermediate(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
-    def project(self, hidden: Tensor, dense: nn.Linear) -> Tensor:
+    def project(self, hidden: Tensor, dense: nn.Linear, *, recomputed: bool = False) -> Tensor:
         """Return what a linear layer makes of the inner states, for shape (B, S, D).
 
-        Many inner states are computed again in the backward pass.
+        Many inner states are computed again in the backward pass, unless they are ``recomputed``
+        there anyway; see ``Block``.
         """
         drops = self.training and self.dropout.probability > 0
-        learns = torch.is_grad_enabled() and dense.weight.requires_grad
+        learns = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
         projected: Tensor
         # Sizes are looked at last: an export, which does not learn, keeps them open.
         if learns and not drops and hidden.shape[:-1].numel() * self.dense.out_features >= _MANY:

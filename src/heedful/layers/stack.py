@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from heedful.layers.block import Block, BlockOutput, Context
+from heedful.layers.block import Block, BlockOutput, Context, Recomputed
 from heedful.layers.cache import Cache, KeyValue, Past
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
@@ -139,7 +139,8 @@ class Stack(nn.Module):
             memory: what each block read of earlier tokens. Each of shape (B, M, D).
             weights_of: the numbers of the blocks whose attention weights are returned.
             need_states: whether to return the output of every block.
-            recompute: whether to keep only each block's input for the backward pass.
+            recompute: whether to keep one tensor a block, and compute the rest again in the
+                backward pass.
             only_first: whether the last block computes the first token alone.
             asking: what is added to what the last block reads, to ask with; then it asks again with
                 what came of that (He et al. 2021, section 3.2). None asks once, as other blocks
@@ -149,6 +150,9 @@ class Stack(nn.Module):
         kernels: list[str] = []
         context = self._with_positions(hidden, context, past)
         blocks = self.blocks
+        norm: nn.LayerNorm | None = (
+            None  # of the sum that the last block ended with, if it left that open
+        )
         for number, block in enumerate(blocks):
             row, last = self.order.numbers[number], number == len(blocks) - 1
             options = {
@@ -159,14 +163,20 @@ class Stack(nn.Module):
                 "need_weights": number in weights_of,
                 "only_first": only_first and last,
             }
-            call = partial(_compute, block, states[-1], context, recompute=recompute)
+            convolves = self.convolution is not None and number == 0
+            asked = asking is not None and number == len(blocks) - 2
+            goes_on = recompute and not (need_states or convolves or asked or last)
+            call = partial(
+                _compute, block, states[-1], context, norm, recompute=recompute, goes_on=goes_on
+            )
             if asking is None or not last:
                 output = call(options)
             else:
                 read = states[-1]
                 output = call({**options, "asking": read + asking.to(read.dtype)})
                 output = call({**options, "asking": output.hidden})
-            if self.convolution is not None and number == 0:
+            norm = block.last_norm if goes_on else None
+            if self.convolution is not None and convolves:
                 more = self.convolution(
                     hidden,
                     output.hidden,
@@ -212,16 +222,36 @@ class Stack(nn.Module):
 
 
 def _compute(
-    block: Block, hidden: Tensor, context: Context, options: dict[str, Any], *, recompute: bool
+    block: Block,
+    hidden: Tensor,
+    context: Context,
+    norm: nn.LayerNorm | None,
+    options: dict[str, Any],
+    *,
+    recompute: bool,
+    goes_on: bool,
 ) -> BlockOutput:
-    """Call a block, perhaps so that all but its input is computed again in the backward pass."""
+    """Call a block, perhaps so that most of it is computed again in the backward pass.
+
+    Args:
+        block: which.
+        hidden: what it reads. Shape (B, S, D).
+        context: the same for all blocks.
+        norm: of ``hidden``, if the block before left that to be done.
+        options: of this block.
+        recompute: whether to compute again.
+        goes_on: whether to leave normalising to the next block, which computes it again, too.
+    """
     output: BlockOutput
     if recompute:
         # With the weights of now: in a functional call they are not the block's own, which is what
         # it will have again in the backward pass.
-        weights = dict(block.named_parameters())
-        call = (functional_call, block, weights, (hidden, context), options)
+        whole = Recomputed(norm, block)
+        weights = dict(whole.named_parameters())
+        call = (functional_call, whole, weights, (hidden, context, options))
         output = checkpoint(*call, use_reentrant=False)
+        if block.last_norm is not None and not goes_on:
+            output = output._replace(hidden=block.last_norm(output.hidden))
     else:
         output = block(hidden, context, **options)
     return output

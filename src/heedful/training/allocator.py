@@ -27,6 +27,15 @@ def keep_few_kernels(kernels: int) -> None:
         os.environ.setdefault(name, str(kernels))
 
 
+def use_huge_pages() -> None:
+    """Have torch ask for pages of 2 MiB for its big tensors; what the user has set stays.
+
+    Memory that is handed back and taken again costs a page fault for each page. Call this before
+    the first tensor; later it has no effect.
+    """
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+
+
 def keep_big_buffers() -> bool:
     """Ask the C allocator to keep freed memory instead of handing it back at every step.
 

@@ -13,6 +13,7 @@ from heedful.training.allocator import (
     keep_big_buffers,
     keep_few_kernels,
     return_big_buffers,
+    use_huge_pages,
 )
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -154,6 +155,7 @@ def prepare_device(settings: TrainSettings) -> torch.device:
     # One that cannot be had is refused now.
     prepare_products(choose_precision(settings.precision, device))
     if settings.gradient_checkpointing or settings.shard:  # memory is dearer than time
+        use_huge_pages()
         return_big_buffers()
     else:
         keep_big_buffers()
