@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from heedful.checkpoints.opening import after_restart, check_run, make_run
+from heedful.checkpoints.opening import (
+    after_restart,
+    check_run,
+    discarded_unless_prepared,
+    forget_old,
+    make_run,
+)
 from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.errors import UserError
 from heedful.settings import RunSettings
@@ -86,3 +92,47 @@ def test_a_record_of_other_kinds_is_damaged(key: str, value: Any, tmp_path: Path
     (tmp_path / RECORD).write_text(json.dumps(asdict(record("regress")) | {key: value}))
     with pytest.raises(UserError, match=f"heedful.json: '{key}' is "):
         read_record(tmp_path)
+
+
+@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize("error", [UserError, KeyboardInterrupt])
+def test_a_run_is_there_again_if_the_one_in_its_place_is_not_prepared(
+    tmp_path: Path, error: type[BaseException], link: bool
+) -> None:
+    run = tmp_path / "run"
+    make_run(RunSettings(out=run), record("regress"))
+    (run / "mine.txt").write_text("kept", encoding="utf-8")
+    out = tmp_path / "link" if link else run
+    if link:
+        out.symlink_to(run)
+    asked = RunSettings(out=out, overwrite=True)
+
+    def fail() -> None:
+        with discarded_unless_prepared(out):
+            make_run(asked, record("classify"))
+            assert read_record(out).task == "classify"
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert read_record(run).task == "regress"
+    assert (run / "mine.txt").read_text(encoding="utf-8") == "kept"
+    with discarded_unless_prepared(out):
+        make_run(asked, record("classify"))
+        forget_old(out)
+    assert read_record(run).task == "classify"
+    assert {path.name for path in tmp_path.iterdir()} == {"run", out.name}
+
+
+@pytest.mark.parametrize("option", ["train", "dev", "model", "teacher"])
+def test_what_the_new_run_reads_is_not_overwritten(tmp_path: Path, option: str) -> None:
+    run = tmp_path / "run"
+    make_run(RunSettings(out=run), record("regress"))
+    file = run / "data.csv"
+    file.write_text("text,label", encoding="utf-8")
+    new = record("regress")
+    new.settings[option] = [str(file)] if option in ("train", "dev") else str(run)
+    with pytest.raises(UserError, match=f"--{option} reads; choose another --out"):
+        check_run(RunSettings(out=run, overwrite=True), new)
+    new.settings[option] = str(tmp_path / "elsewhere.csv")
+    assert check_run(RunSettings(out=run, overwrite=True), new)

@@ -61,8 +61,8 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         False if the run that ``resume`` goes on with is finished, so there is nothing to do.
 
     Raises:
-        UserError: the folder is not empty and no flag says what to do, or the run in it was started
-            with other settings or data.
+        UserError: the folder is not empty and no flag says what to do, the run in it was started
+            with other settings or data, or the new one reads what ``overwrite`` would delete.
     """
     run = settings.out
     if settings.resume and settings.overwrite:
@@ -71,6 +71,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
     if settings.overwrite and is_run:
+        _reads_elsewhere(run, record)
         return True
     if run.is_dir() and any(run.iterdir()):
         if not is_run:
@@ -87,10 +88,13 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
 
 
 def make_run(settings: RunSettings, record: RunRecord) -> None:
-    """Prepare a folder to train in, after `check_run` has accepted it."""
-    run = settings.out
+    """Prepare a folder to train in, after `check_run` has accepted it.
+
+    A run that stands there is put aside, until `forget_old` or `discarded_unless_prepared`.
+    """
+    run = settings.out.resolve()
     if settings.overwrite and (run / runs.RECORD).is_file():
-        shutil.rmtree(run)
+        run.rename(_aside(run))
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)
     if not (run / runs.RECORD).is_file():
@@ -103,14 +107,29 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
 def discarded_unless_prepared(run: Path) -> Iterator[None]:
     """Delete a run folder again if its data turns out to be wrong before training starts.
 
-    So the same command works once the file is mended. A run with checkpoints is kept.
+    So the same command works once the file is mended. A run with checkpoints is kept, and one that
+    was to be overwritten is back in its place.
     """
     try:
         yield
     except BaseException:
         if not steps.steps(run):
-            shutil.rmtree(run, ignore_errors=True)
+            shutil.rmtree(run.resolve(), ignore_errors=True)
+            if _aside(run).is_dir():
+                _aside(run).rename(run.resolve())
         raise
+
+
+def forget_old(run: Path) -> None:
+    """Delete the run that this process put aside, if it did."""
+    if _aside(run).is_dir():
+        shutil.rmtree(_aside(run))
+
+
+def _aside(run: Path) -> Path:
+    """Return where the run that is to be overwritten stands until the new one is prepared."""
+    run = run.resolve()
+    return run.with_name(f".{run.name}.{os.getpid()}.old")
 
 
 @contextmanager
@@ -125,6 +144,20 @@ def data_folder(run: Path) -> Iterator[Path]:
 def _job() -> str | None:
     """Return the name of the ``torchrun`` job that this process is of; names may be used again."""
     return os.environ.get("TORCHELASTIC_RUN_ID")
+
+
+def _reads_elsewhere(run: Path, record: RunRecord) -> None:
+    """Refuse to delete what the new run reads."""
+    for key, value in record.settings.items():
+        for name in value if isinstance(value, list) else [value]:
+            if not isinstance(name, str):
+                continue
+            path = Path(name)
+            if path.exists() and path.resolve().is_relative_to(run.resolve()):
+                option = "--" + key.replace("_", "-")
+                raise UserError(
+                    f"--overwrite would delete {name}, which {option} reads; choose another --out"
+                )
 
 
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:

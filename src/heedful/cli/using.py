@@ -89,10 +89,11 @@ def evaluate(
     resume
         Go on with an evaluation with --predictions that was stopped.
     overwrite
-        Replace the file of --predictions.
+        Replace the files of --predictions and --picture.
     """
     from heedful.commands import evaluate as command
     from heedful.commands.predictions import PredictionsFile
+    from heedful.files import check_new_file
     from heedful.metrics import (
         check_confusion_picture,
         confusion_table,
@@ -117,6 +118,7 @@ def evaluate(
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
                 check_confusion_picture(picture, one_label=one_label)
+                check_new_file(picture, overwrite=overwrite)
         scores = command.evaluate(run, data, columns, predictor, say, file, output)
         if not scores or not ranks.is_first():
             return

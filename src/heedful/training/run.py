@@ -17,7 +17,13 @@ import torch
 from heedful.batches import Batch, Positions
 from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints.card import write_card
-from heedful.checkpoints.opening import check_run, data_folder, discarded_unless_prepared, make_run
+from heedful.checkpoints.opening import (
+    check_run,
+    data_folder,
+    discarded_unless_prepared,
+    forget_old,
+    make_run,
+)
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, amount, unknown_name
 from heedful.models.dropout import set_attention_dropout
@@ -93,9 +99,9 @@ def train(
         start.model.to(device)
     lessons = _lessons(task, recipe, start, device)
     ranks.check_same(asdict(record))
-    if ranks.is_first():
-        make_run(recipe.run, record)
     with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
+        if ranks.is_first():
+            make_run(recipe.run, record)
         check_shared(out)
     with data_folder(out) as folder:
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
@@ -108,6 +114,8 @@ def train(
                 assert isinstance(examples, Examples)  # of a task that has answers
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
+            if ranks.is_first():
+                forget_old(out)
         ranks.send_weights(start.model)
         in_passes = getattr(recipe.options, "objective", None) == "plm"
         what, start = trained(start, recipe.training, device, in_passes=in_passes)
