@@ -176,14 +176,8 @@ class Stack(nn.Module):
                 output = call({**options, "asking": read + asking.to(read.dtype)})
                 output = call({**options, "asking": output.hidden})
             norm = block.last_norm if goes_on else None
-            if self.convolution is not None and convolves:
-                more = self.convolution(
-                    hidden,
-                    output.hidden,
-                    context.mask,
-                    packing=context.packing,
-                    only_first=only_first and last,
-                )
+            if convolves:
+                more = self._convolve(hidden, output.hidden, context, only_first and last)
                 output = output._replace(hidden=more)
             states = [*states, output.hidden] if need_states else [output.hidden]
             attentions.append(output.weights)
@@ -200,6 +194,16 @@ class Stack(nn.Module):
             cache=None if cached is None else Cache(blocks=cached),
             kernels=tuple(kernels),
         )
+
+    def _convolve(
+        self, hidden: Tensor, computed: Tensor, context: Context, only_first: bool
+    ) -> Tensor:
+        """Return what comes out of the first block, with what is added to it."""
+        assert self.convolution is not None
+        added: Tensor = self.convolution(
+            hidden, computed, context.mask, packing=context.packing, only_first=only_first
+        )
+        return added
 
     def _with_positions(
         self, hidden: Tensor, context: Context, past: Sequence[Past] | None
