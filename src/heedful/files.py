@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -202,6 +202,22 @@ def check_new_file(path: Path, *, overwrite: bool = False) -> None:
         raise UserError(f"{path} exists; choose another file or give --overwrite")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {str(path.parent)!r}")
+
+
+def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
+    """Refuse to write where something is read.
+
+    Args:
+        option: the one that says where to write.
+        out: the file or folder to write.
+        read: the files or folders that are read.
+
+    Raises:
+        UserError: naming what is read.
+    """
+    for path in read:
+        if out.resolve() in (path.resolve(), *path.resolve().parents):
+            raise UserError(f"{option} {out}: {path} is read from there; choose another name")
 
 
 @contextmanager

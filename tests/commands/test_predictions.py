@@ -116,6 +116,20 @@ def test_a_picture_that_cannot_be_made_is_refused_before_anything_is_scored(
     assert message in capsys.readouterr().err
 
 
+def test_a_picture_is_replaced_only_if_that_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "matrix.svg"
+    path.write_text("mine", encoding="utf-8")
+    words = ["evaluate", *ONE_OF_EACH["classify"], "--picture", str(path)]
+    assert run(words) == 2
+    assert "matrix.svg exists; choose another file" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert run([*words, "--overwrite"]) == 0
+    assert path.read_text(encoding="utf-8").startswith("<?xml")
+    assert [each.name for each in tmp_path.iterdir()] == ["matrix.svg"]
+
+
 def test_an_error_leaves_no_file(tmp_path: Path) -> None:
     data = tmp_path / "new.csv"
     data.write_text("text,label\nthe red cat sleeps,animal\nthe red cat sleeps,nothing\n", "utf-8")

@@ -63,10 +63,13 @@ def test_probabilities_beyond_the_resolution(dtype: torch.dtype, probability: fl
         assert values.isfinite().all() or dtype == torch.float16
 
 
+@pytest.mark.parametrize("keep_bits", [True, False])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_the_gradient_passes_where_the_value_did(dtype: torch.dtype) -> None:
+def test_the_gradient_passes_where_the_value_did(dtype: torch.dtype, keep_bits: bool) -> None:
     values = torch.randn(7, 33, dtype=dtype, requires_grad=True)
-    dropped = _drop(values, 0.4)
+    dropped = Dropout(0.4).train()(values, keep_bits=keep_bits)
+    assert len(dropped.grad_fn.saved_tensors) == 1
+    assert (dropped.grad_fn.saved_tensors[0] is None) != keep_bits
     weights = torch.randn(7, 33, dtype=dtype)
     (gradient,) = torch.autograd.grad(dropped, values, weights)
     _, scale = draw_keep(torch.ones(1, dtype=dtype), 0.4)

@@ -1,6 +1,8 @@
 """What is kept in memory between steps and batches."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from heedful.settings import TrainSettings
 from heedful.training import device
 
 ONEDNN, TORCH = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
+PAGES = "THP_MEM_ALLOC_ENABLE"
 
 
 def train(folder: Path) -> None:
@@ -29,3 +32,35 @@ def test_few_kernels_are_kept_unless_the_user_says_how_many(
         use(tmp_path)
     assert os.environ[ONEDNN] == "7"
     assert 0 < int(os.environ[TORCH]) < 1024
+
+
+@pytest.mark.parametrize("said", [None, "0"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_memory_that_is_handed_back_is_taken_in_huge_pages_unless_the_user_says_not(
+    said: str | None, recomputed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PAGES, said or "")
+    if said is None:
+        monkeypatch.delenv(PAGES)
+    monkeypatch.setattr(device, "return_big_buffers", lambda: True)  # for all of this process
+    monkeypatch.setattr(device, "keep_big_buffers", lambda: True)
+    device.prepare_device(TrainSettings(device="cpu", gradient_checkpointing=recomputed))
+    assert os.environ.get(PAGES) == (said or ("1" if recomputed else None))
+
+
+def test_no_tensor_is_made_before_that_can_be_said() -> None:
+    code = """
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Refuse(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        raise AssertionError(f"{function} on import")
+
+with Refuse():
+    import heedful.cli, heedful.compiled.int8, heedful.training.run
+    from heedful.tasks import TASKS, task_named
+    for name in TASKS:
+        task_named(name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,7 @@
 """Which runs may go on in a folder."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +124,23 @@ def test_a_run_is_there_again_if_the_one_in_its_place_is_not_prepared(
     assert {path.name for path in tmp_path.iterdir()} == {"run", out.name}
 
 
-@pytest.mark.parametrize("option", ["train", "dev", "model", "teacher"])
-def test_what_the_new_run_reads_is_not_overwritten(tmp_path: Path, option: str) -> None:
+@pytest.mark.parametrize("key", ["data", "dev", "model", "vocabulary", "teacher", "phrases"])
+def test_what_the_new_run_reads_is_not_overwritten(tmp_path: Path, key: str) -> None:
     run = tmp_path / "run"
     make_run(RunSettings(out=run), record("regress"))
-    file = run / "data.csv"
-    file.write_text("text,label", encoding="utf-8")
-    new = record("regress")
-    new.settings[option] = [str(file)] if option in ("train", "dev") else str(run)
-    with pytest.raises(UserError, match=f"--{option} reads; choose another --out"):
-        check_run(RunSettings(out=run, overwrite=True), new)
-    new.settings[option] = str(tmp_path / "elsewhere.csv")
-    assert check_run(RunSettings(out=run, overwrite=True), new)
+    within, beside = run / "inner" / "file", tmp_path / "beside"
+    within.parent.mkdir()
+    within.write_text("text", encoding="utf-8")
+    beside.write_text("text", encoding="utf-8")
+    asked = RunSettings(out=run, overwrite=True)
+
+    def reading(path: Path) -> RunRecord:
+        new = record("regress")
+        if key in ("data", "dev"):
+            return replace(new, **{key: [{"file": str(path), "bytes": 4, "sha256": "0"}]})
+        return replace(new, settings={key: str(path)})
+
+    for path in (run if key == "model" else within, within):
+        with pytest.raises(UserError, match="is read from there; choose another name"):
+            check_run(asked, reading(path))
+    assert check_run(asked, reading(beside))

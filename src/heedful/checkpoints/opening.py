@@ -12,6 +12,7 @@ from typing import Any
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed
+from heedful.files import refuse_if_read
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
@@ -71,7 +72,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
     if settings.overwrite and is_run:
-        _reads_elsewhere(run, record)
+        refuse_if_read("--out", run, _inputs(record))
         return True
     if run.is_dir() and any(run.iterdir()):
         if not is_run:
@@ -90,7 +91,8 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
 def make_run(settings: RunSettings, record: RunRecord) -> None:
     """Prepare a folder to train in, after `check_run` has accepted it.
 
-    A run that stands there is put aside, until `forget_old` or `discarded_unless_prepared`.
+    A run that is to be overwritten is put aside under a hidden name, until `forget_old` deletes it
+    or `discarded_unless_prepared` puts it back. If the process is killed before that, it stays so.
     """
     run = settings.out.resolve()
     if settings.overwrite and (run / runs.RECORD).is_file():
@@ -108,7 +110,7 @@ def discarded_unless_prepared(run: Path) -> Iterator[None]:
     """Delete a run folder again if its data turns out to be wrong before training starts.
 
     So the same command works once the file is mended. A run with checkpoints is kept, and one that
-    was to be overwritten is back in its place.
+    was to be overwritten is put back.
     """
     try:
         yield
@@ -146,18 +148,14 @@ def _job() -> str | None:
     return os.environ.get("TORCHELASTIC_RUN_ID")
 
 
-def _reads_elsewhere(run: Path, record: RunRecord) -> None:
-    """Refuse to delete what the new run reads."""
-    for key, value in record.settings.items():
-        for name in value if isinstance(value, list) else [value]:
-            if not isinstance(name, str):
-                continue
-            path = Path(name)
-            if path.exists() and path.resolve().is_relative_to(run.resolve()):
-                option = "--" + key.replace("_", "-")
-                raise UserError(
-                    f"--overwrite would delete {name}, which {option} reads; choose another --out"
-                )
+def _inputs(record: RunRecord) -> Iterator[Path]:
+    """Yield the files and folders that a run reads."""
+    for item in (*record.data, *(record.dev or ())):
+        yield Path(item["file"])
+    for key in ("model", "vocabulary", "teacher", "phrases"):
+        path = Path(record.settings.get(key) or "")
+        if path.name and path.exists():  # else a name that heedful knows
+            yield path
 
 
 def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:

@@ -45,7 +45,6 @@ def report(
     from heedful import files
     from heedful.commands import report as command
     from heedful.commands.inputs import files_of
-    from heedful.commands.outputs import refuse_if_read
     from heedful.commands.report import seed_of
     from heedful.predictor import Predictor
 
@@ -56,7 +55,7 @@ def report(
             raise UserError("column options, computing and scores are for --data")
         made = command.report_of_folder(run)
     else:
-        refuse_if_read("--out", path, files_of(data))
+        files.refuse_if_read("--out", path, files_of(data))
         settings, seed = seed_of(predicting)
         predictor = Predictor.load(run, settings)
         predictor.score_by(scoring)

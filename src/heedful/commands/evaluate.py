@@ -14,7 +14,6 @@ from heedful.checkpoints.runs import RECORD
 from heedful.commands.identity import check_same, identity, prints_beside
 from heedful.commands.inputs import files_of
 from heedful.commands.kept import Kept, open_kept
-from heedful.commands.outputs import refuse_if_read
 from heedful.commands.parts import kept
 from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError, amount
@@ -63,7 +62,7 @@ def evaluate(
     with ranks.failing_together():
         data = files_of(data)
         if predictions_file is not None:
-            refuse_if_read("--predictions", predictions_file.path, data)
+            files.refuse_if_read("--predictions", predictions_file.path, data)
     check_same(run, predictor, asdict(columns), data)
     if output is None:
         return _evaluate(run, data, columns, predictor, say, predictions_file, None)

@@ -20,11 +20,13 @@ from heedful.task import Say
 
 
 def _write_html(explanation: Explanation, path: Path) -> None:
-    path.write_text(render(explanation), encoding="utf-8")
+    with files.new_file(path, overwrite=True) as partial:
+        partial.write_text(render(explanation), encoding="utf-8")
 
 
 def _write_json(result: Explanation | Faithfulness | HeadImportance, path: Path) -> None:
-    files.write_json(path, result.to_dict())
+    with files.new_file(path, overwrite=True) as partial:
+        files.write_json(partial, result.to_dict())
 
 
 WRITERS: dict[str, Callable[[Explanation, Path], None]] = {

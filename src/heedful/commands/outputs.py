@@ -23,24 +23,9 @@ from heedful.commands.parts import (
     refuse_if_there,
 )
 from heedful.errors import UserError
+from heedful.files import refuse_if_read
 from heedful.reading.compressed import compression_of, without_compression
 from heedful.settings import OutputSettings
-
-
-def refuse_if_read(option: str, out: Path, read: Sequence[Path]) -> None:
-    """Refuse to write where something is read.
-
-    Args:
-        option: the one that says where to write.
-        out: the file or folder to write.
-        read: the files or folders that are read.
-
-    Raises:
-        UserError: naming what is read.
-    """
-    for path in read:
-        if out.resolve() in (path.resolve(), *path.resolve().parents):
-            raise UserError(f"{option} {out}: {path} is read from there; choose another name")
 
 
 def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: bool) -> list[str]:

@@ -18,6 +18,7 @@ from heedful.explanations.explanation import AttentionMap, Attribution, Explanat
 from heedful.explanations.heads import HeadImportance
 from heedful.explanations.overlays import overlay_panels
 from heedful.extras import missing
+from heedful.files import new_file
 from heedful.metrics.fonts import give_fonts
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def _save(figure: "Figure", path: Path) -> None:
         give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
             options["metadata"] = {"Date": None}
-        figure.savefig(path, **options)
+        with new_file(path, overwrite=True) as partial_file:
+            figure.savefig(partial_file, format=path.suffix[1:].lower(), **options)
 
 
 def _title(explanation: Explanation, width: int) -> str:

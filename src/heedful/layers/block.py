@@ -11,6 +11,7 @@ computed, E length of the encoder's output, D model width.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -143,10 +144,13 @@ class Residual(nn.Module):
         """
         return self.end(self.dense(inner), hidden)
 
-    def end(self, projected: Tensor, hidden: Tensor) -> Tensor:
-        """Return the same for what has been projected to shape (B, S, D)."""
-        added: Tensor = self.dropout(projected) + hidden
-        return added if self.norm_before else self.LayerNorm(added)
+    def end(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
+        """Return the same for what has been projected to shape (B, S, D).
+
+        If it is ``recomputed``, for which see ``Block``, the sum is returned as it is.
+        """
+        added: Tensor = self.dropout(projected, keep_bits=not recomputed) + hidden
+        return added if self.norm_before or recomputed else self.LayerNorm(added)
 
 
 class Attention(nn.Module):
@@ -324,9 +328,9 @@ class Block(nn.Module):
             only_first: whether to compute the first token alone: S is 1, else N.
             asking: what is computed in the place of ``hidden``, which it attends to; None for that
                 itself. Shape (B, N, D).
-            recomputed: whether the backward pass computes the block again. It then ends with a sum
-                that is not yet normalised, for which see ``Recomputed``, and keeps nothing of what
-                comes behind the inner states.
+            recomputed: whether the backward pass computes the block again. A post-norm block then
+                returns the sum that it ends with before it is normalised (see ``Recomputed``), and
+                nothing that comes after the inner states is kept.
         """
         source = self.attention.output.source(hidden)
         keys, start = self._keys(source, context, past, memory)
@@ -394,31 +398,27 @@ class Block(nn.Module):
         return keys, start if memory is None else memory.shape[1]
 
     def _feed_forward(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
-        end = self._feed_forward_to_sum if recomputed else self._feed_forward_at_once
+        at_once = partial(self._feed_forward_at_once, recomputed=recomputed)
         if not 0 < self.chunk < hidden.shape[1]:
-            return end(hidden)
-        return torch.cat([end(part) for part in torch.split(hidden, self.chunk, dim=1)], dim=1)
+            return at_once(hidden)
+        return torch.cat([at_once(part) for part in torch.split(hidden, self.chunk, dim=1)], dim=1)
 
-    def _feed_forward_at_once(self, hidden: Tensor) -> Tensor:
-        projected = self.intermediate.project(self.output.source(hidden), self.output.dense)
-        return self.output.end(projected, hidden)
-
-    def _feed_forward_to_sum(self, hidden: Tensor) -> Tensor:
-        source, end = self.output.source(hidden), self.output
-        projected = self.intermediate.project(source, end.dense, recomputed=True)
-        dropped: Tensor = end.dropout(projected, keep_bits=False)
-        return dropped + hidden
+    def _feed_forward_at_once(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
+        end = self.output
+        source = end.source(hidden)
+        projected = self.intermediate.project(source, end.dense, recomputed=recomputed)
+        return end.end(projected, hidden, recomputed=recomputed)
 
 
 class Recomputed(nn.Module):
-    """What the backward pass computes again at once.
+    """A block whose input alone is kept: the backward pass computes the rest of it again.
 
-    It starts with the sum that the block before ended with. Were that normalised first and kept so,
-    the product that goes into it would have to be computed again: a third of a block's products
-    with weights.
+    The input is the sum that the block before ended with, which is normalised here. Normalising
+    needs that sum in the backward pass, so if the normalised states were kept in its place, the
+    product that goes into it would be computed again: a third of a block's products with weights.
 
     Args:
-        norm: normalises that sum; None where what is kept is normalised.
+        norm: normalises the input; None if it needs that no more.
         block: the block.
     """
 
@@ -428,7 +428,7 @@ class Recomputed(nn.Module):
         self.block = block
 
     def forward(self, kept: Tensor, context: Context, options: dict[str, Any]) -> BlockOutput:
-        """Return what the block does, ``hidden`` being a sum that is not normalised yet.
+        """Return what the block returns if it is ``recomputed``.
 
         Args:
             kept: shape (B, N, D).

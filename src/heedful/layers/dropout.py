@@ -34,15 +34,14 @@ class Dropout(nn.Module):
 
         Args:
             values: any shape.
-            keep_bits: whether the backward pass is to find what was drawn. Else, on a CPU, it draws
-                the same again.
+            keep_bits: whether to keep what was drawn for the backward pass. Else, on a CPU, that
+                draws the same again.
         """
         if not self.training or self.probability == 0:
             return values
         if values.device.type != "cpu":
             return F.dropout(values, self.probability)
-        drop = _Drop if keep_bits else _DropAgain
-        dropped: Tensor = drop.apply(values, self.probability)  # type: ignore[no-untyped-call]
+        dropped: Tensor = _Drop.apply(values, self.probability, keep_bits)  # type: ignore[no-untyped-call]
         return dropped
 
     def extra_repr(self) -> str:
@@ -51,35 +50,22 @@ class Dropout(nn.Module):
 
 
 class _Drop(torch.autograd.Function):
-    """Keeps only the drawn bits for the backward pass."""
+    """Keeps the drawn bits alone for the backward pass, or no more than the seed of the draw."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, probability: float) -> Tensor:
-        keep, ctx.scale = draw_keep(values, probability)
-        ctx.save_for_backward(keep)
+    def forward(ctx: Any, values: Tensor, probability: float, keep_bits: bool) -> Tensor:
+        ctx.probability, ctx.seed = probability, _draw_seed()
+        keep, ctx.scale = draw_keep(values, probability, ctx.seed)
+        ctx.save_for_backward(keep if keep_bits else None)
         return apply_keep(values, keep).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (keep,) = ctx.saved_tensors
-        return apply_keep(grad, keep).mul_(ctx.scale), None
-
-
-class _DropAgain(torch.autograd.Function):
-    """Keeps only the seed of what was drawn for the backward pass; on a CPU."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, probability: float) -> Tensor:
-        ctx.probability, ctx.seed = probability, _draw_seed()
-        keep, scale = draw_keep(values, probability, ctx.seed)
-        return apply_keep(values, keep).mul_(scale)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        keep, scale = draw_keep(grad, ctx.probability, ctx.seed)
-        return apply_keep(grad, keep).mul_(scale), None
+        if keep is None:
+            keep, _ = draw_keep(grad, ctx.probability, ctx.seed)
+        return apply_keep(grad, keep).mul_(ctx.scale), None, None
 
 
 def draw_keep(like: Tensor, probability: float, seed: int | None = None) -> tuple[Tensor, float]:

@@ -150,9 +150,7 @@ class Stack(nn.Module):
         kernels: list[str] = []
         context = self._with_positions(hidden, context, past)
         blocks = self.blocks
-        norm: nn.LayerNorm | None = (
-            None  # of the sum that the last block ended with, if it left that open
-        )
+        norm: nn.LayerNorm | None = None  # that the block before left to the next one
         for number, block in enumerate(blocks):
             row, last = self.order.numbers[number], number == len(blocks) - 1
             options = {
@@ -241,10 +239,11 @@ def _compute(
         block: which.
         hidden: what it reads. Shape (B, S, D).
         context: the same for all blocks.
-        norm: of ``hidden``, if the block before left that to be done.
+        norm: normalises ``hidden``, if the block before left that to this one.
         options: of this block.
         recompute: whether to compute again.
-        goes_on: whether to leave normalising to the next block, which computes it again, too.
+        goes_on: whether to leave its last normalisation to the next block, where it is computed
+            again, too.
     """
     output: BlockOutput
     if recompute:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError, shorten
 from heedful.extras import missing
+from heedful.files import new_file
 from heedful.metrics.fonts import give_fonts
 
 if TYPE_CHECKING:
@@ -25,12 +26,10 @@ def check_confusion_picture(path: Path, *, one_label: bool) -> None:
 
     Raises:
         UserError: the suffix is another than ``.png`` and ``.svg``, a text may have several labels
-            or none, there is no such folder, or matplotlib is not installed.
+            or none, or matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise UserError(f"picture {str(path)!r}: there is no folder {str(path.parent)!r}")
     if not one_label:
         raise UserError("only a run that gives each text one label has a confusion matrix to draw")
     try:
@@ -48,10 +47,10 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
     Args:
         scores: what :meth:`ClassificationScores.compute` returned for single-label data.
-        path: a ``.png`` or ``.svg`` file.
+        path: a ``.png`` or ``.svg`` file; one that exists is replaced once the new one is whole.
 
     Raises:
-        UserError: see `check_confusion_picture`.
+        UserError: see `check_confusion_picture`; or there is no such folder.
     """
     check_confusion_picture(path, one_label="confusion" in scores)
     import matplotlib as mpl
@@ -75,7 +74,8 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
         give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
             options["metadata"] = {"Date": None}
-        figure.savefig(path, **options)
+        with new_file(path, overwrite=True) as partial:
+            figure.savefig(partial, format=path.suffix[1:].lower(), **options)
 
 
 def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:

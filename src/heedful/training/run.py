@@ -114,8 +114,8 @@ def train(
                 assert isinstance(examples, Examples)  # of a task that has answers
                 with ranks.first_before_others():
                     say(prune(start.model, task, examples, data.prune, out))
-            if ranks.is_first():
-                forget_old(out)
+        if ranks.is_first():
+            forget_old(out)
         ranks.send_weights(start.model)
         in_passes = getattr(recipe.options, "objective", None) == "plm"
         what, start = trained(start, recipe.training, device, in_passes=in_passes)
