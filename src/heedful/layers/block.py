@@ -12,7 +12,7 @@ computed, E length of the encoder's output, D model width.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -329,7 +329,7 @@ class Block(nn.Module):
             asking: what is computed in the place of ``hidden``, which it attends to; None for that
                 itself. Shape (B, N, D).
             recomputed: whether the backward pass computes the block again. A post-norm block then
-                returns the sum that it ends with before it is normalised (see ``Recomputed``), and
+                returns the sum that it ends with before it is normalised (see ``Stack``), and
                 nothing that comes after the inner states is kept.
         """
         source = self.attention.output.source(hidden)
@@ -408,36 +408,6 @@ class Block(nn.Module):
         source = end.source(hidden)
         projected = self.intermediate.project(source, end.dense, recomputed=recomputed)
         return end.end(projected, hidden, recomputed=recomputed)
-
-
-class Recomputed(nn.Module):
-    """A block whose input alone is kept: the backward pass computes the rest of it again.
-
-    The input is the sum that the block before ended with, which is normalised here. Normalising
-    needs that sum in the backward pass, so if the normalised states were kept in its place, the
-    product that goes into it would be computed again: a third of a block's products with weights.
-
-    Args:
-        norm: normalises the input; None if it needs that no more.
-        block: the block.
-    """
-
-    def __init__(self, norm: nn.LayerNorm | None, block: Block) -> None:
-        super().__init__()
-        self.norm = norm
-        self.block = block
-
-    def forward(self, kept: Tensor, context: Context, options: dict[str, Any]) -> BlockOutput:
-        """Return what the block returns if it is ``recomputed``.
-
-        Args:
-            kept: shape (B, N, D).
-            context: of the block.
-            options: what else the block is called with.
-        """
-        hidden = kept if self.norm is None else self.norm(kept)
-        output: BlockOutput = self.block(hidden, context, **options, recomputed=True)
-        return output
 
 
 def _first(hidden: Tensor, packing: Packing | None) -> Tensor:

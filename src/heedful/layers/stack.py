@@ -7,7 +7,7 @@ counted once, T length with what is cached, S length of what is computed, E
 length of the encoder's output, D model width.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from heedful.layers.block import Block, BlockOutput, Context, Recomputed
+from heedful.layers.block import Block, BlockOutput, Context
 from heedful.layers.cache import Cache, KeyValue, Past
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
@@ -247,17 +247,45 @@ def _compute(
     """
     output: BlockOutput
     if recompute:
-        # With the weights of now: in a functional call they are not the block's own, which is what
-        # it will have again in the backward pass.
-        whole = Recomputed(norm, block)
-        weights = dict(whole.named_parameters())
-        call = (functional_call, whole, weights, (hidden, context, options))
-        output = checkpoint(*call, use_reentrant=False)
+        parts = (_as_now(block), None if norm is None else _as_now(norm))
+        output = checkpoint(_from_sum, *parts, hidden, context, options, use_reentrant=False)
         if block.last_norm is not None and not goes_on:
             output = output._replace(hidden=block.last_norm(output.hidden))
     else:
         output = block(hidden, context, **options)
     return output
+
+
+def _as_now(module: nn.Module) -> Callable[..., Any]:
+    """Return a module with the weights of now, called with tuples of what it takes.
+
+    In a functional call they are not its own, which is what it has again in the backward pass.
+    """
+    return partial(functional_call, module, dict(module.named_parameters()))
+
+
+def _from_sum(
+    block: Callable[..., Any],
+    norm: Callable[..., Any] | None,
+    kept: Tensor,
+    context: Context,
+    options: dict[str, Any],
+) -> Any:
+    """Compute what the backward pass computes again: a block, from the sum before it.
+
+    Normalising needs that sum in the backward pass. If the normalised states were kept in its
+    place, the product that goes into it would be computed again: a third of a block's products with
+    weights.
+
+    Args:
+        block: as it is now.
+        norm: normalises the sum; None if it needs that no more.
+        kept: the sum that the block before ended with. Shape (B, S, D).
+        context: of the block.
+        options: what else it is called with.
+    """
+    hidden = kept if norm is None else norm((kept,))
+    return block((hidden, context), {**options, "recomputed": True})
 
 
 def _those_there(values: Iterable[T | None]) -> tuple[T, ...] | None:
