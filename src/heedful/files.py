@@ -8,14 +8,15 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import UserError
+from heedful.errors import LONGEST_NAME, UserError, shorten
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,27 +72,51 @@ def read_fields(
 
 
 def parse_json(
-    text: str, where: str, parse_constant: Callable[[str], object] | None = None
+    text: str,
+    where: str,
+    line: int | None = None,
+    *,
+    decode: Callable[[str], object] = json.loads,
 ) -> object:
     """Parse one JSON value.
 
     Args:
         text: all of it, on one line or several.
-        where: the file, and the line if the value is one of many, for messages.
-        parse_constant: as in `json.loads`; may refuse ``NaN`` and ``Infinity`` by a ValueError.
+        where: the file, for messages.
+        line: the line on which the value begins, if it is one of many.
+        decode: does it; may refuse more than `json.loads` by a ValueError.
 
     Raises:
-        UserError: it is not JSON, with line and column.
+        UserError: it is not JSON, with line and column, or ``decode`` refuses it by one.
     """
+    at = where if line is None else f"{where}, line {line}"
     try:
-        return json.loads(text, parse_constant=parse_constant)
+        return decode(text)
     except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise UserError(f"{where}, {line}column {error.colno}: not JSON: {error.msg}") from None
+        if error.lineno > 1:
+            at = f"{where}, line {(line or 1) + error.lineno - 1}"
+        marked = text.startswith("\ufeff", error.pos)  # which no editor shows
+        reason = "a byte order mark" if marked else error.msg
+        raise UserError(f"{at}, column {error.colno}: not JSON: {reason}") from None
     except RecursionError:
-        raise UserError(f"{where}: JSON nested too deeply") from None
+        raise UserError(f"{at}: JSON nested too deeply") from None
+    except UserError as error:
+        raise UserError(f"{at}: {error}") from None
     except ValueError as error:  # a refused constant, or a number of thousands of digits
-        raise UserError(f"{where}: not JSON: {str(error).partition(';')[0]}") from None
+        raise UserError(f"{at}: not JSON: {str(error).partition(';')[0]}") from None
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, as an ``object_pairs_hook``: `json` keeps the last of equal keys.
+
+    Raises:
+        UserError: a key stands in it more than once.
+    """
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        ((name, count),) = Counter(name for name, _ in pairs).most_common(1)
+        raise UserError(f"{count} keys of one object are named {shorten(name, LONGEST_NAME)!r}")
+    return value
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -201,6 +201,21 @@ HEAD = "text,label\n"
             '{"text": "a", "label": 1\n',
             ", line 1, column 25: not JSON: Expecting ',' delimiter",
         ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n\n{"text": "a", "label": 1, "text": "b"}\n',
+            ", line 3: 2 keys of one object are named 'text'",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1, "more": [{"x": 1, "y": 2, "x": 1, "x": 3}]}\n',
+            ", line 1: 3 keys of one object are named 'x'",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": 1}\n\ufeff{"text": "a", "label": 1}\n',
+            ", line 2, column 1: not JSON: a byte order mark",
+        ),
         ("a.jsonl", '{"text": "a"} {}', ", line 1, column 15: not JSON: Extra data"),
         ("a.jsonl", '["a", 1]\n', ", line 1: expected a JSON object, found a list"),
         ("a.jsonl", "7\n", ", line 1: expected a JSON object, found the number 7"),

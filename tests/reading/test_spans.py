@@ -167,6 +167,11 @@ def test_wrong_positions(tmp_path: Path, label: object, message: str) -> None:
             '{"text": "a",\n "label": {},\n}\n',
             r"f\.json, line 2, column 13: not JSON|line 3, column 1",
         ),
+        (
+            '{"text": "a",\n "label": {}}\n{"text": "b",\n "label": {},\n "text": "c"}\n',
+            r"f\.json, line 3: 2 keys of one object are named 'text'$",
+        ),
+        ('\n{"text": "a",\n "label": NaN}\n', r"f\.json, line 2: not JSON: NaN is not"),
         ("\n[\n{}\n]\n", "line 2: expected a JSON object, found a list"),
         ('{"text": "}{",\n "label": {}}\n}', "line 3, column 1: not JSON"),
     ],

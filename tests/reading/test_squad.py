@@ -247,6 +247,7 @@ def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: 
         ('{"data": []}', ": holds no questions"),
         ("", ", column 1: not JSON: Expecting value"),
         ('{"data":\n [}', ", line 2, column 3: not JSON: Expecting value"),
+        ('{"data": [],\n "data": []}', ": 2 keys of one object are named 'data'"),
         ("[" * 100_000, ": JSON nested too deeply"),
     ],
 )

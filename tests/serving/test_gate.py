@@ -421,6 +421,22 @@ async def test_what_is_no_json_is_said_to_be_none(path: str, body: bytes) -> Non
         assert "the body must be a JSON object" in nothing.text
 
 
+async def test_no_route_drops_one_of_two_equal_keys() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        routes = (await client.get("/openapi.json")).json()["paths"]
+        asked = [path for path, methods in routes.items() if "post" in methods]
+        assert PREDICT.replace("classify", "{run}") in asked
+        for path in asked:
+            path = path.format(run="classify", model="classify", version="1")
+            reply = await client.post(
+                path,
+                content=b'{"a": {"inputs": [1], "inputs": [2]}}',
+                headers={"content-type": "application/json"},
+            )
+            assert reply.status_code == 400, path
+            assert "the body: 2 keys of one object are named 'inputs'" in reply.text, path
+
+
 async def test_a_failure_tells_the_client_nothing_and_the_log_all(
     monkeypatch: pytest.MonkeyPatch, logged: list[dict[str, Any]]
 ) -> None:

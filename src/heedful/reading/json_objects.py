@@ -1,28 +1,33 @@
 """JSON objects of a user's file, their values checked as they are taken out."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.files import parse_json
+from heedful.files import parse_json, unique_keys
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import check_characters, kind_of
 from heedful.reading.lines import MAX_LINE_BYTES, UTF8, read_lines, source_name
 
 
-def parse_user_json(text: str, where: str) -> object:
-    """Parse one JSON value; ``NaN`` and ``Infinity`` are errors, too.
+def parse_user_json(text: str, where: str, line: int | None = None) -> object:
+    """Parse one JSON value; ``NaN``, ``Infinity`` and equal keys of an object are errors, too.
 
     Raises:
         UserError: see `heedful.files.parse_json`.
     """
-    return parse_json(text, where, _refuse_constant)
+    return parse_json(text, where, line, decode=_DECODER.decode)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
+
+
+# Made once: a decoder for each line would take longer than what it decodes.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
 
 
 def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[str, object]]]:
@@ -36,11 +41,7 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
         text = without_line_end(line)
         if not text or text.isspace():
             continue
-        where = f"{source}, line {number}"
-        value = parse_user_json(text, where)
-        if not isinstance(value, dict):
-            raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
-        yield number, value
+        yield number, _object(text, source, number)
 
 
 def read_spread_objects(
@@ -68,7 +69,7 @@ def read_spread_objects(
         if size > MAX_LINE_BYTES:
             break
         if depth <= 0:
-            yield start, _spread_object(lines, source, start)
+            yield start, _object("".join(lines), source, start)
             lines, depth, size = [], 0, 0
     if lines:
         raise UserError(
@@ -81,16 +82,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]')
 _DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
-def _spread_object(lines: list[str], source: str, start: int) -> dict[str, object]:
-    where = f"{source}, line {start}"
-    try:
-        value = parse_user_json("".join(lines), where)
-    except UserError:
-        if len(lines) > 1:  # so that the line is that of the file
-            parse_user_json("\n" * (start - 1) + "".join(lines), source)
-        raise
+def _object(text: str, source: str, line: int) -> dict[str, object]:
+    value = parse_user_json(text, source, line)
     if not isinstance(value, dict):
-        raise UserError(f"{where}: expected a JSON object, found {kind_of(value)}")
+        raise UserError(f"{source}, line {line}: expected a JSON object, found {kind_of(value)}")
     return value
 
 

@@ -146,7 +146,7 @@ def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
 def _refused(error: HTTPException) -> Problem:
     """Return what is told to who asks for what is not there, or sends what cannot be read."""
     if error.status_code == 400:  # of FastAPI, of what it cannot read as JSON
-        return _NOT_JSON
+        return error.__cause__ if isinstance(error.__cause__, Problem) else _NOT_JSON
     kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
     return Problem(kind, str(error.detail), status=error.status_code)
 

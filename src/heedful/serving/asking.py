@@ -13,6 +13,7 @@ from heedful.reading import Text
 from heedful.serving.pictures import records_of
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
+from heedful.serving.wire import JsonRoute
 from heedful.settings import PredictOptions
 
 
@@ -71,7 +72,7 @@ def for_each_run(routes_for: Callable[[Any], APIRouter]) -> APIRouter:
         routes_for: makes the routes, whose endpoints take a `NamedRun` from the dependency that it
             is given.
     """
-    routes = APIRouter()
+    routes = APIRouter(route_class=JsonRoute)
     routes.include_router(routes_for(UNNAMED))
     routes.include_router(routes_for(NAMED), prefix=PREFIX)
     return routes

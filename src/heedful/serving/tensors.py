@@ -1,6 +1,5 @@
 """Tensors of the Open Inference Protocol, as JSON and as the bytes of its binary extension."""
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
+from heedful.serving.wire import load
 
 HEADER = "inference-header-content-length"
 """How many bytes of a body are JSON; binary tensors follow them."""
@@ -139,7 +139,7 @@ def read(content: bytes, header: str | None) -> Asked:
     if size > len(content):
         raise Problem("validation", f"{HEADER} is {size:,}; the body has {len(content):,} bytes")
     try:
-        body = InferBody.model_validate(json.loads(content[:size]))
+        body = InferBody.model_validate(load(content[:size]))
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
     except (ValueError, RecursionError):

@@ -2,13 +2,53 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from heedful.errors import UserError
+from heedful.files import unique_keys
+from heedful.serving.problem import Problem
 
 _FEW = 8
 """Answers that are sooner written at once than handed to a thread."""
+
+
+def load(content: bytes) -> Any:
+    """Read the JSON of a body.
+
+    Raises:
+        Problem: an object has a key twice, of which only one value would count.
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        return json.loads(content, object_pairs_hook=unique_keys)
+    except UserError as error:
+        raise Problem("validation", f"the body: {error}", status=400) from None
+
+
+class _Asked(Request):
+    """A request whose body is read by `load`."""
+
+    async def json(self) -> Any:
+        return load(await self.body())
+
+
+class JsonRoute(APIRoute):
+    """A route that refuses a body where an object has a key twice."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await handle(_Asked(request.scope, request.receive))
+
+        return handler
 
 
 class Json(JSONResponse):

@@ -14,7 +14,7 @@ from heedful.serving.explaining import Explainer
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.protocols import runs
 from heedful.serving.service import Service
-from heedful.serving.wire import Json
+from heedful.serving.wire import Json, JsonRoute
 from heedful.settings import ExplainSettings
 from heedful.settings.explaining import MethodName
 
@@ -69,7 +69,9 @@ class ExplanationReply(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """Return the route that explains."""
-    routes = APIRouter(tags=["heedful"], responses={"default": {"model": runs.Failure}})
+    routes = APIRouter(
+        route_class=JsonRoute, tags=["heedful"], responses={"default": {"model": runs.Failure}}
+    )
     explainer = Explainer(service.settings)
 
     @routes.post(

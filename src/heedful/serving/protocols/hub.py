@@ -30,7 +30,7 @@ from heedful.serving.asking import (
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 from heedful.serving.vectors import NEED
-from heedful.serving.wire import Json, reply
+from heedful.serving.wire import Json, JsonRoute, reply
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +175,9 @@ def router(service: Service) -> APIRouter:
     """Return the routes."""
 
     def routes_for(named: Any) -> APIRouter:
-        routes = APIRouter(tags=["Hugging Face"], responses=problems(HubFailure))
+        routes = APIRouter(
+            route_class=JsonRoute, tags=["Hugging Face"], responses=problems(HubFailure)
+        )
         for pipeline in PIPELINES:
             _add(routes, service, pipeline, named)
         return routes

@@ -11,7 +11,7 @@ from heedful.serving.asking import Body, NamedRun, Reply, Several, ask, for_each
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.service import Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
-from heedful.serving.wire import Json, reply
+from heedful.serving.wire import Json, JsonRoute, reply
 
 
 class EmbeddingsBody(Body):
@@ -119,7 +119,9 @@ def router(service: Service) -> APIRouter:
     """Return the routes."""
 
     def routes_for(named: Any) -> APIRouter:
-        routes = APIRouter(tags=["OpenAI"], responses=problems(OpenAIFailure, 400))
+        routes = APIRouter(
+            route_class=JsonRoute, tags=["OpenAI"], responses=problems(OpenAIFailure, 400)
+        )
 
         @routes.post("/embeddings", response_model=Embeddings)
         @routes.post("/v1/embeddings", response_model=Embeddings)

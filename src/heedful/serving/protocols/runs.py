@@ -11,7 +11,7 @@ from heedful.serving.asking import Body, Several
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
-from heedful.serving.wire import Json, reply
+from heedful.serving.wire import Json, JsonRoute, reply
 from heedful.settings import PredictSettings
 from heedful.task import Ability
 
@@ -96,7 +96,9 @@ class Failure(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """Return the routes of heedful's own JSON."""
-    routes = APIRouter(tags=["heedful"], responses={"default": {"model": Failure}})
+    routes = APIRouter(
+        route_class=JsonRoute, tags=["heedful"], responses={"default": {"model": Failure}}
+    )
 
     @routes.get("/api/runs")
     async def list_runs() -> Runs:

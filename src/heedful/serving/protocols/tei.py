@@ -37,7 +37,7 @@ from heedful.serving.protocols.tei_shapes import (
 )
 from heedful.serving.service import Served, Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
-from heedful.serving.wire import Json, reply
+from heedful.serving.wire import Json, JsonRoute, reply
 from heedful.settings import LongText
 from heedful.tasks.classify import Classify
 from heedful.tasks.embed import Embed
@@ -70,7 +70,9 @@ def router(service: Service) -> APIRouter:
 
     def routes_for(named: Any) -> APIRouter:
         routes = APIRouter(
-            tags=["text-embeddings-inference"], responses=problems(TeiFailure, 400, 424)
+            route_class=JsonRoute,
+            tags=["text-embeddings-inference"],
+            responses=problems(TeiFailure, 400, 424),
         )
         _add_vectors(routes, service, named)
         _add_scores(routes, service, named)
