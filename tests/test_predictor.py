@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.golden.copies import LATEST
 
@@ -278,7 +279,11 @@ A_TEXT = r"expected a text, or a list of them, found a"
         ({"text": "bread"}, rf"{A_TEXT} dict; give the column of texts: model\(data\['text'\]\)"),
         (Frame(), f"{A_TEXT} Frame; give the column of texts"),
         (3, "expected a text, or a list of them, found the number 3"),
+        (np.array("bread"), "expected a text, or a list of them, found a value of type ndarray"),
+        (Path("bread"), "text 1: expected text, found a value of type"),
         (["a", None], "text 2: expected text, found null"),
+        (pa.array(["a", None]), "text 2: expected text, found null"),
+        (pa.table({"text": ["a"]}), f"{A_TEXT} Table; give the column of texts"),
         ([{"text": "a"}], "text 1: expected text, found a dict; give the text in it"),
         ([b"a"], "text 1: expected text, found a value of type bytes"),
         (["a", ("b", None)], "text 2: expected texts alone in it, found null"),
@@ -298,14 +303,32 @@ def test_texts_may_be_given_in_many_ways() -> None:
         tuple(TEXTS).__iter__(),
         np.array(TEXTS),
         dict.fromkeys(TEXTS).keys(),
+        pa.array(TEXTS),
+        pa.array(TEXTS).dictionary_encode(),
+        pa.table({"text": TEXTS})["text"],
+        [pa.scalar(text) for text in TEXTS],
     ):
         assert predict(given) == expected
+    assert list(predict.predict(pa.array(TEXTS))) == expected
     pairs = heedful.load(GOLDEN.with_name("pair"))
     assert (
         pairs(np.array([["a cat", "a dog"]]))
         == pairs([("a cat", "a dog")])
         == pairs([["a cat", "a dog"]])
     )
+
+
+def test_predict_takes_no_single_text() -> None:
+    for alone in ("bread", b"bread", np.str_("bread"), Path("bread.png")):
+        with pytest.raises(UserError, match="^predict takes a list, found a single item; model"):
+            heedful.load(GOLDEN).predict(alone)  # type: ignore[arg-type]
+
+
+def test_predict_tells_at_once_what_is_wrong_with_a_call() -> None:
+    with pytest.raises(UserError, match="^unknown option 'beem'"):
+        heedful.load(GOLDEN).predict(TEXTS, beem=3)  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="^top_p shapes random draws: give sample too"):
+        next(heedful.load(GOLDEN.with_name("writer")).predict(TEXTS, top_p=0.5))
 
 
 def test_an_explanation_is_of_a_text() -> None:

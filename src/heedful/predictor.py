@@ -34,7 +34,7 @@ from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, che
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import task_named
-from heedful.tasks.texts import checked_texts
+from heedful.tasks.texts import checked_items, checked_texts
 from heedful.tokens import TranslationTokenizer
 from heedful.training.allocator import keep_few_kernels
 from heedful.training.device import (
@@ -163,21 +163,30 @@ class Predictor:
         Returns:
             The answer of the run's task, or a list of them.
         """
-        with naming_arguments():
-            if isinstance(texts, str | tuple | bytes):
-                return next(self.predict([texts], **options))
-            return list(self.predict(texts, **options))
+        if isinstance(texts, str | tuple | bytes | os.PathLike):
+            return next(self.predict([texts], **options))
+        return list(self.predict(texts, **options))
 
     def predict(self, texts: Iterable[Text], **options: Unpack[PredictOptions]) -> Iterator[Any]:
         """Answer for each text, or pair, in its order, holding only some thousands at a time.
 
+        Args:
+            texts: a list, a column of a table, or anything that gives them one by one; but not a
+                single text, which the predictor itself takes.
+            options: fields of `PredictSettings`, for this call alone.
+
         Raises:
-            UserError: an option is wrong, or what is given are no texts.
+            UserError: at once for a wrong option, and for a single text or a table; during
+                iteration for what is no text.
         """
-        settings = with_options(self.settings, options)
-        source = self._checked_texts(texts)
-        while chunk := list(islice(source, _SORTED_TOGETHER)):
-            yield from self.answers(self.task.from_texts(chunk), settings)
+        with naming_arguments():
+            settings = with_options(self.settings, options)
+            return self._predicted(self._checked_texts(texts), settings)
+
+    def _predicted(self, texts: Iterator[Text], settings: PredictSettings) -> Iterator[Any]:
+        with naming_arguments():
+            while chunk := list(islice(texts, _SORTED_TOGETHER)):
+                yield from self.answers(self.task.from_texts(chunk), settings)
 
     def records(self, texts: Iterable[Any]) -> list[Any]:
         """Return the records of some texts, or pictures.
@@ -188,7 +197,8 @@ class Predictor:
         return list(self.task.from_texts(list(self._checked_texts(texts))))
 
     def _checked_texts(self, texts: Iterable[Any]) -> Iterator[Any]:
-        return iter(texts) if "see" in self.task.abilities else checked_texts(texts)
+        check = checked_items if "see" in self.task.abilities else checked_texts
+        return check(texts)
 
     def answers(
         self,

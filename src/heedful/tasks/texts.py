@@ -1,6 +1,7 @@
 """What the tasks on single texts and pairs of texts from tables have in common."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -72,22 +73,41 @@ def target(record: Record) -> float:
     return value
 
 
-def checked_texts(texts: Iterable[Any]) -> Iterator[Text]:
-    """Yield what Python callers give, each a text or a tuple of texts.
+def checked_items(items: Any) -> Iterator[Any]:
+    """Return one by one what Python callers give: a list, a column of a table, or an iterator.
 
     Raises:
-        UserError: it is a table, whose columns are no texts, or an item is none, with its number.
+        UserError: at once for a single item, for a table, whose columns are no items, and for what
+            holds none.
     """
-    kind = type(texts).__name__
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):  # of pandas, pyarrow, polars, ...
+    kind = type(items).__name__
+    if isinstance(items, str | bytes | os.PathLike):
+        raise UserError("predict takes a list, found a single item; model('a text') answers for it")
+    if isinstance(items, Mapping) or hasattr(items, "columns"):  # of pandas, pyarrow, polars, ...
         raise UserError(
             f"expected a text, or a list of them, found a {kind}; give the column of texts: "
             "model(data['text'])"
         )
-    if not isinstance(texts, Iterable):
-        raise UserError(f"expected a text, or a list of them, found {kind_of(texts)}")
-    for number, item in enumerate(texts, start=1):
-        yield item if isinstance(item, str) else _several(item, f"text {number}")
+    try:
+        each = iter(items)
+    except TypeError:
+        message = f"expected a text, or a list of them, found {kind_of(items)}"
+        raise UserError(message) from None
+    # The values of a column of pyarrow are objects of its own.
+    return (item.as_py() if hasattr(item, "as_py") else item for item in each)
+
+
+def checked_texts(texts: Any) -> Iterator[Text]:
+    """Return one by one what Python callers give, each a text or a tuple of texts.
+
+    Raises:
+        UserError: see `checked_items`; or during iteration for an item that is none, with its
+            number.
+    """
+    return (
+        item if isinstance(item, str) else _several(item, f"text {number}")
+        for number, item in enumerate(checked_items(texts), start=1)
+    )
 
 
 def _several(item: Any, where: str) -> Any:
