@@ -320,14 +320,14 @@ def test_texts_may_be_given_in_many_ways() -> None:
 
 def test_predict_takes_no_single_text() -> None:
     for alone in ("bread", b"bread", np.str_("bread"), Path("bread.png")):
-        with pytest.raises(UserError, match="^predict takes a list, found a single item; model"):
+        with pytest.raises(UserError, match=r"^predict takes a list, found a single item; model"):
             heedful.load(GOLDEN).predict(alone)  # type: ignore[arg-type]
 
 
 def test_predict_tells_at_once_what_is_wrong_with_a_call() -> None:
-    with pytest.raises(UserError, match="^unknown option 'beem'"):
+    with pytest.raises(UserError, match=r"^unknown option 'beem'"):
         heedful.load(GOLDEN).predict(TEXTS, beem=3)  # type: ignore[call-arg]
-    with pytest.raises(UserError, match="^top_p shapes random draws: give sample too"):
+    with pytest.raises(UserError, match=r"^top_p shapes random draws: give sample too"):
         next(heedful.load(GOLDEN.with_name("writer")).predict(TEXTS, top_p=0.5))
 
 

@@ -136,5 +136,40 @@ def test_data_of_no_known_kind(tmp_path: Path) -> None:
         heedful.train("clasify", train=ROWS, out=tmp_path / "run")
 
 
+LONG = "x" * 5000
+GOLDEN = Path(__file__).parent / "golden/0.1.0/classify"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: heedful.load(None), "run is None: expected a path"),
+        (lambda: heedful.load(5), "run is 5: expected a path"),
+        (lambda: heedful.load(["a", "b"]), r"run is \['a', 'b'\]: expected a path"),
+        (lambda: heedful.load(LONG), "run 'x{49}…x{50}': .* too long"),
+        (lambda: heedful.load_model(LONG), "model 'x{49}…x{50}': .* too long"),
+        (lambda: heedful.load_model(None), "model is None: expected a path"),
+        (lambda: heedful.explain(5, "a text"), "run is 5: expected a path"),
+        (lambda: heedful.evaluate(5, ROWS), "run is 5: expected a path"),
+        (lambda: heedful.evaluate(GOLDEN, ROWS, predictions=5), "predictions is 5: expected a"),
+        (lambda: heedful.evaluate(GOLDEN, None), "data is a builtins.NoneType; expected a path"),
+        (lambda: heedful.report(5), "run is 5: expected a path"),
+        (lambda: heedful.compare(GOLDEN, None, ROWS), "second is None: expected a path"),
+        (lambda: heedful.train("classify", train=ROWS, out=None), "out is None: expected a path"),
+        (lambda: heedful.train("classify", train=ROWS, out=LONG), "out 'x{49}…x{50}': .* too lo"),
+        (lambda: heedful.train(None, train=ROWS, out="run"), "task is None: expected text"),
+        (lambda: heedful.train([], train=ROWS, out="run"), r"task is \[\]: expected text"),
+        (lambda: heedful.train("nosuch", train=ROWS, out="run"), "unknown task 'nosuch'; allowed"),
+    ],
+)
+def test_arguments_of_another_type_are_named(
+    call: Callable[[], Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(heedful.UserError, match=f"^{message}"):
+        call()
+    assert not list(tmp_path.iterdir())
+
+
 def test_options_become_arguments() -> None:
     assert as_arguments("--batch-size 0: give --no-header") == "batch_size 0: give no_header"

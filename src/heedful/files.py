@@ -30,6 +30,27 @@ MANIFEST = "manifest.json"
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
 
+def as_path(name: str, value: object) -> Path:
+    """Return a path that a Python caller gives.
+
+    Args:
+        name: of the argument, for messages.
+        value: what the caller gives.
+
+    Raises:
+        UserError: it is of another type, or the system takes no such path.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{name} is {shorten(repr(value), LONGEST_NAME)}: expected a path")
+    path = Path(value)
+    try:
+        path.exists()
+    except OSError as error:  # too long, or in a folder that is another user's
+        shown = shorten(str(path), LONGEST_NAME)
+        raise UserError(f"{name} {shown!r}: {error.strerror}") from None
+    return path
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file of at most 64 MiB.
 

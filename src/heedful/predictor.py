@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import islice, tee
-from pathlib import Path
 from types import NoneType
 from typing import Any, Unpack, get_args
 
@@ -26,6 +25,7 @@ from heedful.compiled import kernels
 from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.errors import UserError, naming_arguments, unknown_name
+from heedful.files import as_path
 from heedful.interop import answering_record
 from heedful.models.model import Model
 from heedful.readers import load_reader
@@ -140,8 +140,9 @@ class Predictor:
             UserError: the folder is none of these, is unfinished, or one of its files is damaged.
         """
         keep_few_kernels(_KERNELS)
+        folder = as_path("run", run)
         packaged = os.fspath(run) in PACKAGES
-        folder = resolve(run) if packaged else Path(run)
+        folder = resolve(run) if packaged else folder
         record = answering_record(folder)
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype

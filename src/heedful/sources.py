@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean
 from heedful.extras import missing
-from heedful.files import sha256
+from heedful.files import as_path, sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +139,7 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
         UserError: there is no such folder or package, a package's files differ from the published
             ones, or the model cannot be downloaded from the hub.
     """
-    folder = Path(name)
+    folder = as_path("model", name)
     if folder.is_dir():
         return folder
     if folder.is_file():

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Unpack, cast
 
 from heedful.commands import compare as comparing
@@ -17,6 +16,7 @@ from heedful.commands.report import seed_of
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
+from heedful.files import as_path
 from heedful.predictor import Predictor, with_options
 from heedful.reading.frames import Data, as_files
 from heedful.reports.comparison import Comparison
@@ -33,6 +33,7 @@ from heedful.settings import (
     ScoreSettings,
     TeacherSettings,
     TrainOptions,
+    checked_value,
     checked_values,
 )
 from heedful.task import Recipe, Say
@@ -75,9 +76,9 @@ def train(
         KeyboardInterrupt: the user stopped it; ``resume=True`` goes on from the checkpoint.
     """
     with naming_arguments(), ExitStack() as files:
-        task_named(task)
+        task_named(checked_value("task", task, str))
         entry = TASKS[task]
-        values: dict[str, Any] = {**options, "out": Path(out)}
+        values: dict[str, Any] = {**options, "out": as_path("out", out)}
         columns = _settings(ColumnSettings, {**values})
         values["train"] = files.enter_context(as_files(train, "train", columns))
         if dev is not None:
@@ -118,14 +119,17 @@ def evaluate(
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
+        folder = as_path("run", run)
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         files = stack.enter_context(as_files(data, columns=columns))
-        file = None if predictions is None else PredictionsFile(Path(predictions), overwrite)
+        file = None
+        if predictions is not None:
+            file = PredictionsFile(as_path("predictions", predictions), overwrite)
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         predictor.score_by(_settings(ScoreSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
-        return evaluation.evaluate(Path(run), files, columns, predictor, say, file)
+        return evaluation.evaluate(folder, files, columns, predictor, say, file)
 
 
 def explain(
@@ -187,6 +191,7 @@ def report(
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
+        folder = as_path("run", run)
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         settings, seed = seed_of(_settings(PredictSettings, values))
@@ -195,12 +200,12 @@ def report(
         if data is None:
             if options:
                 raise UserError(f"{next(iter(options))} is for data; give some, too")
-            return reporting.report_of_folder(Path(run))
+            return reporting.report_of_folder(folder)
         files = stack.enter_context(as_files(data, columns=columns))
         labelled = reporting.LabelledData(paths=files, columns=columns)
         predictor = Predictor.load(run, settings)
         predictor.score_by(scoring)
-        return reporting.report_on_data(Path(run), predictor, labelled, seed=seed, say=say)
+        return reporting.report_on_data(folder, predictor, labelled, seed=seed, say=say)
 
 
 def compare(
@@ -227,6 +232,7 @@ def compare(
             is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
+        names = str(as_path("first", first)), str(as_path("second", second))
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         files = stack.enter_context(as_files(data, columns=columns))
@@ -237,7 +243,7 @@ def compare(
         for predictor in predictors:
             predictor.score_by(scoring)
         return comparing.compare(
-            (os.fspath(first), os.fspath(second)),
+            names,
             predictors,
             files,
             columns,

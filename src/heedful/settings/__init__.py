@@ -41,7 +41,7 @@ from heedful.settings.training import (
     TrainSettings,
     TranslateTrainSettings,
 )
-from heedful.settings.values import checked_values
+from heedful.settings.values import checked_value, checked_values
 
 __all__ = [
     "HEAD_RATE",
@@ -82,6 +82,7 @@ __all__ = [
     "TranslateSettings",
     "TranslateTrainSettings",
     "VocabularySettings",
+    "checked_value",
     "checked_values",
     "in_range",
 ]

@@ -23,18 +23,19 @@ def checked_values(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
         UserError: a value is of another type, or none of the choices that there are.
     """
     hints = _hints(kind)
-    return {name: _checked(name, value, hints[name]) for name, value in values.items()}
+    return {name: checked_value(name, value, hints[name]) for name, value in values.items()}
 
 
 _hints = lru_cache(maxsize=64)(get_type_hints)  # a call for one short text takes a millisecond
 
 
-def _checked(name: str, value: Any, hint: Any) -> Any:
+def checked_value(name: str, value: Any, hint: Any) -> Any:
+    """Return a value as what is annotated with ``hint`` takes it; see `checked_values`."""
     if getattr(value, "shape", None) == ():  # a number of numpy or torch
         value = value.item()
     origin, parts = get_origin(hint), get_args(hint)
     if origin is tuple and isinstance(value, tuple | list):
-        return tuple(_checked(name, item, parts[0]) for item in value)
+        return tuple(checked_value(name, item, parts[0]) for item in value)
     if origin is Literal and isinstance(value, str) and value not in parts:
         raise unknown_name(name, value, parts)
     if not _fits(value, hint):
