@@ -34,6 +34,7 @@ ROWS = [
     for what, colour in (("sky", "blue"), ("grass", "green"), ("apple", "red"))
     for how in ("", "very ", "very very ", "so ")
 ]
+GOLDEN = Path(__file__).parent / "golden/0.1.0/classify"
 QUICK: dict[str, Any] = {
     "epochs": 20,
     "batch_size": 8,
@@ -74,6 +75,10 @@ def test_what_is_trained_from_python_answers(kind: str, tiny_model: Path, tmp_pa
     assert answer.label == "blue"
     scores = heedful.evaluate(out, data[kind], say=lines.append)
     assert scores["accuracy"] == 1.0
+    held = json.loads((out / "metrics.json").read_text())["data"]
+    assert held == scores["data"] == [str(data[kind]) if kind == "path" else "data in memory"]
+    card = (out / "MODEL_CARD.md").read_text()
+    assert f"- {held[0]}: " in card
     again = heedful.train(
         "classify",
         train=data[kind],
@@ -129,6 +134,21 @@ def test_an_interrupted_call_goes_on(
     assert any(line.startswith("going on from") and "step-3" in line for line in lines)
 
 
+def test_errors_and_lines_name_rows_of_data_in_memory(tiny_model: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"out": tmp_path / "run", "model": str(tiny_model), **QUICK}
+    wrong = [*ROWS, {"text": "", "label": "red"}]
+    with pytest.raises(heedful.UserError, match=r"^train, row 13, column 'text': empty text$"):
+        heedful.train("classify", train=wrong, **call)
+    damaged = [*ROWS, {"text": "a caf\ufffd", "label": "red"}]
+    lines: list[str] = []
+    with pytest.raises(heedful.UserError, match=r"^dev, row 13, column 'text': empty text$"):
+        heedful.train("classify", train=damaged, dev=wrong, say=lines.append, **call)
+    assert any("train, row 13" in line for line in lines)
+    for ask in (heedful.evaluate, heedful.report):
+        with pytest.raises(heedful.UserError, match=r"^data, row 13, column 'text': empty text$"):
+            ask(GOLDEN, pa.Table.from_pylist(wrong))
+
+
 def test_data_of_no_known_kind(tmp_path: Path) -> None:
     with pytest.raises(heedful.UserError, match=r"train is a builtins\.int; expected a path"):
         heedful.train("classify", train=3, out=tmp_path / "run")
@@ -137,7 +157,6 @@ def test_data_of_no_known_kind(tmp_path: Path) -> None:
 
 
 LONG = "x" * 5000
-GOLDEN = Path(__file__).parent / "golden/0.1.0/classify"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.reading import read_records
-from heedful.reading.frames import as_files
+from heedful.reading.frames import as_files, data_name
 from heedful.settings import ColumnSettings
 
 ROWS = [{"text": "the sky is blue", "label": "blue"}]
@@ -116,6 +116,23 @@ def test_what_no_file_holds_is_named_where_it_is_read(
 ) -> None:
     with pytest.raises(UserError, match=f"^{message}"):
         labels(data, columns)
+
+
+@pytest.mark.parametrize("kind", [list, iter, pa.Table.from_pylist])
+def test_what_is_wrong_in_memory_is_named_by_its_row(kind: Any) -> None:
+    rows = [*ROWS, {"text": "a", "label": ""}]
+    with pytest.raises(UserError, match=r"^train, row 2, column 'label': empty label$"):
+        labels(kind(rows), ColumnSettings())
+    with pytest.raises(UserError, match=r"^train(, row 1)?: no column 'name'.*columns: "):
+        labels(kind(rows), ColumnSettings(label="name"))
+
+
+def test_a_file_of_ones_own_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"text": "a", "label": ""}\n')
+    with pytest.raises(UserError, match=r"/train\.jsonl, line 1, column 'label'"):
+        labels(path, ColumnSettings())
+    assert data_name(path) == str(path)
 
 
 def test_numbers_and_arrays_of_numpy_are_labels() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from heedful.checkpoints.runs import RunRecord
+from heedful.reading.frames import data_name
 
 
 def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -> None:
@@ -20,7 +21,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
         if setting is not None
     )
     data = "\n".join(
-        f"- {item['file']}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
+        f"- {data_name(item['file'])}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
         for item in record.data
     )
     if record.teacher is not None:

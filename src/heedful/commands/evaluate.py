@@ -19,6 +19,7 @@ from heedful.commands.predictions import PredictionsFile
 from heedful.errors import UserError, amount
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
+from heedful.reading.frames import data_name
 from heedful.settings import ColumnSettings, OutputSettings
 from heedful.task import SAMPLE, Say, Start
 from heedful.training import ranks
@@ -113,7 +114,7 @@ def _evaluate(
     if unread := scores["tokens_total"] - scores["tokens_used"]:
         total = scores["tokens_total"]
         say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
-    scores = {"data": [str(path) for path in data], **scores}
+    scores = {"data": [data_name(path) for path in data], **scores}
     if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
         with files.new_file(run / METRICS, overwrite=True) as partial:
             files.write_json(partial, scores)

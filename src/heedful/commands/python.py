@@ -18,7 +18,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
 from heedful.predictor import Predictor, with_options
-from heedful.reading.frames import Data, as_files
+from heedful.reading.frames import Data, as_files, naming_rows
 from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report
 from heedful.settings import (
@@ -93,7 +93,7 @@ def train(
         }
         groups = {name: _settings(kind, values) for name, kind in kinds.items()}
         _refuse_unknown(values, kinds.values())
-        return training.train(task, Recipe(**groups), say=say)
+        return training.train(task, Recipe(**groups), say=_naming_rows(say))
 
 
 def evaluate(
@@ -129,7 +129,7 @@ def evaluate(
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         predictor.score_by(_settings(ScoreSettings, values))
         _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
-        return evaluation.evaluate(folder, files, columns, predictor, say, file)
+        return evaluation.evaluate(folder, files, columns, predictor, _naming_rows(say), file)
 
 
 def explain(
@@ -205,7 +205,9 @@ def report(
         labelled = reporting.LabelledData(paths=files, columns=columns)
         predictor = Predictor.load(run, settings)
         predictor.score_by(scoring)
-        return reporting.report_on_data(folder, predictor, labelled, seed=seed, say=say)
+        return reporting.report_on_data(
+            folder, predictor, labelled, seed=seed, say=_naming_rows(say)
+        )
 
 
 def compare(
@@ -249,8 +251,12 @@ def compare(
             columns,
             metric=metric,
             seed=seed,
-            say=say,
+            say=_naming_rows(say),
         )
+
+
+def _naming_rows(say: Say) -> Say:
+    return lambda line: say(naming_rows(line))
 
 
 def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:

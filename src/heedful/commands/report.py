@@ -11,6 +11,7 @@ from heedful.errors import UserError
 from heedful.evaluation import Evaluation
 from heedful.interop import foreign_record
 from heedful.predictor import Predictor, read_task
+from heedful.reading.frames import data_name
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
 from heedful.reports.why import explained
@@ -66,7 +67,7 @@ def report_on_data(
         evaluation = Evaluation(predictor, records)
         observation.watch(evaluation)
         scores = evaluation.scores()
-    names = [str(path) for path in data.paths]
+    names = [data_name(path) for path in data.paths]
     why = explained(predictor, observation.worth_explaining)
     scored = Scored(data=names, scores=scores, observation=observation, why=why, seed=seed)
     return report(run, predictor.record, task.card(), scored, {})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -20,7 +21,7 @@ if sys.platform != "win32":
 
 PathOrPaths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
-"""Paths, a list of dicts, or a table of pandas or pyarrow."""
+"""Paths, a list of dicts or what yields them, or a table of pandas or pyarrow."""
 
 _LOCK = ".lock"
 
@@ -35,8 +36,8 @@ def as_files(
 ) -> Iterator[list[Path]]:
     """Yield the files of some data; temporary ones are deleted afterwards.
 
-    The name of a temporary file depends on its content alone, so that a run on the same data can be
-    resumed.
+    The name of a temporary file depends on its content and the argument alone, so that a run on the
+    same data can be resumed.
 
     Args:
         data: what users give.
@@ -45,8 +46,10 @@ def as_files(
 
     Raises:
         UserError: it is none of the kinds that `Data` lists, or no file can hold a column that is
-            read.
+            read. An error that is raised meanwhile, too, names the argument and no temporary file.
     """
+    if isinstance(data, Iterator):
+        data = list(data)
     if isinstance(data, str | os.PathLike):
         yield [Path(data)]
     elif isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
@@ -55,11 +58,27 @@ def as_files(
         content, ending = _content(data, argument, _read(columns or ColumnSettings()))
         name = f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
         with _held(Path(tempfile.gettempdir()) / name) as folder:
-            path = folder / f"data{ending}"
+            path = folder / f"{argument}{ending}"
             fresh = folder / f"{secrets.token_hex(8)}.partial"
             fresh.write_bytes(content)
             fresh.replace(path)  # another process may be reading the same
-            yield [path]
+            try:
+                yield [path]
+            except UserError as error:
+                raise type(error)(naming_rows(str(error))) from None
+
+
+def naming_rows(message: str) -> str:
+    """Return a message with ``train, row 3`` where it names a line of a temporary file."""
+    folder = re.escape(str(Path(tempfile.gettempdir()) / "heedful-")) + r"[0-9a-f]{16}"
+    place = re.compile(rf"{folder}[/\\](\w+)\.\w+(, (?:line|row)(?= \d))?")
+    return place.sub(lambda match: match[1] + (", row" if match[2] else ""), message)
+
+
+def data_name(path: str | os.PathLike[str]) -> str:
+    """Return what scores call the data of a file: ``data in memory`` for a temporary one."""
+    temporary = re.fullmatch(r"heedful-[0-9a-f]{16}", Path(path).parent.name)
+    return "data in memory" if temporary else str(path)
 
 
 def _read(columns: ColumnSettings) -> set[str]:

@@ -15,6 +15,7 @@ from heedful.metrics.calibration import calibration_error, reliability
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill, frame
 from heedful.pages.language import ENGLISH, chinese
+from heedful.reading.frames import data_name
 from heedful.reports import PACKAGE, charts, curves
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
@@ -104,7 +105,7 @@ def _facts(
     facts = {
         "task": record.task,
         "started from": str(settings.get("model") or settings.get("preset") or ""),
-        "learnt from": ", ".join(Path(str(one["file"])).name for one in record.data),
+        "learnt from": ", ".join(Path(data_name(str(one["file"]))).name for one in record.data),
         "steps": f"{max(training.steps, default=0):,}" if training.steps else "",
         "tokens learnt from": f"{training.tokens:,}" if training.steps else "",
         "reads at once": f"{record.max_length:,} tokens",
