@@ -150,6 +150,11 @@ def test_config_files(train: Callable[..., str]) -> None:
     assert "learning" in train(GOOD, "--config", "bad.toml")
     Path("broken.toml").write_text("learning_rate = \n")
     assert "broken.toml" in train(GOOD, "--config", "broken.toml")
+    for content, line in ((b"epochs = 3\n# caf\xe9\n", 2), ("epochs = 3".encode("utf-16"), 1)):
+        Path("latin.toml").write_bytes(content)
+        told = train(GOOD, "--config", "latin.toml")
+        expected = f"--config latin.toml, line {line}: not UTF-8; give a TOML file saved as UTF-8"
+        assert told == f"heedful: {expected}"
 
 
 @pytest.fixture

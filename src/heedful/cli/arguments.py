@@ -59,13 +59,18 @@ def defaults(path: Path) -> Source:
     """Return what uses a TOML file for the options that are not given.
 
     Raises:
-        UserError: it is missing, or is no TOML file.
+        UserError: it is missing, not UTF-8, or no TOML file.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(f"--config {path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"--config {path}, line {line}: not UTF-8; give a TOML file saved as UTF-8"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"--config {path}: {error}") from None
 
     def source(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
