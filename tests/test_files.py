@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import torch
@@ -12,6 +12,8 @@ from tests.golden.copies import LATEST
 
 from heedful import files
 from heedful.cli import run
+from heedful.commands import parts
+from heedful.errors import message_of
 
 LATIN = os.fsdecode(b"caf\xe9")
 """A name of a file that is not UTF-8, as Python has it."""
@@ -55,6 +57,90 @@ def test_a_folder_that_could_not_be_replaced_stays(
         (partial / "new").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert [path.name for path in folder.iterdir()] == ["old"]
+
+
+def test_what_a_link_points_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/model").mkdir()
+    (tmp_path / "disk/model/old").touch()
+    (tmp_path / "disk/a.txt").touch()
+    for name in ("model", "a.txt"):
+        (tmp_path / name).symlink_to(tmp_path / "disk" / name)
+    with files.new_folder(tmp_path / "model", overwrite=True) as partial:
+        (partial / "new").touch()
+    with files.new_file(tmp_path / "a.txt", overwrite=True) as partial:
+        partial.write_text("new")
+    assert [path.name for path in (tmp_path / "disk/model").iterdir()] == ["new"]
+    assert (tmp_path / "disk/a.txt").read_text() == "new"
+    assert (tmp_path / "model").is_symlink()
+    assert (tmp_path / "a.txt").is_symlink()
+    assert {path.name for path in tmp_path.rglob("*")} == {"disk", "model", "a.txt", "new"}
+
+
+def test_answers_and_exports_go_where_a_link_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = LATEST / "data/classify.csv"
+    predict = ["predict", str(LATEST / "classify"), "--input", str(asked)]
+    export = ["export", str(LATEST / "classify"), "--format", "hf"]
+    for name, words in (("answers", [*predict, "--out"]), ("model", [*export, "--to"])):
+        Path("disk", name).mkdir(parents=True)
+        Path(name).symlink_to(Path("disk", name))
+        for _ in range(2):
+            assert run([*words, name, "--overwrite"]) == 0
+            assert Path(name).is_symlink()
+            assert any(Path("disk", name).iterdir())
+    assert len([*Path("disk").iterdir()]) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_what_a_full_disk_stops_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    partial = tmp_path / f".a.txt.{os.getpid()}.partial"
+    partial.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space") as full, files.new_file(path) as given:
+        given.write_text("text")
+    assert message_of(full.value) == f"{path}: No space left on device"
+
+    def write_folder() -> None:
+        with files.new_folder(tmp_path / "b") as new:
+            (new / "a.json").symlink_to("/dev/full")
+            files.write_json(new / "a.json", {})
+
+    with pytest.raises(OSError, match="No space") as full:
+        write_folder()
+    assert message_of(full.value) == f"{tmp_path / 'b/a.json'}: No space left on device"
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_full_disk_keeps_the_answers_that_are_written(
+    begun: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(LATEST / "data/classify.csv", "new.csv")
+    predict = ["predict", str(LATEST / "classify"), "--input", "new.csv", "--out", "a.jsonl"]
+    open_shard = parts._open
+
+    def full(path: Path) -> TextIO:
+        if path.name.startswith(".000001" if begun else ".000000"):
+            path.symlink_to("/dev/full")
+        return open_shard(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_open", full)
+        assert run([*predict, "--shard-size", "10"]) == 2
+    said = f"heedful: a.jsonl.parts/00000{int(begun)}.jsonl: No space left on device"
+    kept = "; 10 answers are kept: the same command with --resume goes on" if begun else ""
+    assert capsys.readouterr().err == f"{said}{kept}\n"
+    assert Path("a.jsonl.parts").exists() == begun
+    assert run([*predict, "--resume"]) == 0
+    assert len(Path("a.jsonl").read_text().splitlines()) == 48
 
 
 def test_others_may_read_weights_as_they_may_read_the_rest(tmp_path: Path) -> None:

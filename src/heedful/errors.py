@@ -18,6 +18,13 @@ class UserError(ValueError):
     """Wrong input. The command line prints its message as one line and exits with code 2."""
 
 
+def message_of(error: BaseException) -> str:
+    """Return an error's message on one line; one of the system begins with the file, if known."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return " ".join(str(error).split())
+
+
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the allowed name nearest to ``name``, or ''."""
     near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)

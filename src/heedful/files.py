@@ -144,7 +144,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object with indents; non-finite numbers are refused."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # Names of files may hold bytes that are not UTF-8, as \udce9: an escape of JSON, too.
-    path.write_bytes((text + "\n").encode("utf-8", errors="backslashreplace"))
+    with naming(path):
+        path.write_bytes((text + "\n").encode("utf-8", errors="backslashreplace"))
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
@@ -209,21 +210,24 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
     All that is written in it is synced to the disk before it is renamed, so a killed process or a
     crash leaves either the old folder or the new one. One that is killed while names change leaves
-    the old folder under a hidden name beside it.
+    the old folder under a hidden name beside it. Where ``path`` is a link, what it points to is
+    replaced.
 
     Raises:
         UserError: ``path`` exists and ``overwrite`` is false, or the disk is full.
     """
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists; choose another folder or give --overwrite")
+    path = behind_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
-        yield partial
-        sync_tree(partial)
+        with naming(path, partial):
+            yield partial
+            sync_tree(partial)
         if path.exists():
             path.rename(old)
         partial.rename(path)
@@ -234,6 +238,11 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if old.exists() and not path.exists():  # stopped between the two renames
             old.rename(path)
         raise
+
+
+def behind_link(path: Path) -> Path:
+    """Return what a link points to, so that it is written there and the link stays."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def check_new_file(path: Path, *, overwrite: bool = False) -> None:
@@ -270,18 +279,39 @@ def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
 def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file that becomes ``path`` at the end; an error deletes it.
 
+    Where ``path`` is a link, what it points to is replaced.
+
     Raises:
         UserError: see `check_new_file`.
     """
     check_new_file(path, overwrite=overwrite)
+    path = behind_link(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        yield partial
-        _sync(partial)
+        with naming(path, partial):
+            yield partial
+            _sync(partial)
         partial.replace(path)
         _sync(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Give errors of the system the file: it says which it could not open, not which is full.
+
+    Args:
+        path: the file or folder that is written.
+        partial: what it is called until it is complete.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # else it is a message of our own
+            name = str(path if error.filename is None else error.filename)
+            error.filename = name.replace(str(partial or path), str(path))
+        raise
 
 
 def sync_tree(folder: Path, *, deep: bool = True) -> None:

@@ -239,7 +239,7 @@ def test_what_is_broken_off_leaves_what_was_there(
         with pytest.raises(KeyboardInterrupt):
             slices.install(MODEL, say=print)
     else:
-        assert setup(capsys)[1][-1] == "heedful: [Errno 28] No space left"
+        assert setup(capsys)[1][-1] == f"heedful: {models / NAME}: No space left"
     assert files_in(models) == before
     assert list(models.iterdir()) == [models / NAME]
 

@@ -12,7 +12,7 @@ from typing import Any
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed
-from heedful.files import refuse_if_read
+from heedful.files import naming, refuse_if_read
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
@@ -102,7 +102,8 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     if not (run / runs.RECORD).is_file():
         runs.write_record(run, record)
     if (job := _job()) is not None:
-        (run / _JOB).write_text(job, encoding="utf-8")
+        with naming(run / _JOB):
+            (run / _JOB).write_text(job, encoding="utf-8")
 
 
 @contextmanager

@@ -129,9 +129,10 @@ def finished(run: Path) -> Iterator[Path]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        yield partial
-        files.write_manifest(partial)
-        files.sync_tree(partial)
+        with files.naming(run, partial):
+            yield partial
+            files.write_manifest(partial)
+            files.sync_tree(partial)
         names = sorted(path.name for path in partial.iterdir())
         names.remove(files.MANIFEST)
         for name in [*names, files.MANIFEST]:
@@ -151,7 +152,8 @@ def clear_partial(run: Path) -> None:
 
 def append_metrics(run: Path, row: Mapping[str, object]) -> None:
     """Add one line to ``metrics.jsonl``."""
-    with (run / METRICS).open("a", encoding="utf-8") as stream:
+    path = run / METRICS
+    with files.naming(path), path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -169,5 +171,6 @@ def cut_metrics(run: Path, step: int) -> None:
         if row.get("step", 0) <= step:
             kept.append(line if line.endswith("\n") else line + "\n")
     partial = run / f".{METRICS}.partial"
-    partial.write_text("".join(kept), encoding="utf-8")
+    with files.naming(path, partial):
+        partial.write_text("".join(kept), encoding="utf-8")
     partial.replace(path)

@@ -20,7 +20,7 @@ from heedful.cli.arguments import (
     with_dashes,
 )
 from heedful.cli.options import put_help_on_one_line, say
-from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
+from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
 
 HELP = frozenset({"--help", "-h"})
 
@@ -88,7 +88,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     except (CycloptsError, UserError, OSError) as error:
         if debug:
             raise
-        say("heedful: " + " ".join(_message(error).split()))
+        say(f"heedful: {_message(error)}")
         return EXIT_USER_ERROR
     return 0
 
@@ -99,7 +99,7 @@ def _message(error: BaseException) -> str:
         error = error.__cause__
     if type(error) is MissingArgumentError and error.argument is not None:
         return _missing(error, error.argument)
-    return str(error)
+    return message_of(error)
 
 
 def _missing(error: MissingArgumentError, argument: Argument) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from heedful import files
 from heedful.commands.identity import check_identity
 from heedful.commands.shards import Row
-from heedful.errors import UserError
+from heedful.errors import UserError, message_of
 
 ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
@@ -102,11 +102,12 @@ class Parts:
             for row in rows:
                 stream.write((json.dumps(row.line) if self.plain else row.line) + "\n")
         cut = sum(row.cut for row in rows)
-        hashed = files.sha256(path)
-        self.shards.append(Shard(items=len(rows), cut=cut, records=records, sha256=hashed))
-        with (self.folder / FINISHED).open("a", encoding="utf-8") as journal:
-            journal.write(_entry(self.shards[-1]))
+        shard = Shard(items=len(rows), cut=cut, records=records, sha256=files.sha256(path))
+        known = self.folder / FINISHED
+        with files.naming(known), known.open("a", encoding="utf-8") as journal:
+            journal.write(_entry(shard))
             _sync(journal)
+        self.shards.append(shard)
 
     def discard(self) -> None:
         """Delete all of it."""
@@ -122,7 +123,20 @@ class Parts:
         Raises:
             UserError: something has come to stand there meanwhile that is not to be replaced.
         """
-        joined = self.folder / JOINED
+        with files.naming(self.out, self.folder / JOINED):
+            self._write_joined(self.folder / JOINED, counts)
+        out = files.behind_link(self.out)
+        if self.overwrite:
+            check_replaceable(self.out, list(counts))
+            if out.exists():
+                out.rename(self.folder / REPLACED)
+        else:
+            refuse_if_there(self.out, list(counts))
+        (self.folder / JOINED).rename(out)
+        files.sync_tree(out.parent, deep=False)
+        self.discard()
+
+    def _write_joined(self, joined: Path, counts: Mapping[str, int]) -> None:
         lines = chain.from_iterable(map(self.lines, range(len(self.shards))))
         if counts:
             joined.mkdir()
@@ -134,15 +148,6 @@ class Parts:
             with _open(joined) as stream:
                 stream.writelines(lines)
                 _sync(stream)
-        if self.overwrite:
-            check_replaceable(self.out, list(counts))
-            if self.out.exists():
-                self.out.rename(self.folder / REPLACED)
-        else:
-            refuse_if_there(self.out, list(counts))
-        joined.rename(self.out)
-        files.sync_tree(self.out.parent, deep=False)
-        self.discard()
 
 
 @contextmanager
@@ -150,15 +155,16 @@ def kept(parts: Parts | None) -> Iterator[None]:
     """Say how to go on where something stops it, unless nothing is finished."""
     try:
         yield
-    except (UserError, KeyboardInterrupt) as stop:
+    except (UserError, OSError, KeyboardInterrupt) as stop:
         if parts is None:
             raise
         if not parts.shards:
             parts.discard()
             raise
-        raise type(stop)(
-            f"{str(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command with "
-            "--resume goes on"
+        kind = UserError if isinstance(stop, OSError) else type(stop)
+        raise kind(
+            f"{message_of(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command "
+            "with --resume goes on"
         ) from None
 
 
@@ -228,6 +234,7 @@ def is_begun(out: Path) -> bool:
 
 def folder_of(out: Path) -> Path:
     """Return where the shards are of what goes to a file or folder."""
+    out = files.behind_link(out)
     return out.with_name(out.name + ".parts")
 
 

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError
+from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
 from heedful.training.watch import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
@@ -193,7 +193,7 @@ def failing_together() -> Iterator[None]:
 
 
 def _share(error: Exception | None) -> None:
-    message = None if error is None else " ".join(str(error).split())
+    message = None if error is None else message_of(error)
     everyone: list[str | None] = [None] * size()
     dist.all_gather_object(everyone, message)
     for number, message in enumerate(everyone):
