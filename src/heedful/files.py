@@ -345,6 +345,18 @@ def write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, {"files": files})
 
 
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what a folder's manifest says of each file, by its name.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    files = read_json(folder / MANIFEST).get("files")
+    if not isinstance(files, dict):
+        raise UserError(f"{folder / MANIFEST}: no 'files' in it")
+    return files
+
+
 def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
     """Check the files of a folder against its manifest.
 
@@ -355,10 +367,7 @@ def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
     Raises:
         UserError: the manifest or a file is missing, or a size or a hash differs.
     """
-    files = read_json(folder / MANIFEST).get("files")
-    if not isinstance(files, dict):
-        raise UserError(f"{folder / MANIFEST}: no 'files' in it")
-    for name, expected in files.items():
+    for name, expected in read_manifest(folder).items():
         if not isinstance(expected, dict) or expected.keys() != {"bytes", "sha256"}:
             raise UserError(f"{folder / MANIFEST}: expected the bytes and the sha256 of {name!r}")
         if only is not None and name not in only:

@@ -1,12 +1,17 @@
 """Which runs may go on in a folder."""
 
+import errno
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.golden.asking import command
+from tests.golden.copies import LATEST, ONE_OF_EACH
 
+from heedful import cli
 from heedful.checkpoints.opening import (
     after_restart,
     check_run,
@@ -14,9 +19,16 @@ from heedful.checkpoints.opening import (
     forget_old,
     make_run,
 )
-from heedful.checkpoints.runs import RECORD, RunRecord, read_record
+from heedful.checkpoints.runs import RECORD, RunRecord, others, read_record
+from heedful.commands.retell import FOLDER as RETOLD
 from heedful.errors import UserError
+from heedful.files import MANIFEST
 from heedful.settings import RunSettings
+from heedful.tasks.pretrain import CORPUS
+from heedful.tasks.translate import VOCABULARY
+from heedful.training.prune import CHOSEN
+
+CHECKPOINTS = "checkpoints"
 
 
 def record(task: str, dev: list[str] | None = None) -> RunRecord:
@@ -121,7 +133,82 @@ def test_a_run_is_there_again_if_the_one_in_its_place_is_not_prepared(
         make_run(asked, record("classify"))
         forget_old(out)
     assert read_record(run).task == "classify"
+    assert {path.name for path in run.iterdir()} == {RECORD, "mine.txt"}
     assert {path.name for path in tmp_path.iterdir()} == {"run", out.name}
+
+
+def test_a_run_that_cannot_be_put_aside_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(LATEST / "classify", tmp_path / "run"))
+    before = {path.name for path in run.iterdir()}
+    monkeypatch.setattr(Path, "rename", _refused)
+    with pytest.raises(PermissionError), discarded_unless_prepared(run):
+        make_run(RunSettings(out=run, overwrite=True), record("classify"))
+    assert {path.name for path in run.iterdir()} == before
+
+
+def _refused(path: Path, target: Path) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def test_a_run_that_goes_on_is_not_deleted_with_what_else_is_there(tmp_path: Path) -> None:
+    asked = RunSettings(out=tmp_path / "run", resume=True)
+    make_run(asked, record("regress"))
+    (asked.out / "notes.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UserError), discarded_unless_prepared(asked.out):
+        raise UserError
+    assert (asked.out / "notes.txt").read_text(encoding="utf-8") == "mine"
+    assert read_record(asked.out).task == "regress"
+
+
+@pytest.mark.parametrize("words", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
+def test_all_that_a_run_holds_is_part_of_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    shutil.copytree(LATEST / "data", tmp_path / "data")
+    run = Path(shutil.copytree(LATEST / words[0], tmp_path / "run"))
+    if not (run / RECORD).is_file():
+        pytest.skip("a folder of another program")
+    data = [str(tmp_path / word) if word.startswith("data/") else word for word in words[1:]]
+    command(["evaluate", str(run), *data])
+    command(["report", str(run)])
+    for name in (CHECKPOINTS, CORPUS, VOCABULARY, RETOLD, CHOSEN, "tensorboard", ".data.x.partial"):
+        (run / name).touch()
+    assert others(run) == []
+    (run / "notes.txt").touch()
+    (run / "onnx").mkdir()
+    assert [path.name for path in others(run)] == ["notes.txt", "onnx"]
+
+
+def test_files_that_a_killed_process_moved_are_part_of_a_run(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(LATEST / "classify", tmp_path / "run"))
+    (run / ".finished.7.partial").mkdir()
+    (run / MANIFEST).rename(run / ".finished.7.partial" / MANIFEST)
+    assert others(run) == []
+
+
+def test_a_new_run_leaves_what_is_no_part_of_the_old_one(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = tmp_path / "run", LATEST / "data/classify.csv"
+    train = ["train", "classify", "--model", str(tiny_model), "--train", str(data), "--steps", "1"]
+    command([*train, "--out", str(run)])
+    command([*train, "--out", str(run / "other-run")])
+    command(["evaluate", str(run), "--data", str(data), "--picture", str(run / "confusion.png")])
+    (run / "notes.txt").write_text("mine", encoding="utf-8")
+    kept = {"other-run", "confusion.png", "notes.txt"}
+    made = {path.name for path in run.iterdir()} - kept - {"metrics.json"}
+    command([*train, "--seed", "1", "--out", str(run), "--overwrite"])
+    assert {path.name for path in run.iterdir()} == made | kept
+    assert read_record(run).settings["seed"] == 1
+    assert (run / "notes.txt").read_text(encoding="utf-8") == "mine"
+    assert read_record(run / "other-run").settings["seed"] == 0
+    assert [*tmp_path.iterdir()] == [run]
+
+    (run / MANIFEST).write_text("{", encoding="utf-8")
+    capsys.readouterr()
+    assert cli.run([*train, "--out", str(run), "--overwrite"]) == 2
+    assert str(run / MANIFEST) in capsys.readouterr().err
+    assert kept < {path.name for path in run.iterdir()}
 
 
 @pytest.mark.parametrize("key", ["data", "dev", "model", "vocabulary", "teacher", "phrases"])

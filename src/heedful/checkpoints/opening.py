@@ -63,7 +63,8 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
 
     Raises:
         UserError: the folder is not empty and no flag says what to do, the run in it was started
-            with other settings or data, or the new one reads what ``overwrite`` would delete.
+            with other settings or data, the new one reads what ``overwrite`` would delete, or it
+            cannot be told what that is.
     """
     run = settings.out
     if settings.resume and settings.overwrite:
@@ -73,6 +74,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
     is_run = (run / runs.RECORD).is_file()
     if settings.overwrite and is_run:
         refuse_if_read("--out", run, _inputs(record))
+        runs.others(run)
         return True
     if run.is_dir() and any(run.iterdir()):
         if not is_run:
@@ -110,13 +112,14 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
 def discarded_unless_prepared(run: Path) -> Iterator[None]:
     """Delete a run folder again if its data turns out to be wrong before training starts.
 
-    So the same command works once the file is mended. A run with checkpoints is kept, and one that
-    was to be overwritten is put back.
+    So the same command works once the file is mended. A run that has learnt is kept, as is a folder
+    that holds anything else; a run that was to be overwritten is put back.
     """
     try:
         yield
     except BaseException:
-        if not steps.steps(run):
+        learnt = runs.is_finished(run) or steps.steps(run)  # as one that could not be put aside
+        if not learnt and not runs.others(run):
             shutil.rmtree(run.resolve(), ignore_errors=True)
             if _aside(run).is_dir():
                 _aside(run).rename(run.resolve())
@@ -124,9 +127,11 @@ def discarded_unless_prepared(run: Path) -> Iterator[None]:
 
 
 def forget_old(run: Path) -> None:
-    """Delete the run that this process put aside, if it did."""
-    if _aside(run).is_dir():
-        shutil.rmtree(_aside(run))
+    """Delete the run that this process put aside, if it did; what is no part of it comes back."""
+    if (old := _aside(run)).is_dir():
+        for path in runs.others(old):
+            path.rename(run / path.name)
+        shutil.rmtree(old)
 
 
 def _aside(run: Path) -> Path:

@@ -19,6 +19,16 @@ from heedful.models import Head
 RECORD = "heedful.json"
 METRICS = "metrics.jsonl"
 
+_BESIDE_MODEL = frozenset(
+    {
+        *(RECORD, files.MANIFEST, METRICS, "checkpoints", "tensorboard", ".torchelastic"),
+        *("corpus", "vocabulary", "retold", "pruned_heads.json"),
+        *("metrics.json", "report.html"),
+    }
+)
+"""What a run holds beside the files that its manifest names: of its training, kept while it is
+prepared, and made of the finished run."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRecord:
@@ -116,6 +126,20 @@ def read_finished(run: Path) -> RunRecord:
     if not is_finished(run):
         raise UserError(f"{run}: training has not finished; go on with --resume")
     return record
+
+
+def others(run: Path) -> list[Path]:
+    """Return what stands in the folder of a run and is no part of it, such as a user's notes.
+
+    Raises:
+        UserError: the manifest is damaged.
+    """
+    own = set(_BESIDE_MODEL)
+    # A process that was killed when it moved files into the run has left their manifest behind.
+    for manifest in (*run.glob(files.MANIFEST), *run.glob(f".finished.*.partial/{files.MANIFEST}")):
+        own |= {name.partition("/")[0] for name in files.read_manifest(manifest.parent)}
+    found = (path for path in sorted(run.glob("*")) if path.name not in own)
+    return [path for path in found if not path.match(".*.partial")]
 
 
 @contextmanager

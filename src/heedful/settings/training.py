@@ -143,4 +143,4 @@ class RunSettings:
     resume: bool = False
     """Continue the run in --out from its newest checkpoint, as if it had never stopped."""
     overwrite: bool = False
-    """Replace the run in --out."""
+    """Replace the run in --out; anything else in its folder stays."""
