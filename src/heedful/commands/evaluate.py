@@ -16,7 +16,7 @@ from heedful.commands.inputs import files_of
 from heedful.commands.kept import Kept, open_kept
 from heedful.commands.parts import kept
 from heedful.commands.predictions import PredictionsFile
-from heedful.errors import UserError, amount
+from heedful.errors import UserError, amount, message_of
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
@@ -40,7 +40,7 @@ def evaluate(
     predictions_file: PredictionsFile | None = None,
     output: OutputSettings | None = None,
 ) -> dict[str, Any]:
-    """Evaluate a run and write the scores to its ``metrics.json``.
+    """Evaluate a run and write the scores to its ``metrics.json``, if that can be written.
 
     Args:
         run: the run.
@@ -116,9 +116,17 @@ def _evaluate(
         say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
     scores = {"data": [data_name(path) for path in data], **scores}
     if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
-        with files.new_file(run / METRICS, overwrite=True) as partial:
-            files.write_json(partial, scores)
+        _write(scores, run / METRICS, say)
     return scores
+
+
+def _write(scores: dict[str, Any], path: Path, say: Say) -> None:
+    """Write scores beside the run; where that cannot be done they are returned all the same."""
+    try:
+        with files.new_file(path, overwrite=True) as partial:
+            files.write_json(partial, scores)
+    except (OSError, UserError) as error:
+        say(f"the scores are not kept: {message_of(error)}")
 
 
 class _Wider:

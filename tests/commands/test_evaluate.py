@@ -1,0 +1,39 @@
+"""``heedful evaluate`` where the scores cannot be kept: they are printed all the same."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.golden.copies import LATEST
+
+import heedful
+from heedful.cli import run
+
+DATA = str(LATEST / "data/classify.csv")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(LATEST / "classify", tmp_path / "run"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_does_not_hide_the_scores(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / f".metrics.json.{os.getpid()}.partial").symlink_to("/dev/full")
+    assert run(["evaluate", str(folder), "--data", DATA]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["items"] == 48
+    said = f"the scores are not kept: {folder / 'metrics.json'}: No space left on device"
+    assert said in err.splitlines()
+    assert not (folder / "metrics.json").exists()
+
+
+def test_something_in_the_way_does_not_hide_the_scores(folder: Path) -> None:
+    (folder / "metrics.json").mkdir()
+    said: list[str] = []
+    assert heedful.evaluate(folder, DATA, say=said.append)["items"] == 48
+    assert [line.partition(":")[0] for line in said] == ["the scores are not kept"]
