@@ -263,23 +263,23 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Make a model from scratch, for the vocabulary that is named, or load one to go on with.
 
         Raises:
-            UserError: there is no such model or vocabulary, or it has no mask.
+            UserError: there is no such model or vocabulary, it does not fit, or it has no mask.
         """
-        data = recipe.data
+        data, options = recipe.data, recipe.options
         torch.manual_seed(recipe.training.seed)
-        tokenizer = load_encoder_tokenizer(recipe.options.vocabulary or data.model, data.revision)
+        tokenizer = load_encoder_tokenizer(options.vocabulary or data.model, data.revision)
         if self.preset is None:
             model = self.learnt.source.load(data)
         else:
             config = fresh_config(
-                recipe.options.arch,
+                options.arch,
                 self.preset,
-                tokens=tokens_of(tokenizer),
+                tokens=tokens_of(tokenizer, options.arch, options.vocabulary),
                 positions=self.positions or MAX_LENGTH,
                 position_type=self.position_type,
                 dropout=data.dropout,
             )
-            model = self.learnt.source.make(recipe.options.arch, config)
+            model = self.learnt.source.make(options.arch, config)
         if self.learnt.hides:
             mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
         length = data.max_length or min(MAX_LENGTH, model.max_positions)

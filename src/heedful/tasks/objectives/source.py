@@ -107,8 +107,18 @@ class OneModel:
         """Write nothing."""
 
 
-def tokens_of(tokenizer: Tokenizer) -> dict[str, int]:
-    """Return what a configuration says of a tokenizer."""
+def tokens_of(tokenizer: Tokenizer, arch: str, vocabulary: str) -> dict[str, int]:
+    """Return what the configuration of a model from scratch says of its tokenizer.
+
+    Args:
+        tokenizer: of the vocabulary.
+        arch: the family, by its name in ``FAMILIES``.
+        vocabulary: what the user calls it.
+
+    Raises:
+        UserError: see `check_vocabulary`.
+    """
+    check_vocabulary(arch, vocabulary, tokenizer)
     return {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
@@ -116,3 +126,36 @@ def tokens_of(tokenizer: Tokenizer) -> dict[str, int]:
         "eos_token_id": tokenizer.sep_token_id,
         "sep_token_id": tokenizer.sep_token_id,
     }
+
+
+def check_vocabulary(arch: str, name: str, tokenizer: Tokenizer) -> None:
+    """Refuse a vocabulary that a family cannot have.
+
+    XLNet reads the class token last, of a type of its own, behind padding. A GPT-2 looks for no
+    class token, and reads such texts as well. An MPNet counts positions from a fixed id.
+
+    Args:
+        arch: the family, by its name in ``FAMILIES``.
+        name: what the user calls the vocabulary.
+        tokenizer: of it.
+
+    Raises:
+        UserError: naming both, and what would fit.
+    """
+    class_is_last = tokenizer.layout.closing_type is not None
+    if arch == "xlnet" and not class_is_last:
+        raise UserError(
+            f"--vocabulary {name} does not fit --arch xlnet, whose texts end with the class token: "
+            "give one of XLNet, such as heedful vocabulary --kind unigram --arch xlnet learns"
+        )
+    if class_is_last and arch not in ("xlnet", "gpt2"):
+        raise UserError(
+            f"--vocabulary {name} is one of XLNet, whose texts end with the class token, and does "
+            f"not fit --arch {arch}: give one of another kind, or --arch xlnet --objective plm"
+        )
+    if arch == "mpnet" and tokenizer.pad_token_id != 1:
+        raise UserError(
+            f"--vocabulary {name} does not fit --arch mpnet, whose padding token has the id 1, not "
+            f"{tokenizer.pad_token_id}: give one of MPNet or RoBERTa, such as heedful vocabulary "
+            "--kind bpe learns"
+        )
