@@ -76,7 +76,7 @@ class Clock:
             yield item
 
 
-def read_epoch(folder: Path, objective: str, workers: int) -> dict[str, Any]:
+def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
     """Read an epoch of shards as a run does; return its tokens and the seconds of each stage."""
     from heedful.batches.buckets import PASS_PADDING
     from heedful.models.loading import encodes  # noqa: F401 (what training has in memory, too)

@@ -10,8 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import islice, tee
-from types import NoneType
-from typing import Any, Unpack, get_args
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ from heedful.reading import Text
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_values
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
-from heedful.tasks import task_named
+from heedful.tasks import check_fit, read_task
 from heedful.tasks.texts import checked_items, checked_texts
 from heedful.tokens import TranslationTokenizer
 from heedful.training.allocator import keep_few_kernels
@@ -147,7 +146,9 @@ class Predictor:
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
-        model = in_precision(read_task(record).load(folder, record.head), device, dtype)
+        task = read_task(record, folder)
+        model = in_precision(task.load(folder, record.head), device, dtype)
+        check_fit(folder, task, record, model, settings.max_length or record.max_length)
         if not mapped:
             for parameter in model.parameters():
                 parameter.data = parameter.data.clone()
@@ -337,29 +338,6 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
         items.append(item)
         examples += max(len(item.pieces), 1)  # an empty text may have none
     return items
-
-
-_PLAIN = frozenset({bool, int, str, NoneType})
-
-
-def read_task(record: RunRecord) -> AnyTask:
-    """Build the task of a run from what ``heedful.json`` holds.
-
-    Raises:
-        UserError: there is no such task, a key is missing or unknown, or its value of another type.
-    """
-    kind = task_named(record.task)
-    fields_ = {key: tuple(v) if isinstance(v, list) else v for key, v in record.goal.items()}
-    wrong = UserError(f"heedful.json: its goal does not fit the task: {record.goal}")
-    try:
-        task = kind(**fields_)
-    except TypeError:
-        raise wrong from None
-    for item in fields(task):
-        kinds = get_args(item.type) or (item.type,)
-        if _PLAIN.issuperset(kinds) and type(getattr(task, item.name)) not in kinds:
-            raise wrong
-    return task
 
 
 _EVERY_TASK = frozenset(

@@ -345,6 +345,14 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         model: Model = load_model(folder, head=head, mapped=True)
         return model
 
+    def check_model(self, model: Model) -> None:
+        """Refuse a model to which what the run says does not fit, as of a file that is damaged.
+
+        Raises:
+            UserError: naming what it says.
+        """
+        return
+
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[OutputT] | Tensor:
@@ -402,15 +410,20 @@ AnyTask: TypeAlias = Task[Any, Any, Any]
 """Some task, where it does not matter which."""
 
 
-def check_max_length(max_length: int, positions: int) -> int:
+def check_max_length(max_length: int, positions: int, told: str = "--max-length") -> int:
     """Check a length against the positions a model has.
+
+    Args:
+        max_length: the length.
+        positions: how many there are.
+        told: what says the length.
 
     Raises:
         UserError: it is above them, or too short for a text at all.
     """
     if not min(8, positions) <= max_length <= positions:
         raise UserError(
-            f"--max-length {max_length}: this model has {positions} positions; "
+            f"{told} {max_length}: this model has {positions} positions; "
             f"give a length from 8 to {positions}"
         )
     return max_length

@@ -15,11 +15,12 @@ import heedful
 from heedful.batches.words import WordRule
 from heedful.checkpoints.runs import outside_record
 from heedful.cli import run
-from heedful.predictor import Predictor, read_task
+from heedful.predictor import Predictor
 from heedful.reading.conll import join_words
 from heedful.reading.tagging import Entity, TaggedText
 from heedful.settings import ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit
+from heedful.tasks import read_task
 from heedful.tasks.answers.entities import Tagging
 from heedful.tasks.tag import Tag
 from heedful.tokens import BertTokenizer

@@ -30,9 +30,9 @@ from heedful.models import (
     TransformerConfig,
     load_model,
 )
-from heedful.predictor import read_task
 from heedful.settings import TeacherSettings
 from heedful.task import Fit, Start
+from heedful.tasks import read_task
 from heedful.tokens import load_tokenizer
 from heedful.training.distil import Distillation, check_depth, distillation, spread
 

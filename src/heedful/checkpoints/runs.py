@@ -95,9 +95,14 @@ def read_record(run: Path) -> RunRecord:
         )
     raw = files.read_fields(path, RunRecord, absent={"teacher": None, "dev": None})
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
+    kinds |= {"versions": dict, "teacher": dict, "dev": list}
     for key, kind in kinds.items():
-        if not isinstance(raw[key], kind):
+        absent = raw[key] is None and key in ("teacher", "dev")
+        if type(raw[key]) is not kind and not absent:
             raise UserError(f"{path}: {key!r} is {raw[key]!r:.40}; the file is damaged")
+    for item in (*raw["data"], *(raw["dev"] or ()), *filter(None, [raw["teacher"]])):
+        if not isinstance(item, dict) or item.keys() != {"file", "bytes", "sha256"}:
+            raise UserError(f"{path}: {item!r:.40} is no file with its size; the file is damaged")
     for values in (raw["goal"], raw["settings"]):
         if raw["task"] == "pretrain" and "whole_word" in values:
             _rename_masking(values)

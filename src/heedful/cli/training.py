@@ -93,7 +93,7 @@ def train_and_report(name: str, recipe: "Recipe") -> None:
 def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
     """Tell how a training ended, and what to do with it."""
     from heedful.checkpoints.runs import read_record
-    from heedful.predictor import read_task
+    from heedful.tasks import read_task
 
     if outcome is None:
         return
@@ -110,7 +110,7 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
         from heedful.metrics import scores_table
 
         print_table(scores_table(outcome.scores))
-    task = read_task(read_record(out))
+    task = read_task(read_record(out), out)
     data = "FOLDER" if "see" in task.abilities else "FILE"
     say(f"try: heedful predict {out} {task.example}   or: heedful evaluate {out} --data {data}")
 

@@ -10,13 +10,14 @@ from heedful.commands.evaluate import METRICS, labelled_records
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
 from heedful.interop import foreign_record
-from heedful.predictor import Predictor, read_task
+from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
 from heedful.reports.why import explained
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Say
+from heedful.tasks import read_task
 
 REPORT = "report.html"
 
@@ -38,7 +39,7 @@ def report_of_folder(run: Path) -> Report:
     record = foreign_record(run) or read_record(run)
     path = run / METRICS
     metrics = files.read_json(path) if path.is_file() else {}
-    return report(run, record, read_task(record).card(), None, metrics)
+    return report(run, record, read_task(record, run).card(), None, metrics)
 
 
 def report_on_data(

@@ -132,6 +132,17 @@ def check_sizes(config: object, widths: Iterable[str], depths: Iterable[str] = (
     check_numbers(config, depths, int, low=1, below=1001)
 
 
+def check_name(config: object, field: str, allowed: Collection[str]) -> None:
+    """Check that a field is one of some names.
+
+    Raises:
+        UserError: it is not, and it names the nearest.
+    """
+    name = getattr(config, field)
+    if not isinstance(name, str) or name not in allowed:
+        raise unknown_name(field, str(name), allowed)
+
+
 def check_switches(config: object, names: Iterable[str]) -> None:
     """Check that fields are true or false.
 

@@ -227,7 +227,10 @@ def head_of(folder: Path) -> Head:
     _, family = family_of(folder)
     if len(family.models) == 1:
         return next(iter(family.models))
-    architectures = read_json(_config_path(folder)).get("architectures") or []
+    path = _config_path(folder)
+    architectures = read_json(path).get("architectures") or []
+    if not isinstance(architectures, list):
+        raise UserError(f"{path}: architectures is {architectures!r}; it must be a list of names")
     for head, class_name in family.models.items():
         if class_name in architectures:
             return head

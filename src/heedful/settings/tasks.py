@@ -15,6 +15,8 @@ from heedful.settings.data import DataSettings, ParallelSettings
 from heedful.settings.ranges import check_encoding, in_range
 from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
+ObjectiveName = Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassifySettings:
@@ -202,7 +204,7 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"] = "mlm+nsp"
+    objective: ObjectiveName = "mlm+nsp"
     """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
     tokens (--arch electra, deberta-v2); next words (--arch gpt2); words in any order (--arch
     xlnet)."""

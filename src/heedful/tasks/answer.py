@@ -29,6 +29,7 @@ from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
+from heedful.models.model import Model
 from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.reading import Text
 from heedful.reading.places import Places, placed_answers
@@ -247,6 +248,14 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         )
 
     # Answers.
+
+    def check_model(self, model: Model) -> None:
+        """Refuse lengths that no answer or window has."""
+        if self.max_answer_tokens < 1 or self.stride < 0:
+            raise UserError(
+                f"max_answer_tokens is {self.max_answer_tokens} and stride {self.stride}; they "
+                "must be at least 1 and 0"
+            )
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""

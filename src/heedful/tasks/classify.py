@@ -19,6 +19,7 @@ from heedful.errors import UserError, did_you_mean, listed
 from heedful.host import send
 from heedful.judging import Judge
 from heedful.lesson import Lesson
+from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
@@ -28,7 +29,7 @@ from heedful.tasks.judges import decisions as judges
 from heedful.tasks.media import Medium
 from heedful.tasks.media.pictures import Pictures, shift_of
 from heedful.tasks.media.texts import Texts
-from heedful.tasks.texts import store_records
+from heedful.tasks.texts import check_outputs, store_records
 
 Item = Record | Picture
 
@@ -244,6 +245,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         return None if self.weights is None else torch.tensor(self.weights, dtype=torch.float64)
 
     # Answers.
+
+    def check_model(self, model: Model) -> None:
+        """Refuse a model of another number of labels."""
+        check_outputs(self.labels, model)
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the probability of each label: rows sum to 1, or each label stands for itself.

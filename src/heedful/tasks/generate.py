@@ -31,6 +31,7 @@ from heedful.lesson import Lesson
 from heedful.metrics.writing import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import head_of, load_model
+from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.compressed import ending_of
 from heedful.settings import (
@@ -293,6 +294,11 @@ class Generate(Task[Record, WriterOutput, Generation]):
         return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
 
     # Answers.
+
+    def check_model(self, model: Model) -> None:
+        """Refuse a model that goes on with texts where one is to be read, and the other way."""
+        if self.pairs != hasattr(model, "max_written"):
+            raise UserError(f"pairs is {self.pairs}, but its model is not of that kind")
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings

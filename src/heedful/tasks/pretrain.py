@@ -54,7 +54,7 @@ from heedful.tasks.corpus import (
     open_corpus,
     phrases_of,
 )
-from heedful.tasks.objectives import OBJECTIVES, hidden
+from heedful.tasks.objectives import OBJECTIVES, ObjectiveName, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import ReplacedTokens, TwoModels
@@ -84,7 +84,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """Its positions."""
     position_type: str
     """How it knows them: one of ``layers.positions.POSITIONS``."""
-    objective: str
+    objective: ObjectiveName
     """One of ``OBJECTIVES``."""
     mask_share: float
     masking: str

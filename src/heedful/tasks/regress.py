@@ -17,6 +17,7 @@ from heedful.checkpoints.runs import RECORD, read_record
 from heedful.errors import UserError
 from heedful.judging import Judge
 from heedful.lesson import Lesson
+from heedful.models.model import Model
 from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
@@ -202,6 +203,11 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Return the numbers."""
         count = float(batch.num_examples)
         return (Lesson(kind="numbers", count=count, read=lambda output: output.logits),)
+
+    def check_model(self, model: Model) -> None:
+        """Refuse one end of a range without the other."""
+        if (self.lowest is None) != (self.highest is None):
+            raise UserError(f"lowest is {self.lowest} and highest {self.highest}")
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return each example's number. Shape (B, 1)."""

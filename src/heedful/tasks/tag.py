@@ -37,6 +37,7 @@ from heedful.host import on_host, where_true
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.models.loading import read_config
+from heedful.models.model import Model
 from heedful.reading import Text, read_records
 from heedful.reading.compressed import ending_of
 from heedful.reading.conll import read_conll
@@ -48,7 +49,7 @@ from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import entities as aims
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.judges import entities as judges
-from heedful.tasks.texts import start_encoder, store_records
+from heedful.tasks.texts import check_outputs, start_encoder, store_records
 from heedful.tokens import Tokenizer
 
 _FORMATS = {
@@ -283,6 +284,12 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
 
     # Answers.
+
+    def check_model(self, model: Model) -> None:
+        """Refuse labels that are no tags, and a model of another number of them."""
+        check_outputs(self.labels, model)
+        for label in self.labels:
+            parse_tag(label)
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the probability of each tag for each token. Shape (B, T, L)."""

@@ -13,7 +13,7 @@ import torch
 
 from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import naming
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, amount, listed
 from heedful.models import Head
 from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
@@ -71,6 +71,16 @@ def target(record: Record) -> float:
             f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
         )
     return value
+
+
+def check_outputs(labels: Sequence[str], model: Model) -> None:
+    """Refuse a model that does not have an output for each label.
+
+    Raises:
+        UserError: it has more, or fewer.
+    """
+    if len(labels) != (outputs := model.config.num_labels):
+        raise UserError(f"{amount(len(labels), 'label')}, but its model has {outputs} outputs")
 
 
 def checked_items(items: Any) -> Iterator[Any]:

@@ -26,6 +26,7 @@ from heedful.judging import Judge
 from heedful.losses import IGNORED
 from heedful.metrics.writing import bleu_tokenizer
 from heedful.models.loading import load_model
+from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.parallel import (
     Cleaning,
@@ -304,6 +305,11 @@ class Translate(Task[Record, WriterOutput, Translation]):
         return "texts"
 
     # Answers.
+
+    def check_model(self, model: Model) -> None:
+        """Refuse a length that no translation has."""
+        if self.longest < 1:
+            raise UserError(f"longest is {self.longest}; it must be at least 1")
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_name,
     check_numbers,
     check_sizes,
     check_switches,
@@ -113,12 +114,8 @@ class BertConfig(ReferenceConfig):
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
-        if self.hidden_act not in ACTIVATIONS:
-            raise unknown_name("hidden_act", str(self.hidden_act), ACTIVATIONS)
-        if self.position_embedding_type not in POSITIONS:
-            raise unknown_name(
-                "position_embedding_type", str(self.position_embedding_type), POSITIONS
-            )
+        check_name(self, "hidden_act", ACTIVATIONS)
+        check_name(self, "position_embedding_type", POSITIONS)
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         self.complete(self.num_blocks, self.num_attention_heads)

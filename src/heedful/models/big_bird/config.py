@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
 
 ATTENTIONS = ("block_sparse", "original_full")
 """How long texts are read: by blocks, or every token by every token."""
@@ -47,8 +47,7 @@ class BigBirdConfig(BertConfig):
                 f"position_embedding_type is {self.position_embedding_type!r}; a BigBird "
                 "supports only 'absolute'"
             )
-        if self.attention_type not in ATTENTIONS:
-            raise unknown_name("attention_type", str(self.attention_type), ATTENTIONS)
+        check_name(self, "attention_type", ATTENTIONS)
         check_sizes(self, ("block_size",))
         check_numbers(self, ("num_random_blocks",), int, below=2**16)
         check_numbers(self, ("sep_token_id",), int)

@@ -9,7 +9,7 @@ from heedful.errors import UserError, unknown_name
 from heedful.layers.disentangled import TERMS
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
 
 _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_mask_decoder")
 
@@ -79,8 +79,7 @@ class DebertaConfig(BertConfig):
         if self.embedding_size is not None:
             check_sizes(self, ("embedding_size",))
         check_numbers(self, ("max_relative_positions",), int, low=-1, below=2**24)
-        if self.pooler_hidden_act not in ACTIVATIONS:
-            raise unknown_name("pooler_hidden_act", str(self.pooler_hidden_act), ACTIVATIONS)
+        check_name(self, "pooler_hidden_act", ACTIVATIONS)
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.talking_head and self.pruned_heads:
             raise UserError("talking_head is true: heads that mix cannot be pruned (pruned_heads)")

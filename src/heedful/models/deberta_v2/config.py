@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.configs import check_numbers, check_switches
+from heedful.models.configs import check_name, check_numbers, check_switches
 from heedful.models.deberta.config import DebertaConfig
 
 NORMS = ("none", "layer_norm")
@@ -54,10 +54,8 @@ class DebertaV2Config(DebertaConfig):
         check_numbers(self, ("position_buckets",), int, low=-1, below=2**24)
         check_numbers(self, ("conv_kernel_size",), int, below=2**16)
         check_numbers(self, ("conv_groups",), int, low=1, below=2**28)
-        if self.norm_rel_ebd not in NORMS:
-            raise unknown_name("norm_rel_ebd", self.norm_rel_ebd, NORMS)
-        if self.conv_act not in ACTIVATIONS:
-            raise unknown_name("conv_act", str(self.conv_act), ACTIVATIONS)
+        check_name(self, "norm_rel_ebd", NORMS)
+        check_name(self, "conv_act", ACTIVATIONS)
         DebertaConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
             raise UserError(f"conv_kernel_size is {self.conv_kernel_size}; it must be odd, or 0")

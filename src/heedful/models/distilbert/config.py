@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_name,
     check_numbers,
     check_sizes,
     check_switches,
@@ -83,8 +84,7 @@ class DistilBertConfig(ReferenceConfig):
             raise UserError(f"dim {self.dim} is not a multiple of n_heads {self.n_heads}")
         if self.sinusoidal_pos_embds and self.dim % 2:
             raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")
-        if self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", str(self.activation), ACTIVATIONS)
+        check_name(self, "activation", ACTIVATIONS)
         self.complete(self.n_layers, self.n_heads)
 
     @classmethod

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from heedful.errors import unknown_name
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
 from heedful.models.heads import SUMMARIES
 
 
@@ -43,10 +42,9 @@ class ElectraConfig(BertConfig):
         check_sizes(self, ("embedding_size",))
         check_switches(self, ("summary_use_proj",))
         check_numbers(self, ("summary_last_dropout",), float, below=1)
-        if self.summary_type not in SUMMARIES:
-            raise unknown_name("summary_type", str(self.summary_type), SUMMARIES)
-        if self.summary_activation is not None and self.summary_activation not in ACTIVATIONS:
-            raise unknown_name("summary_activation", str(self.summary_activation), ACTIVATIONS)
+        check_name(self, "summary_type", SUMMARIES)
+        if self.summary_activation is not None:
+            check_name(self, "summary_activation", ACTIVATIONS)
 
     @property
     def embedding_width(self) -> int:

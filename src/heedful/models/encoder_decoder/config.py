@@ -50,11 +50,20 @@ class EncoderDecoderConfig:
             raise UserError(f"{path}: unknown key {odd[0]!r}")
         if not all(isinstance(values.get(part), dict) for part in ("encoder", "decoder")):
             raise UserError(f"{path}: expected the configurations 'encoder' and 'decoder' in it")
-        return cls(
+        config = cls(
             encoder=BertConfig.from_dict(values["encoder"], where=f"{path}: encoder"),
             decoder=BertConfig.from_dict(values["decoder"], where=f"{path}: decoder"),
             decoder_start_token_id=values.get("decoder_start_token_id"),
         )
+        if not (config.decoder.is_decoder and config.decoder.add_cross_attention):
+            raise UserError(f"{path}: decoder needs is_decoder and add_cross_attention")
+        start, vocab_size = config.decoder_start_token_id, config.decoder.vocab_size
+        if start is not None and (type(start) is not int or not 0 <= start < vocab_size):
+            raise UserError(
+                f"{path}: decoder_start_token_id is {start!r}; it must be null or from 0 to "
+                f"{vocab_size - 1}"
+            )
+        return config
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a ``config.json`` holds, for heedful and for the reference."""

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_name,
     check_numbers,
     check_sizes,
     check_switches,
@@ -116,12 +117,10 @@ class GPT2Config(ReferenceConfig):
             check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
         if self.n_embd % self.n_head:
             raise UserError(f"n_embd {self.n_embd} is not a multiple of n_head {self.n_head}")
-        if self.activation_function not in ACTIVATIONS:
-            raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
-        if self.summary_type not in _SUMMARIES:
-            raise unknown_name("summary_type", str(self.summary_type), _SUMMARIES)
-        if self.summary_activation and self.summary_activation not in ACTIVATIONS:
-            raise unknown_name("summary_activation", str(self.summary_activation), ACTIVATIONS)
+        check_name(self, "activation_function", ACTIVATIONS)
+        check_name(self, "summary_type", _SUMMARIES)
+        if self.summary_activation:
+            check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
 
     @classmethod

@@ -4,11 +4,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
 from heedful.models.configs import (
     TranslatorConfig,
+    check_name,
     check_numbers,
     check_sizes,
     complete_pieces,
@@ -42,8 +43,7 @@ class RnnConfig(TranslatorConfig):
         complete_pieces(self)
         check_sizes(self, ("embedding_width", "hidden_width"))
         check_numbers(self, ("dropout",), float, below=1)
-        if self.cell not in CELLS:
-            raise unknown_name("cell", str(self.cell), CELLS)
+        check_name(self, "cell", CELLS)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     IGNORED,
     TranslatorConfig,
+    check_name,
     check_numbers,
     check_pruned_heads,
     check_sizes,
@@ -118,8 +119,7 @@ class TransformerConfig(TranslatorConfig):
         check_numbers(self, _PROBABILITIES, float, below=1)
         check_numbers(self, ("chunk_size_feed_forward",), int)
         check_switches(self, ("scale_embedding", "normalize_before", "use_cache"))
-        if self.activation_function not in ACTIVATIONS:
-            raise unknown_name("activation_function", str(self.activation_function), ACTIVATIONS)
+        check_name(self, "activation_function", ACTIVATIONS)
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
             if self.d_model % getattr(self, name):
                 heads = getattr(self, name)

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_name,
     check_numbers,
     check_sizes,
     check_switches,
@@ -91,8 +92,7 @@ class ViTConfig(ReferenceConfig):
                 f"num_attention_heads {self.num_attention_heads}"
             )
         for name in ("hidden_act", "pooler_act"):
-            if getattr(self, name) not in ACTIVATIONS:
-                raise unknown_name(name, str(getattr(self, name)), ACTIVATIONS)
+            check_name(self, name, ACTIVATIONS)
         if 0 in self.grid:
             raise UserError(
                 f"image_size {self.image_size} is smaller than patch_size {self.patch_size}"

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_name,
     check_numbers,
     check_sizes,
     check_switches,
@@ -118,14 +119,11 @@ class XLNetConfig(ReferenceConfig):
             raise UserError(f"d_model {self.d_model} is not a multiple of n_head {self.n_head}")
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")
-        for name, value, allowed in (
-            ("ff_activation", self.ff_activation, ACTIVATIONS),
-            ("attn_type", self.attn_type, _ATTENTION),
-            ("summary_type", self.summary_type, SUMMARIES),
-            ("summary_activation", self.summary_activation or "tanh", ACTIVATIONS),
-        ):
-            if value not in allowed:
-                raise unknown_name(name, str(value), allowed)
+        check_name(self, "ff_activation", ACTIVATIONS)
+        check_name(self, "attn_type", _ATTENTION)
+        check_name(self, "summary_type", SUMMARIES)
+        if self.summary_activation:
+            check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
 
     @classmethod

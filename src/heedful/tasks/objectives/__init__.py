@@ -1,5 +1,6 @@
 """What pre-training can learn from running text: a file and a line of the table for each."""
 
+from heedful.settings.tasks import ObjectiveName as ObjectiveName
 from heedful.tasks.objectives.clm import NextWords
 from heedful.tasks.objectives.mlm import MaskedWords
 from heedful.tasks.objectives.mlm_nsp import NEXT_SENTENCES
@@ -8,7 +9,7 @@ from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tasks.objectives.sop import SENTENCE_ORDER
 
-OBJECTIVES: dict[str, Objective] = {
+OBJECTIVES: dict[ObjectiveName, Objective] = {
     "mlm+nsp": NEXT_SENTENCES,
     "mlm": MaskedWords(),
     "sop": SENTENCE_ORDER,
