@@ -19,6 +19,7 @@ import heedful
 from heedful import cli, files
 from heedful.checkpoints import runs
 from heedful.commands.export import scores_of
+from heedful.compiled import int8
 from heedful.errors import UserError
 from heedful.interop import export, open_exported
 from heedful.interop.onnx import writing
@@ -203,6 +204,8 @@ def test_graphs_of_8_bits_print_what_they_change(
     assert session.get_outputs()[0].name == "logits"
 
 
+# Elsewhere the consumer adds up products of 8 bits in 16, which are too few: the sums saturate.
+@pytest.mark.skipif(not int8._has_instructions(), reason="the CPU has no VNNI")
 @pytest.mark.parametrize("run", ["classify", "gru"])
 def test_an_int8_graph_computes_nearly_the_same(golden: Path, tmp_path: Path, run: str) -> None:
     check = export(golden / run, tmp_path / "out", "onnx", settings=ExportSettings(int8=True))

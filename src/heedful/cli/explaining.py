@@ -81,7 +81,8 @@ def explain(
         raise UserError(f"--limit {limit}: must be at least 2")
     if measured and predicting.precision == "int8":
         raise UserError(f"--{measured[0]} is not measured in int8; leave out --precision")
-    _check_out(out, measured, overwrite)
+    read = [*(data or ()), *filter(None, (input, context_file))]
+    _check_out(out, measured, read, overwrite)
     if predicting.precision == "auto":  # bf16 is too coarse for differences of outputs
         predicting = replace(predicting, precision="fp32")
     predictor = Predictor.load(run, predicting)
@@ -113,14 +114,16 @@ def explain(
             _show(explanation, explanation_table(explanation), json)
 
 
-def _check_out(out: Path | None, measured: list[str], overwrite: bool) -> None:
+def _check_out(out: Path | None, measured: list[str], read: list[Path], overwrite: bool) -> None:
     from heedful.commands import explain as command
+    from heedful.files import refuse_if_read
 
     writers: dict[str, Any] = {
         "faithfulness": command.FAITHFULNESS_WRITERS,
         "heads": command.HEADS_WRITERS,
     }
     if out is not None:
+        refuse_if_read("--out", out, read)
         endings = writers[measured[0]] if measured else command.WRITERS
         command.check_out(out, list(endings), overwrite=overwrite)
 

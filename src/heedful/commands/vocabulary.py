@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from heedful.errors import UserError, listed
-from heedful.files import new_folder, write_json
+from heedful.files import new_folder, refuse_if_read, write_json
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import (
@@ -54,7 +54,7 @@ def learn(
 
     Raises:
         UserError: a file is missing or no text, there are too few tokens for its characters, or
-            the folder exists, and ``overwrite`` is false or it holds anything else.
+            the folder exists, and ``overwrite`` is false or it holds anything else, or a file.
     """
     if out.exists() and not overwrite:  # now, not after all has been read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
@@ -65,6 +65,7 @@ def learn(
         raise UserError("no text file given")
     for path in files:
         check_file(path)
+    refuse_if_read("--out", out, files)
     tokenizer = _KINDS[settings.kind](
         counted(_lines(files, settings.encoding), "lines read"), settings
     )

@@ -50,6 +50,7 @@ _MODEL = {"config.json", "model.safetensors", "README.md"}
 _TOKENIZER = {
     *("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("preprocessor_config.json", "vocab.txt", "vocab.json", "merges.txt"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model"),
 }
 _TRANSLATOR = {
     *("generation_config.json", "vocab.json", "target_vocab.json", "tokenizer_config.json"),

@@ -15,6 +15,9 @@ from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
 
+_LONGEST = 2**31
+"""More than any length of a tensor. A shape without elements may hold any numbers beside its 0."""
+
 HEADER = "inference-header-content-length"
 """How many bytes of a body are JSON; binary tensors follow them."""
 
@@ -149,7 +152,8 @@ def read(content: bytes, header: str | None) -> Asked:
         if tensor.name in texts:
             raise Problem("validation", f"there are two inputs {tensor.name!r}")
         elements, rest = _elements(tensor, rest)
-        if any(length < 0 for length in tensor.shape) or prod(tensor.shape) != len(elements):
+        impossible = any(not 0 <= length < _LONGEST for length in tensor.shape)
+        if impossible or prod(tensor.shape) != len(elements):
             raise Problem(
                 "validation",
                 f"{tensor.name}: {len(elements):,} texts do not have the shape {tensor.shape}",
