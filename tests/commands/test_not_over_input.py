@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.golden.copies import LATEST
 
 from heedful import cli
 
@@ -16,7 +17,6 @@ from heedful import cli
     ],
 )
 def test_what_is_read_stays(
-    golden: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -26,7 +26,7 @@ def test_what_is_read_stays(
     (tmp_path / "words").mkdir()
     for name in ("data.jsonl", "words/vocab.txt"):
         (tmp_path / name).write_text('{"text": "the red cat"}\n')
-    words = [str(golden / "classify") if word == "RUN" else word for word in words]
+    words = [str(LATEST / "classify") if word == "RUN" else word for word in words]
     assert cli.run([*words, "--overwrite"]) == 2
     assert "is read from there; choose another name" in capsys.readouterr().err
     for name in ("data.jsonl", "words/vocab.txt"):

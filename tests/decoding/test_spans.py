@@ -122,3 +122,12 @@ def test_nothing_better_is_missed(
     ]
     found = best_spans(windows, count=count, max_tokens=max_tokens)
     assert [(-span.score, span.start, span.end) for span in found] == sorted(every)[:count]
+
+
+def test_spans_of_nothing_but_space_take_no_place() -> None:
+    offsets = np.array([[n, n] for n in range(6)] + [[6, 9], [10, 13]], dtype=np.int32)
+    scores = np.linspace(9.0, 1.0, len(offsets))
+    window = ScoredWindow(first=0, offsets=offsets, start=scores, end=scores)
+    spans = best_spans([window], count=3, max_tokens=8)
+    assert [(span.start, span.end) for span in spans] == [(6, 9), (6, 13), (10, 13)][: len(spans)]
+    assert spans

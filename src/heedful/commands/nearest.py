@@ -84,7 +84,7 @@ class Neighbours:
         """Format what is nearest to a text: a JSON object, or with ``plain`` the nearest alone."""
         row = self.nearest(answer)
         nearest: str = row["nearest"][0]["text"]
-        return nearest if plain else json.dumps(row, ensure_ascii=False)
+        return " ".join(nearest.split()) if plain else json.dumps(row, ensure_ascii=False)
 
     def nearest(self, answer: Any) -> dict[str, Any]:
         """Find the texts nearest to one that was embedded, by the cosine of their vectors.

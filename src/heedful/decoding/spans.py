@@ -75,11 +75,10 @@ def best_spans(windows: Sequence[ScoredWindow], *, count: int, max_tokens: int) 
     for number, window in enumerate(windows):
         scores = _scores(window, max_tokens)  # (T, L)
         scores[owner[window.first :][: len(scores)] != number] = -np.inf
+        scores[_blank(window.offsets, scores.shape[1])] = -np.inf
         for first, more in np.argwhere(scores >= _least(scores, count)):
             tokens = window.offsets[first : first + more + 1]
             tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # some are nothing but a space
-            if not len(tokens):
-                continue
             # Where marks of a letter were reordered, the first token may not start first.
             span = int(tokens[:, 0].min()), int(tokens[:, 1].max())
             best[span] = max(best.get(span, -np.inf), float(scores[first, more]))
@@ -100,6 +99,15 @@ def _scores(window: ScoredWindow, max_tokens: int) -> NDArray[np.float64]:
     reachable = np.lib.stride_tricks.sliding_window_view(ends, longest)[:size]
     scores: NDArray[np.float64] = window.start[:, None] + reachable
     return scores
+
+
+def _blank(offsets: NDArray[np.int32], longest: int) -> NDArray[np.bool_]:
+    """Tell which spans are nothing but space. Shape (T, L); see `_scores`."""
+    numbers = np.arange(len(offsets))
+    visible = np.where(offsets[:, 0] < offsets[:, 1], numbers, len(offsets))
+    following = np.minimum.accumulate(visible[::-1])[::-1]  # (T,): the next that is none
+    blank: NDArray[np.bool_] = np.arange(longest) < (following - numbers)[:, None]
+    return blank
 
 
 def _least(scores: NDArray[np.float64], count: int) -> float:

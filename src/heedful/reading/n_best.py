@@ -70,6 +70,10 @@ def _entry(item: object, where: str) -> NBestEntry:
         raise UserError(f"{where}: expected a text, or an object with one, found {kind_of(item)}")
     if not text.strip():
         raise UserError(f"{where}: the text is empty")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+    try:
+        number = math.nan if isinstance(score, bool | str) else float(score)
+    except (TypeError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
         raise UserError(f"{where}: the score must be a number, found {kind_of(score)}")
-    return NBestEntry(text=text, score=float(score))
+    return NBestEntry(text=text, score=number)
