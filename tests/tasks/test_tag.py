@@ -325,6 +325,22 @@ def test_labels_where_spaces_part_words(encoded: Callable[..., Any]) -> None:
     encoded(record("red-sky", Entity(0, 3, "X"), Entity(4, 7, "X")), "first", "spaces")
 
 
+@pytest.mark.parametrize("label_pieces", ["first", "all"])
+def test_split_words_have_the_tags_of_whole_ones(
+    tiny_model: Path, label_pieces: Literal["first", "all"]
+) -> None:
+    labels = ("O", "B-X", "I-X", "E-X", "S-X")
+    task = Tag(labels=labels, scheme="IOBES", label_pieces=label_pieces, words="spaces")
+    # blue ##s | sky | is | red ##s . g ##o | .
+    blues = record("blues sky is reds.go.", Entity(0, 9, "X"), Entity(13, 20, "X"))
+    fit = Fit(max_length=40, rule="window")
+    [fitted] = task.encode([blues], BertTokenizer.from_pretrained(tiny_model), fit, labelled=True)
+    pieces = [1, 1, 3, 0, 4, 4, 4, 4, 4, 0]
+    if label_pieces == "first":
+        pieces = [-100 if n in (1, 5, 6, 7, 8) else tag for n, tag in enumerate(pieces)]
+    assert fitted.pieces[0].labels == (-100, *pieces, -100)
+
+
 @pytest.mark.parametrize(
     ("text", "entities", "words"),
     [

@@ -42,7 +42,7 @@ from heedful.reading import Text, read_records
 from heedful.reading.compressed import ending_of
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
-from heedful.reading.tagging import Scheme, TaggedText, labels_of, parse_tag, tags_of
+from heedful.reading.tagging import Entity, Scheme, TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
@@ -226,7 +226,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         return spaced_words(text, split) if self.words == "spaces" else split
 
     def _targets(self, record: TaggedText, split: Spans, spans: Spans) -> NDArray[np.int64]:
-        """Return the number of each piece's tag, or -100. Each word has the tag of its first part.
+        """Return the number of each piece's tag, or -100.
+
+        A word is in an entity if its first part is.
 
         Args:
             record: the text and its entities.
@@ -237,15 +239,18 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             (N,)
         """
         self.check(record)
-        first = first_pieces(split)
-        entities = entities_in_words(record, split[first])
-        tags = np.empty(len(split), dtype=np.int64)
-        tags[first] = [self.labels.index(t) for t in tags_of(entities, len(first), self.scheme)]
-        first = first_pieces(spans)  # (W,)
+        parts, first = first_pieces(split), first_pieces(spans)  # (P,), (W,)
+        before = [0, *np.isin(parts, first).cumsum().tolist()]  # how many words begin before a part
+        entities = [
+            Entity(before[start], before[end], label)
+            for start, end, label in entities_in_words(record, split[parts])
+            if before[start] < before[end]
+        ]
+        tags = [self.labels.index(tag) for tag in tags_of(entities, len(first), self.scheme)]
         if self.label_pieces == "all":
-            return np.repeat(tags[first], np.diff(first, append=len(spans)))
+            return np.repeat(tags, np.diff(first, append=len(spans)))
         targets = np.full(len(spans), losses.IGNORED, dtype=np.int64)
-        targets[first] = tags[first]
+        targets[first] = tags
         return targets
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
