@@ -36,6 +36,7 @@ def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
         ('{"hypotheses": [7]}', r"line 2, hypothesis 1: expected a text, or an object with one"),
         ('{"hypotheses": [{"text": "a", "score": "b"}]}', r"hypothesis 1: the score must be a num"),
         ('{"hypotheses": [{"text": "a", "score": true}]}', r"the score must be a number"),
+        (f'{{"hypotheses": [{{"text": "a", "score": {10**400}}}]}}', r"the score must be a number"),
         ('{"hypotheses": ["a"', r"line 2, column 20: not JSON"),
     ],
 )

@@ -195,6 +195,7 @@ TOO_LONG = b"\xff\xff\xff\x00a"
         ("none", {"inputs": [text()]}, {}, 404, "no run of that name"),
         ("classify", {"inputs": [text(shape=[2])]}, {}, 400, "1 texts do not have the shape [2]"),
         ("classify", {"inputs": [text(shape=[-1])]}, {}, 400, "do not have the shape [-1]"),
+        ("classify", {"inputs": [text(shape=[0, 2**63], data=[])]}, {}, 400, "do not have the sh"),
         ("classify", {"inputs": [text(datatype="FP32")]}, {}, 400, "texts are BYTES"),
         ("classify", {"inputs": [text([1])]}, {}, 400, "text: expected texts"),
         ("classify", {"inputs": [text([])]}, {}, 400, "at least one"),

@@ -290,6 +290,8 @@ def test_columns_of_a_corpus_and_of_what_is_looked_up(
     for one, other in ((table, table), (table, lines), (lines, table)):
         assert nearest("--input", one, "--against", other, "--text", "body") == "the sky\n"
     assert nearest("a sky", "--against", table, "--text", "body") == "the sky\n"
+    table.write_text('body\n"the\n sky"\n')
+    assert nearest("a sky", "--against", table, "--text", "body") == "the sky\n"
     for words in (("--input", lines), ("a sky",)):
         assert "read as plain text" in nearest(*words, "--against", lines, "--text", "body")
     assert nearest("a", "--context", "b", "--against", lines) == (

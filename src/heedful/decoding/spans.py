@@ -75,13 +75,8 @@ def best_spans(windows: Sequence[ScoredWindow], *, count: int, max_tokens: int) 
     for number, window in enumerate(windows):
         scores = _scores(window, max_tokens)  # (T, L)
         scores[owner[window.first :][: len(scores)] != number] = -np.inf
-        scores[_blank(window.offsets, scores.shape[1])] = -np.inf
-        for first, more in np.argwhere(scores >= _least(scores, count)):
-            tokens = window.offsets[first : first + more + 1]
-            tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # some are nothing but a space
-            # Where marks of a letter were reordered, the first token may not start first.
-            span = int(tokens[:, 0].min()), int(tokens[:, 1].max())
-            best[span] = max(best.get(span, -np.inf), float(scores[first, more]))
+        for span, score in _best_slices(window, scores, count).items():
+            best[span] = max(best.get(span, -np.inf), score)
     ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [Span(start=start, end=end, score=score) for (start, end), score in ranked]
 
@@ -101,13 +96,33 @@ def _scores(window: ScoredWindow, max_tokens: int) -> NDArray[np.float64]:
     return scores
 
 
-def _blank(offsets: NDArray[np.int32], longest: int) -> NDArray[np.bool_]:
-    """Tell which spans are nothing but space. Shape (T, L); see `_scores`."""
-    numbers = np.arange(len(offsets))
-    visible = np.where(offsets[:, 0] < offsets[:, 1], numbers, len(offsets))
-    following = np.minimum.accumulate(visible[::-1])[::-1]  # (T,): the next that is none
-    blank: NDArray[np.bool_] = np.arange(longest) < (following - numbers)[:, None]
-    return blank
+def _best_slices(
+    window: ScoredWindow, scores: NDArray[np.float64], count: int
+) -> dict[tuple[int, int], float]:
+    """Return at least ``count`` of the best slices of the text, if there are as many, with scores.
+
+    Spans may be nothing but space, or the same slice as others: more are looked at until there are
+    enough that differ.
+
+    Args:
+        window: what is scored.
+        scores: see `_scores`.
+        count: how many.
+    """
+    wanted = count
+    while True:
+        best: dict[tuple[int, int], float] = {}
+        for first, more in np.argwhere(scores >= _least(scores, wanted)):
+            tokens = window.offsets[first : first + more + 1]
+            tokens = tokens[tokens[:, 0] < tokens[:, 1]]  # some are nothing but a space
+            if not len(tokens):
+                continue
+            # Where marks of a letter were reordered, the first token may not start first.
+            span = int(tokens[:, 0].min()), int(tokens[:, 1].max())
+            best[span] = max(best.get(span, -np.inf), float(scores[first, more]))
+        if len(best) >= count or wanted >= scores.size:
+            return best
+        wanted *= 4
 
 
 def _least(scores: NDArray[np.float64], count: int) -> float:

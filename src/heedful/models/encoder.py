@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.host import on_host
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
@@ -343,9 +342,7 @@ class Encoder(Body):
         if attention_mask is not None and attention_mask.ndim == 3:
             apart = not only_first
             return inputs.packing_apart(attention_mask, tokens, self.config) if apart else None
-        if only_first and attention_mask is not None and not on_host(attention_mask)[:, 0].all():
-            return None  # the first token of a row is padding, which would be left out
-        return inputs.packing_of(attention_mask, tokens, attends=attends)
+        return inputs.packing_of(attention_mask, tokens, attends=attends, only_first=only_first)
 
     def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
         """Return what the last block asks with, if that is more than what it reads."""

@@ -201,7 +201,9 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
     return encoded
 
 
-def packing_of(mask: Tensor | None, tokens: Tensor, *, attends: bool = False) -> Packing | None:
+def packing_of(
+    mask: Tensor | None, tokens: Tensor, *, attends: bool = False, only_first: bool = False
+) -> Packing | None:
     """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
 
     Args:
@@ -209,10 +211,13 @@ def packing_of(mask: Tensor | None, tokens: Tensor, *, attends: bool = False) ->
             for others to refuse.
         tokens: ids or vectors. Shape (B, S, ...).
         attends: whether tokens attend to each other without it, too; see ``varlen.py``.
+        only_first: whether first tokens are wanted, so that none may be left out.
     """
     if mask is None or mask.shape != tokens.shape[:2]:
         return None
     known = on_host(mask).bool()
+    if only_first and not known[:, 0].all():
+        return None
     return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
 
 

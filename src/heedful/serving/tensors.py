@@ -4,7 +4,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +13,6 @@ from pydantic import Field, ValidationError
 from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
-
-_LONGEST = 2**31
-"""More than any length of a tensor. A shape without elements may hold any numbers beside its 0."""
 
 HEADER = "inference-header-content-length"
 """How many bytes of a body are JSON; binary tensors follow them."""
@@ -152,15 +148,7 @@ def read(content: bytes, header: str | None) -> Asked:
         if tensor.name in texts:
             raise Problem("validation", f"there are two inputs {tensor.name!r}")
         elements, rest = _elements(tensor, rest)
-        impossible = any(not 0 <= length < _LONGEST for length in tensor.shape)
-        if impossible or prod(tensor.shape) != len(elements):
-            raise Problem(
-                "validation",
-                f"{tensor.name}: {len(elements):,} texts do not have the shape {tensor.shape}",
-            )
-        array = np.empty(len(elements), dtype=object)
-        array[:] = elements
-        texts[tensor.name] = array.reshape(tensor.shape)
+        texts[tensor.name] = _shaped(tensor, elements)
     if rest:
         raise Problem("validation", f"{len(rest):,} bytes are left behind the last tensor")
     options = dict(body.parameters or {})
@@ -169,6 +157,20 @@ def read(content: bytes, header: str | None) -> Asked:
     if body.outputs:
         outputs = {one.name: _wants_bytes(one, as_bytes) for one in body.outputs}
     return Asked(id=body.id, texts=texts, options=options, outputs=outputs, as_bytes=as_bytes)
+
+
+def _shaped(tensor: InputTensor, elements: list[str]) -> NDArray[np.object_]:
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
+    try:
+        if min(tensor.shape, default=0) >= 0:  # to numpy -1 is what is left
+            return array.reshape(tensor.shape)
+    except (ValueError, OverflowError):  # another number of texts, or a length that no array has
+        pass
+    raise Problem(
+        "validation",
+        f"{tensor.name}: {len(elements):,} texts do not have the shape {tensor.shape}",
+    )
 
 
 def _elements(tensor: InputTensor, content: bytes) -> tuple[list[str], bytes]:
