@@ -143,8 +143,8 @@ def others(run: Path) -> list[Path]:
     # A process that was killed when it moved files into the run has left their manifest behind.
     for manifest in (*run.glob(files.MANIFEST), *run.glob(f".finished.*.partial/{files.MANIFEST}")):
         own |= {name.partition("/")[0] for name in files.read_manifest(manifest.parent)}
-    found = (path for path in sorted(run.glob("*")) if path.name not in own)
-    return [path for path in found if not path.match(".*.partial")]
+    entries = (path for path in sorted(run.glob("*")) if path.name not in own)
+    return [path for path in entries if not path.match(".*.partial")]
 
 
 @contextmanager
