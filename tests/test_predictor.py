@@ -1,5 +1,6 @@
 """What a run is asked for in vain is refused, not passed over."""
 
+import copy
 import math
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from tests.golden.copies import LATEST
 
 import heedful
@@ -340,3 +342,18 @@ def test_an_installed_model_is_called_by_its_name(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(predictor, "resolve", lambda name: LATEST / "sentences")
     assert Predictor.load("minilm").name == "minilm"
     assert Predictor.load(LATEST / "sentences").name == "sentences"
+
+
+def test_a_replaced_layer_answers() -> None:
+    predictor = Predictor.load(GOLDEN, PredictSettings(precision="fp32"))
+    text = "a train to the sea"
+    before = max(predictor(text).scores.values())
+    model: Any = predictor.model
+    classifier = copy.deepcopy(model.classifier)
+    for weight in classifier.parameters():
+        torch.nn.init.zeros_(weight)
+    model.classifier = classifier
+    assert predictor.kernel == "plain"
+    assert "replaced" in predictor.compiled.reason
+    after = predictor(text).scores
+    assert max(after.values()) == pytest.approx(1 / len(after)) != before

@@ -23,6 +23,7 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
 from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
+from heedful.compiled.watch import Structure
 from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.files import as_path
 from heedful.interop import answering_record
@@ -92,6 +93,7 @@ class Predictor:
         self.model = inference_copy(model, self.precision.dtype, self.device)
         rows = self._random_rows if self.precision.int8 else None
         self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
+        self._structure = Structure(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
             raise UserError(f"--precision int8: {reason}; give auto, bf16 or fp32")
@@ -108,9 +110,11 @@ class Predictor:
     @property
     def compiled(self) -> Compiled:
         """What computes the answers: the compiled form of the model, or the model as it is."""
-        if self.model is self._compiled_of:
-            return self._compiled
-        return Compiled(self.model, kernels.PLAIN, "the model was put in the place of another")
+        if self.model is not self._compiled_of:
+            return Compiled(self.model, kernels.PLAIN, "the model was put in the place of another")
+        if self._structure.is_changed():
+            return Compiled(self.model, kernels.PLAIN, "layers of the model were replaced")
+        return self._compiled
 
     @property
     def kernel(self) -> str:

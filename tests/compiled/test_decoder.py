@@ -1,6 +1,6 @@
 """A compiled decoder takes the steps of a search as the readable form does."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -117,6 +117,32 @@ def test_prefixes() -> None:
         item[0].tokens[: len(start)] == tuple(start)
         for item, start in zip(texts, prefixes, strict=True)
     )
+
+
+def _scaled(model: Transformer) -> None:
+    with torch.no_grad():
+        model.decoder.blocks[1].output.dense.weight.mul_(-3)
+
+
+def _replaced(model: Transformer) -> None:
+    cross: Any = model.decoder.blocks[0].crossattention.self
+    cross.value = torch.nn.Linear(*reversed(cross.value.weight.shape))
+
+
+def _biased(model: Transformer) -> None:
+    model.final_logits_bias[0, 9] = 100.0
+
+
+@pytest.mark.parametrize("change", [_scaled, _replaced, _biased])
+def test_a_changed_model_writes_as_it_is_now(change: Callable[[Transformer], None]) -> None:
+    model = _model()
+    twin, batch = compile_model(model).model, _batch(model)
+    before = _write(twin, batch, num_beams=2)
+    torch.manual_seed(5)
+    change(model)
+    after = _write(twin, batch, num_beams=2)
+    _assert_alike(after, _write(model, batch, num_beams=2))
+    assert [item[0].tokens for item in before] != [item[0].tokens for item in after]
 
 
 @pytest.mark.parametrize("beams", [1, 4])

@@ -251,6 +251,19 @@ def test_a_model_that_was_changed_runs_plain() -> None:
     torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
 
 
+def test_a_model_with_another_layer_runs_plain() -> None:
+    model = _model("bert", "body")
+    compiled = compile_model(model).model
+    inputs = _inputs(model, LENGTHS)
+    intermediate: Any = model.get_submodule("encoder.layer.1.intermediate")
+    torch.manual_seed(4)
+    intermediate.dense = torch.nn.Linear(*reversed(intermediate.dense.weight.shape))
+    with torch.inference_mode():
+        output, plain = compiled(**inputs, output_kernels=True), model(**inputs)
+    assert "packed" not in output.kernels
+    torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
+
+
 def test_a_model_in_another_number_format_runs_plain() -> None:
     model = _model("bert", "body")
     compiled = compile_model(model).model

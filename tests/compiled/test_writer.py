@@ -14,6 +14,7 @@ from heedful.models import FAMILIES
 from heedful.models.decoders import Encoded
 from heedful.models.generation import generate
 from heedful.models.model import Model
+from heedful.models.with_head import language_head
 
 SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
 GPT2 = {"vocab_size": 50, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 40}
@@ -141,6 +142,21 @@ def test_a_changed_model_writes_as_it_is_now() -> None:
     with torch.no_grad():
         model.body.encoder.blocks[0].output.dense.weight.mul_(2)
     assert not twin.compiled_steps.is_current
+
+
+def test_a_changed_bias_of_the_scores_counts() -> None:
+    model = _model("bert", is_decoder=True)
+    twin = _compiled(model)
+    ids, mask = _prompts()
+    search = Search(eos_token_id=3, max_new_tokens=10)
+    head = language_head(model)
+    assert head is not None
+    assert head.bias is not None
+    with torch.no_grad():
+        head.bias[7] += 100
+    assert not twin.compiled_steps.is_current
+    texts = twin.generate(ids, mask, search=search)
+    assert {token for item in texts for token in item[0].tokens} == {7}
 
 
 def test_with_an_encoder_the_readable_form_writes() -> None:

@@ -16,6 +16,7 @@ from heedful.compiled.encoder import CompiledBlock
 from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import Linears, joined
 from heedful.compiled.residual import CompiledResidual, Norm
+from heedful.compiled.watch import Watch
 from heedful.layers.block import Block
 from heedful.layers.positions import sinusoids
 from heedful.layers.tree import Tree
@@ -48,6 +49,12 @@ class CompiledDecoder:
             scores.weight.detach().to(dtype), bias.to(dtype) if bias.any() else None
         )
         self.positions = torch.empty(0, self.memory.in_features)
+        self.watch = Watch(model)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it computes what the readable form does, which may have changed since."""
+        return not self.watch.is_changed()
 
     def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
         """Return what is kept before the first token; see ``SearchState.start``."""

@@ -20,6 +20,7 @@ from heedful.compiled.packing import Packing, is_broken, pack, pack_unbroken, se
 from heedful.compiled.relative import Told
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.compiled.terms import compiled_terms
+from heedful.compiled.watch import Watch
 from heedful.layers.block import Block, Context
 from heedful.layers.cache import Past
 from heedful.layers.convolution import Convolution
@@ -155,14 +156,6 @@ def _told(relations: Relations, packing: Packing, longest: int) -> Told:
     return Told(vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0])
 
 
-def version_of(weight: Tensor) -> tuple[int, int]:
-    """Return where a weight is, and how often it was written to there.
-
-    torch does not count that in inference mode.
-    """
-    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
-
-
 def _convolved(
     convolution: Convolution,
     source: Tensor,
@@ -223,16 +216,7 @@ class CompiledStack(nn.Module):
             or stack.convolution is not None
             or any(block.terms is not None or block.sparse is not None for block in blocks)
         )
-        self._hooks = [
-            hooks
-            for part in stack.modules()
-            for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
-        ]
-        self._weights = [
-            (part._parameters, name, weight, version_of(weight))
-            for part in stack.modules()
-            for name, weight in part.named_parameters(recurse=False)
-        ]
+        self.watch = Watch(stack)
 
     def forward(
         self,
@@ -264,7 +248,7 @@ class CompiledStack(nn.Module):
             or context.packing is not None
             or (only_first and self.causal)
             or torch.is_grad_enabled()
-            or self.is_changed()
+            or self.watch.is_changed()
         )
         if simple:
             batch, length = hidden.shape[:2]
@@ -301,13 +285,6 @@ class CompiledStack(nn.Module):
     def layer_norm(self) -> nn.LayerNorm | None:
         """What normalises what comes out of the last block; see ``Stack``."""
         return self.plain.layer_norm
-
-    def is_changed(self) -> bool:
-        """Tell whether the readable form has hooks, or a weight was replaced or written to."""
-        return any(self._hooks) or any(
-            parameters[name] is not weight or version_of(weight) != version
-            for parameters, name, weight, version in self._weights
-        )
 
     def _packing(self, mask: Tensor | None, batch: int, length: int) -> Packing | None:
         """Return how padding is left out; None where a mask says more than which tokens are it."""

@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.attention import attend
-from heedful.compiled.encoder import CompiledBlock, CompiledStack, version_of
+from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.few import Biases
 from heedful.compiled.linear import Linears
 from heedful.compiled.packing import pack
+from heedful.compiled.watch import Watch
 from heedful.layers.tree import Grid, Tree
 from heedful.models.encoder import Encoder
 from heedful.models.with_head import WithHead, language_head
@@ -64,7 +65,7 @@ class CompiledWriter:
         self.stack, self.blocks, self.norm = stack, blocks, stack.norm
         self.model, self.head = model, head
         self.vectors = head.vectors(model.get_input_embeddings())
-        self.version = version_of(self.vectors)
+        self.watch = Watch(model.get_input_embeddings(), head)
         self.dtype = blocks[0].project.dtype
         bias = None if head.bias is None else head.bias.to(self.dtype)
         self.score = linears.after_any(self.vectors.detach().to(self.dtype), bias)
@@ -75,8 +76,8 @@ class CompiledWriter:
     def is_current(self) -> bool:
         """Whether it computes what the readable form does, which may have changed since."""
         vectors = self.head.vectors(self.model.get_input_embeddings())
-        unchanged = vectors is self.vectors and version_of(vectors) == self.version
-        return unchanged and not self.stack.is_changed()
+        changed = self.watch.is_changed() or self.stack.watch.is_changed()
+        return vectors is self.vectors and not changed
 
     def start(self, prompts: Tensor, lengths: Tensor) -> WriterState:
         """Read all of each prompt but its last token, which the first step is given.

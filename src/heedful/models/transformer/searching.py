@@ -47,10 +47,11 @@ def find_texts(
     cover = options.coverage_penalty != 0
     start = model.config.decoder_start_token_id
     first = torch.full((batch,), start, device=encoded.device)
-    if model.compiled_steps is None and stays_on_device(encoded.device, options):
+    compiled = model.compiled_steps
+    if compiled is None and stays_on_device(encoded.device, options):
         fixed = TransformerSteps(model, encoded, mask, cover=cover)
         return search_on_device(fixed, first, options, prefixes)
-    steps = model.compiled_steps or model
+    steps = compiled if compiled is not None and compiled.is_current else model
     state = steps.start(encoded, mask, cover=cover)
     return search(steps.step, state, first, options, numbers, prefixes)
 

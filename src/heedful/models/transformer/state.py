@@ -76,7 +76,11 @@ class SearchState:
 
 
 class Steps(Protocol):
-    """What takes the steps of a search: a model, or its compiled form."""
+    """What takes the steps of a search in the place of a model's own."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it computes what the model does, which may have changed since."""
 
     def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
         """Return what is kept before the first token; see ``SearchState.start``."""
