@@ -51,6 +51,14 @@ def as_path(name: str, value: object) -> Path:
     return path
 
 
+def storable(text: str) -> str:
+    """Return a text as UTF-8 can hold it, with U+FFFD for half of a surrogate pair.
+
+    JSON lets such a half through.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file of at most 64 MiB.
 

@@ -227,6 +227,18 @@ def test_a_broken_int8_graph_is_not_left_behind(
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.parametrize("run", ["gru", "translate"])
+def test_the_consumer_has_nothing_to_warn_of(
+    onnxruntime: ModuleType,
+    exported: Callable[[str], Path],
+    capfd: pytest.CaptureFixture[str],
+    run: str,
+) -> None:
+    for path in exported(run).glob("*.onnx"):
+        onnxruntime.InferenceSession(path)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_graph_holds_no_path_of_the_machine_that_wrote_it(
     exported: Callable[[str], Path],
 ) -> None:

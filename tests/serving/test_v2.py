@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from tests.golden.cases import CONTEXT
 from tests.serving.conftest import Live
+
+from heedful.serving.tensors import Tensor
 
 triton = pytest.importorskip("tritonclient.http", reason="needs Triton's client")
 
@@ -90,6 +93,18 @@ def test_compressed_requests(client: Any, live: Live, algorithm: str) -> None:
 def ask(client: Any, run: str, **tensors: Any) -> dict[str, Any]:
     result = client.infer(run, inputs(**tensors))
     return {row["name"]: result.as_numpy(row["name"]) for row in result.get_response()["outputs"]}
+
+
+def test_a_request_of_several_members(live: Live) -> None:
+    body = json.dumps({"inputs": [text()]}).encode()
+    parts = gzip.compress(body[:9]) + gzip.compress(b"") + gzip.compress(body[9:])
+    reply = post(live, "classify", parts, **{"Content-Encoding": "gzip"})
+    assert reply.status_code == 200, reply.text
+
+
+def test_half_a_character_is_marked_as_none() -> None:
+    tensor = Tensor(name="text", datatype="BYTES", data=["a\ud800?", "\U0001f600"])
+    assert tensor.bytes() == b"\x05\0\0\0a\xef\xbf\xbd?" + b"\x04\0\0\0\xf0\x9f\x98\x80"
 
 
 def test_every_task(client: Any, live: Live) -> None:
@@ -218,6 +233,20 @@ TOO_LONG = b"\xff\xff\xff\x00a"
         ("classify", b"{}", {"Inference-Header-Content-Length": "9"}, 400, "the body has 2 bytes"),
         ("classify", b"{}", {"Inference-Header-Content-Length": "x"}, 400, "a number of bytes"),
         ("classify", b"x", {"Content-Encoding": "gzip"}, 400, "the body is not gzip"),
+        (
+            "classify",
+            gzip.compress(b"{}", mtime=0)[:-1],
+            {"Content-Encoding": "gzip"},
+            400,
+            "the body is not gzip",
+        ),
+        (
+            "classify",
+            zlib.compress(b"{}") + b"x",
+            {"Content-Encoding": "deflate"},
+            400,
+            "the body is not deflate",
+        ),
         ("classify", b"x", {"Content-Encoding": "br"}, 415, "give gzip, deflate, or none"),
         (
             "classify",

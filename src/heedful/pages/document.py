@@ -38,6 +38,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from heedful.files import storable
 from heedful.pages.language import ENGLISH, Language, chinese, said_by
 
 _PACKAGE = "heedful.pages"
@@ -96,8 +97,7 @@ def document(
             "policy": _policy([*scripts, *framed], [*styles, *framed], connect),
         },
     )
-    # Half a surrogate pair can come in through JSON, but no file can hold it.
-    return page.encode("utf-8", "replace").decode("utf-8")
+    return storable(page)
 
 
 def frame(title: str, page: str, *, height: int = 800) -> str:

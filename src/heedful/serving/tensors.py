@@ -1,5 +1,7 @@
 """Tensors of the Open Inference Protocol, as JSON and as the bytes of its binary extension."""
 
+import gzip
+import io
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from heedful.files import storable
 from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
@@ -19,7 +22,7 @@ HEADER = "inference-header-content-length"
 
 Datatype = Literal["BOOL", "INT64", "FP32", "BYTES"]
 _FORMATS = {"BOOL": "?", "INT64": "<i8", "FP32": "<f4"}
-_WINDOW_BITS = {"gzip": 31, "deflate": 15}
+_ENCODINGS = ("gzip", "deflate")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +54,7 @@ class Tensor:
         """Return its elements as bytes, a text with its length before it."""
         if self.datatype != "BYTES":
             return np.asarray(self.data, _FORMATS[self.datatype]).tobytes()
-        texts = [text.encode("utf-8", errors="replace") for text in self.data]
+        texts = [storable(text).encode() for text in self.data]
         return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
 
 
@@ -105,18 +108,30 @@ def unpacked(content: bytes, encoding: str, most: int) -> bytes:
     """
     if encoding in ("", "identity"):
         return content
-    if encoding not in _WINDOW_BITS:
-        allowed = ", ".join(_WINDOW_BITS)
+    if encoding not in _ENCODINGS:
+        allowed = ", ".join(_ENCODINGS)
         raise Problem("validation", f"Content-Encoding: give {allowed}, or none", status=415)
-    unpacking = zlib.decompressobj(_WINDOW_BITS[encoding])
     try:
-        plain = unpacking.decompress(content, most + 1)
-    except zlib.error:
+        plain = (_gunzipped if encoding == "gzip" else _inflated)(content, most + 1)
+    except (zlib.error, EOFError, OSError):
         raise Problem("validation", f"the body is not {encoding}") from None
     if len(plain) > most:
         raise Problem("too large", f"a body may have at most {most:,} bytes")
-    if not unpacking.eof or unpacking.unused_data:
-        raise Problem("validation", f"the body is not {encoding}")
+    return plain
+
+
+def _gunzipped(content: bytes, most: int) -> bytes:
+    """Return at most some bytes of a body of any number of members (RFC 1952, section 2.2)."""
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as members:
+        return members.read(most)
+
+
+def _inflated(content: bytes, most: int) -> bytes:
+    """Return at most some bytes of a body in the format of zlib (RFC 1950)."""
+    unpacking = zlib.decompressobj()
+    plain = unpacking.decompress(content, most)
+    if len(plain) < most and (not unpacking.eof or unpacking.unused_data):
+        raise EOFError("it is cut off, or something follows it")
     return plain
 
 

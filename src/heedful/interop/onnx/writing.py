@@ -81,7 +81,10 @@ def _compute_at_once(model: nn.Module) -> None:
 
 def write_graph(graph: Graph, folder: Path) -> None:
     """Trace a graph's module, and write what was traced."""
-    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+    from onnx_ir.passes.common import (
+        ClearMetadataAndDocStringPass,
+        RemoveUnusedNodesPass,
+    )
 
     dynamic = [
         {number: name for number, name in enumerate(graph.axes[name_in]) if name is not None}
@@ -99,6 +102,8 @@ def write_graph(graph: Graph, folder: Path) -> None:
     assert program is not None
     # Where each node comes from: the source's lines and paths, which are nobody else's business.
     ClearMetadataAndDocStringPass()(program.model)
+    # ONNX Runtime warns of a constant that no node reads.
+    RemoveUnusedNodesPass()(program.model)
     program.save(folder / graph.file)
 
 
