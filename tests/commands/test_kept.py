@@ -69,6 +69,77 @@ def test_every_task_goes_on(
     assert {path.name for path in tmp_path.iterdir()} == {"whole.jsonl", "stopped.jsonl"}
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "heedful.evaluation.Evaluation.scores",
+        "heedful.commands.evaluate._write",
+        "heedful.cli.using.print_table",
+        "heedful.commands.parts.Parts.discard",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "mine"])
+def test_a_stop_before_the_scores_are_told_loses_nothing(
+    place: str,
+    before: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "answers.csv"
+    asked = words("classify", path)
+    once = json.loads(command(words("classify", tmp_path / "once.csv")))
+    if before:
+        path.write_text(before)
+    with monkeypatch.context() as patch:
+        patch.setattr(place, killed)
+        with pytest.raises(MemoryError):
+            run([*asked, "--overwrite"] if before else asked)
+    assert path.read_bytes() == (tmp_path / "once.csv").read_bytes()
+    monkeypatch.setattr(Predictor, "computed", None)  # nothing is computed again
+    capsys.readouterr()
+    assert run([*asked, "--resume"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == once
+    assert f"48 answers written to {path}" in err
+    assert {path.name for path in tmp_path.iterdir()} == {"once.csv", "answers.csv"}
+
+
+def killed(*_: object) -> None:
+    """Stand for a process that is killed."""
+    raise MemoryError
+
+
+def test_a_file_that_holds_something_else_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "answers.csv"
+    asked = words("classify", path)
+    stop_in_third(asked, monkeypatch)
+    path.write_text("mine")
+    capsys.readouterr()
+    assert run([*asked, "--resume"]) == 2
+    assert "answers.csv: the file that is there holds other answers; move it" in (
+        capsys.readouterr().err
+    )
+    assert path.read_text() == "mine"
+    path.unlink()
+    assert run([*asked, "--resume"]) == 0
+    assert len(path.read_text("utf-8").splitlines()) == 49
+
+
+def test_a_job_that_is_started_again_tells_the_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = words("classify", tmp_path / "answers.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation.Evaluation, "scores", killed)
+        with pytest.raises(MemoryError):
+            run(asked)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert json.loads(command(asked))["items"] == 48
+
+
 def test_what_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

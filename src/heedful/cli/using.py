@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -92,15 +92,12 @@ def evaluate(
         Replace the files of --predictions and --picture.
     """
     from heedful.commands import evaluate as command
+    from heedful.commands.outputs import after_restart
     from heedful.commands.predictions import PredictionsFile
     from heedful.files import check_new_file
     from heedful.metrics import (
         check_confusion_picture,
-        confusion_table,
-        precision_table,
         save_confusion_picture,
-        scores_table,
-        summary,
     )
     from heedful.training import ranks
 
@@ -111,28 +108,36 @@ def evaluate(
             if resume and predictions is None:
                 raise UserError("--resume is for the file of --predictions")
             if predictions is not None:
-                file = PredictionsFile(predictions, overwrite=overwrite or resume)
                 output = OutputSettings(out=predictions, resume=resume, overwrite=overwrite)
+                output = after_restart(output)
+                file = PredictionsFile(predictions, output.overwrite, output.resume)
             predictor = _predictor(run, predicting)
             predictor.score_by(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
                 check_confusion_picture(picture, one_label=one_label)
                 check_new_file(picture, overwrite=overwrite)
-        scores = command.evaluate(run, data, columns, predictor, say, file, output)
+        show = partial(_show_scores, predictions=predictions)
+        scores = command.evaluate(run, data, columns, predictor, say, file, output, show)
         if not scores or not ranks.is_first():
             return
-    if file is not None:
+    if picture is not None:
+        save_confusion_picture(scores, picture)
+        say(f"confusion matrix drawn to {picture}")
+
+
+def _show_scores(scores: dict[str, Any], predictions: Path | None) -> None:
+    from heedful.metrics import confusion_table, precision_table, scores_table, summary
+
+    if predictions is not None:
         say(f"{scores['items']:,} answers written to {predictions}")
     print_table(scores_table(scores))
     if "wider" in scores:
         print_table(precision_table(scores))
     if "confusion" in scores:
         print_table(confusion_table(scores))
-    print(json.dumps(summary(scores), ensure_ascii=False))
-    if picture is not None:
-        save_confusion_picture(scores, picture)
-        say(f"confusion matrix drawn to {picture}")
+    # They have to be out before what they come from is deleted.
+    print(json.dumps(summary(scores), ensure_ascii=False), flush=True)
 
 
 def predict(

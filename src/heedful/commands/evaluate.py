@@ -1,7 +1,7 @@
 """``heedful evaluate``: a run and files with the truth in, scores out."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain, islice, tee
@@ -39,6 +39,7 @@ def evaluate(
     say: Say = lambda line: None,
     predictions_file: PredictionsFile | None = None,
     output: OutputSettings | None = None,
+    show: Callable[[dict[str, Any]], None] = lambda scores: None,
 ) -> dict[str, Any]:
     """Evaluate a run and write the scores to its ``metrics.json``, if that can be written.
 
@@ -50,6 +51,7 @@ def evaluate(
         say: takes each line meant for the user.
         predictions_file: gets each answer beside its truth.
         output: keeps what is computed for that file, so that a later call goes on after a stop.
+        show: tells the user the scores. What is kept is deleted after that.
 
     Returns:
         The scores; empty where the output is to go on but is finished.
@@ -66,7 +68,9 @@ def evaluate(
             files.refuse_if_read("--predictions", predictions_file.path, data)
     check_same(run, predictor, asdict(columns), data)
     if output is None:
-        return _evaluate(run, data, columns, predictor, say, predictions_file, None)
+        scores = _evaluate(run, data, columns, predictor, say, predictions_file, None)
+        _show(scores, show)
+        return scores
     facts = identity(run, predictor, asdict(columns))
     memory = open_kept(output, {**facts, "prints": prints_beside(predictor, data)})
     if memory is None:
@@ -74,8 +78,11 @@ def evaluate(
         return {}
     if memory.items:
         say(f"going on after {amount(memory.items, 'answer')}")
+    if predictions_file is not None and memory.parts is not None:
+        predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
     with kept(memory.parts):
         scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
+    _show(scores, show)
     if memory.parts is not None:
         memory.parts.discard()
     return scores
@@ -118,6 +125,12 @@ def _evaluate(
     if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
         _write(scores, run / METRICS, say)
     return scores
+
+
+def _show(scores: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
+    with ranks.failing_together():
+        if ranks.is_first():
+            show(scores)
 
 
 def _write(scores: dict[str, Any], path: Path, say: Say) -> None:

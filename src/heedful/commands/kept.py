@@ -75,7 +75,7 @@ def open_kept(output: OutputSettings, facts: Mapping[str, Any]) -> Kept | None:
         facts: what these depend on; see ``heedful.commands.identity``.
 
     Returns:
-        What is finished of it; None if all is.
+        What is finished of it; None if all is, and its scores have been told.
 
     Raises:
         UserError: see `open_parts`.
@@ -84,7 +84,8 @@ def open_kept(output: OutputSettings, facts: Mapping[str, Any]) -> Kept | None:
     with ranks.failing_together():
         if ranks.is_first():
             size = evaluation.TOGETHER * ranks.size()
-            parts = open_parts(output, {**facts, "files": []}, size, plain=False)
+            facts = {**facts, "files": []}
+            parts = open_parts(output, facts, size, plain=False, scored=True)
     sizes = None if parts is None else ([shard.items for shard in parts.shards], parts.size)
     begun = ranks.from_first(sizes)
     return None if begun is None else Kept(parts, *begun)

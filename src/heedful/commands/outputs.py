@@ -67,7 +67,12 @@ def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: 
 
 
 def open_parts(
-    output: OutputSettings, facts: Mapping[str, Any], size: int, *, plain: bool
+    output: OutputSettings,
+    facts: Mapping[str, Any],
+    size: int,
+    *,
+    plain: bool,
+    scored: bool = False,
 ) -> Parts | None:
     """Begin with a prediction, or go on with one.
 
@@ -76,6 +81,8 @@ def open_parts(
         facts: what the answers depend on; see ``heedful.commands.identity``.
         size: items of a shard unless the output says otherwise.
         plain: whether answers are text, not JSON.
+        scored: whether scores follow from the shards as well: as long as these are kept, nobody
+            has seen the scores, even if all answers are there.
 
     Returns:
         What is finished of it; None if all is.
@@ -91,12 +98,12 @@ def open_parts(
             "--resume goes on with what was begun and --overwrite starts anew: give one of them"
         )
     names, begun = facts["files"], is_begun(out)
-    output = _after_restart(output, begun=begun)
+    output = after_restart(output)
     if output.overwrite:
         check_replaceable(out, names)
         shutil.rmtree(folder_of(out), ignore_errors=True)
         begun = False
-    elif is_there(out, names) and not (begun and is_replacing(out)):
+    elif is_there(out, names) and not (begun and (scored or is_replacing(out))):
         if not output.resume:
             refuse_if_there(out, names)
         _check_finished(out, names)
@@ -118,11 +125,11 @@ def open_parts(
     return go_on(parts, facts, output.shard_size)
 
 
-def _after_restart(output: OutputSettings, *, begun: bool) -> OutputSettings:
+def after_restart(output: OutputSettings) -> OutputSettings:
     """Have a job that ``torchrun`` starts again go on with what it began."""
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+    if output.out is None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return output
-    resume = begun or not output.overwrite
+    resume = is_begun(output.out) or not output.overwrite
     return replace(output, resume=resume, overwrite=not resume)
 
 

@@ -22,6 +22,8 @@ class PredictionsFile:
     path: Path
     """Its ending says the format."""
     overwrite: bool = False
+    resume: bool = False
+    """Whether it may be there already, with the same answers."""
 
     def __post_init__(self) -> None:
         """Refuse a file that cannot be made, before anything is computed.
@@ -33,17 +35,27 @@ class PredictionsFile:
             raise UserError(
                 f"--predictions {self.path}: the name must end in {' or '.join(ENDINGS)}"
             )
-        files.check_new_file(self.path, overwrite=self.overwrite)
+        files.check_new_file(self.path, overwrite=self.overwrite or self.resume)
 
     def write(self, judge: AnyJudge, answered: Iterable[tuple[Any, Any]]) -> None:
-        """Write answers as they come; the file is there when all are."""
+        """Write answers as they come; the file is there when all are.
+
+        Raises:
+            UserError: with ``resume`` alone, a file is there that holds something else.
+        """
         rows = (row_of(judge, judged) for judged in judge_all(judge, answered))
         lines = _csv_rows if self.path.suffix.lower() == ".csv" else _json_lines
-        with (
-            files.new_file(self.path, overwrite=self.overwrite) as partial,
-            partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream,
-        ):
-            lines(rows, stream)
+        with files.new_file(self.path, overwrite=self.overwrite or self.resume) as partial:
+            with partial.open(
+                "w", encoding="utf-8", errors="backslashreplace", newline=""
+            ) as stream:
+                lines(rows, stream)
+            there = self.path.exists() and not self.overwrite
+            if there and files.sha256(self.path) != files.sha256(partial):
+                raise UserError(
+                    f"--predictions {self.path}: the file that is there holds other answers; "
+                    "move it, or give --overwrite"
+                )
 
 
 def _json_lines(rows: Iterator[Mapping[str, Any]], stream: TextIO) -> None:
