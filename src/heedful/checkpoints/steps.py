@@ -1,5 +1,6 @@
 """Checkpoints of a run in training: ``checkpoints/step-N`` folders, complete and verified."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -144,17 +145,21 @@ def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
         UserError: a file is missing, truncated, damaged or has other contents.
     """
     files.check_manifest(folder)
-    # Version 0.1.0 knew no other way.
-    raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True, "stream": None})
-    raw["best"] = tuple((score, step) for score, step in raw["best"])
     return Checkpoint(
         folder=folder,
-        state=TrainingState(**raw),
+        state=_read_state(folder),
         model=_read(folder / WEIGHTS, like),
         average=_read(folder / AVERAGE, like) if _has_average(folder) else None,
         optimizer=_read(folder / OPTIMIZER, like),
         random=files.read_tensors(folder / RANDOM),
     )
+
+
+def _read_state(folder: Path) -> TrainingState:
+    # Version 0.1.0 knew no other way.
+    raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True, "stream": None})
+    raw["best"] = tuple((score, step) for score, step in raw["best"])
+    return TrainingState(**raw)
 
 
 def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str, Tensor]:
@@ -197,24 +202,37 @@ def newest(run: Path, like: Mapping[str, Tensor] = _WHOLE) -> tuple[Checkpoint |
 
 
 def prune(run: Path, *, keep: int, needed: Iterable[int] = ()) -> None:
-    """Delete checkpoints.
+    """Delete checkpoints, also those without a state: nothing can go on from them.
 
     Args:
         run: the run folder.
         keep: how many of the newest to keep, and the best ones that these refer to.
         needed: other steps whose checkpoints to keep.
     """
-    saved = steps(run)
-    kept = {*saved[-keep:], *needed}
-    for step in saved[-keep:]:
+    saved, kept = steps(run), set(needed)
+    for step in reversed(saved):
+        if not keep:
+            break
+        try:
+            state = _read_state(folder_of(run, step))
+        except UserError:  # half deleted, by a process that was killed
+            continue
         # If the newest turns out to be damaged, the one before it still needs its best steps.
-        kept |= {best for _, best in files.read_json(folder_of(run, step) / STATE)["best"]}
+        kept |= {step, *(best for _, best in state.best)}
+        keep -= 1
     for step in set(saved) - kept:
-        shutil.rmtree(folder_of(run, step))
+        _delete(folder_of(run, step))
 
 
 def drop_after(run: Path, step: int) -> None:
     """Delete the checkpoints of later steps."""
     for later in steps(run):
         if later > step:
-            shutil.rmtree(folder_of(run, later))
+            _delete(folder_of(run, later))
+
+
+def _delete(folder: Path) -> None:
+    """Delete a checkpoint; a process that is killed leaves it whole, or under a hidden name."""
+    hidden = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    folder.rename(hidden)
+    shutil.rmtree(hidden)

@@ -1,0 +1,55 @@
+"""Checkpoints that are deleted: one that is half there never stops a run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.checkpoints import runs, steps
+from heedful.checkpoints.steps import TrainingState
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Make a run with checkpoints of four steps, the best of which is the second."""
+    some = {"x": torch.zeros(1)}
+    for step in range(1, 5):
+        state = TrainingState(step=step, best=((0.5, 2),) if step > 1 else ())
+        steps.save(tmp_path, state, model=some, average=None, optimizer=some, random=some)
+    return tmp_path
+
+
+def half_deleted(folder: Path) -> None:
+    """Delete as a process does that is killed meanwhile."""
+    for name in ("manifest.json", steps.STATE):
+        (folder / name).unlink()
+    raise MemoryError
+
+
+def test_the_newest_and_the_best_are_kept(run: Path) -> None:
+    steps.prune(run, keep=1)
+    assert steps.steps(run) == [2, 4]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_process_that_is_killed_leaves_no_half_checkpoint(
+    run: Path, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", half_deleted)
+        with pytest.raises(MemoryError):
+            steps.drop_after(run, 3) if later else steps.prune(run, keep=2, needed=[4, 3])
+    left = [2, 3, 4] if not later else [1, 2, 3]
+    assert steps.steps(run) == left
+    for step in left:
+        steps.load(steps.folder_of(run, step))
+    runs.clear_partial(run)
+    assert len([*(run / "checkpoints").iterdir()]) == 3
+
+
+def test_a_checkpoint_without_a_state_is_not_counted(run: Path) -> None:
+    for step in (1, 3):  # as versions left them that deleted in place
+        with pytest.raises(MemoryError):
+            half_deleted(steps.folder_of(run, step))
+    steps.prune(run, keep=3)
+    assert steps.steps(run) == [2, 4]
