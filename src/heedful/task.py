@@ -329,7 +329,8 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Write into the run folder what other libraries want beside the model."""
         return
 
-    def clean_up(self, recipe: Recipe) -> None:
+    @classmethod
+    def clean_up(cls, recipe: Recipe) -> None:
         """Delete what the run folder held only in case training was stopped."""
         return
 

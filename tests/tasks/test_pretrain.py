@@ -267,6 +267,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
         assert train(books, tmp_path / "cut", *more, "--resume", "--workers", "3") == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert weights[0] == weights[1]
+    (tmp_path / "whole" / "corpus").mkdir()  # as of a process that was killed at the very end
+    assert train(books, tmp_path / "whole", *more, "--resume") == 0
+    assert not (tmp_path / "whole" / "corpus").exists()
 
 
 def test_a_corpus_is_kept_for_the_next_run(

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 import heedful
 from heedful import files
-from heedful.checkpoints import steps
+from heedful.checkpoints import runs, steps
 from heedful.commands.train import train
 from heedful.errors import UserError
 from heedful.files import sha256
@@ -95,8 +97,6 @@ def run(
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Make the process die, as far as the run can tell, when a step's metrics are logged."""
-    from heedful.checkpoints import runs
-
     append = runs.append_metrics
 
     def dying(folder: Path, row: dict[str, object]) -> None:
@@ -209,8 +209,6 @@ def test_a_signal_saves_a_checkpoint_and_says_how_to_go_on(
     import os
     import signal
 
-    from heedful.checkpoints import runs
-
     # Two at once come of torchrun, which passes on what its processes got, too.
     signals = {
         4: [signal.SIGINT, signal.SIGINT],
@@ -277,6 +275,31 @@ def test_a_run_ends_with_the_scores_of_what_it_saved(
     evaluated = {row["step"]: row["dev"]["accuracy"] for row in rows if "dev" in row}
     assert evaluated[outcome.best_step] > evaluated[20]
     assert outcome.scores["accuracy"] == evaluated[outcome.best_step]
+
+
+def test_a_run_killed_at_its_very_end_is_tidied(
+    tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    finished = runs.finished
+
+    @contextmanager
+    def killed_after(folder: Path) -> Iterator[Path]:
+        with finished(folder) as partial:
+            yield partial
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "finished", killed_after)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    # An error deletes what a process that is killed leaves.
+    (out / ".data.abc.partial").mkdir()
+    (out / "checkpoints" / ".step-3.9.old").mkdir()
+    assert steps.steps(out) == [6, 9, 12]
+    run(tiny_model, colours, out, resume=True)
+    assert [path.name for path in (out / "checkpoints").iterdir()] == ["step-12"]
+    assert [path.name for path in out.glob(".*")] == []
 
 
 def dying(*_: object) -> None:

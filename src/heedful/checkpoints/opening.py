@@ -134,6 +134,12 @@ def forget_old(run: Path) -> None:
         shutil.rmtree(old)
 
 
+def tidy_finished(run: Path) -> None:
+    """Delete what a finished run needed to go on, if it was killed before it could do so."""
+    runs.clear_partial(run)
+    steps.prune(run, keep=1)
+
+
 def _aside(run: Path) -> Path:
     """Return where the run that is to be overwritten stands until the new one is prepared."""
     run = run.resolve()

@@ -165,12 +165,11 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         if options.stream:
             check_stream(options, recipe.training)
         positions = options.positions
+        if options.preset is not None and data.model != "minilm":
+            raise UserError(
+                f"--preset starts from scratch and --model {data.model} goes on: give one of them"
+            )
         if options.preset is not None:
-            if data.model != "minilm":
-                raise UserError(
-                    f"--preset starts from scratch and --model {data.model} goes on: give one of "
-                    "them"
-                )
             max_length = data.max_length or MAX_LENGTH
             in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
             positions = positions or max_length
@@ -340,7 +339,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         mask, first = start.tokenizer.mask_token, start.model.first_position
         return replace(self, mask=mask, first_position=first, segment=start.max_length // 2)
 
-    def clean_up(self, recipe: Recipe) -> None:
+    @classmethod
+    def clean_up(cls, recipe: Recipe) -> None:
         """Delete the tokenized text that was kept in the run folder."""
         shutil.rmtree(recipe.run.out / CORPUS, ignore_errors=True)
 

@@ -231,7 +231,8 @@ class Translate(Task[Record, WriterOutput, Translation]):
         start = replace(start, max_length=max(int(store.lengths.max()), 8))
         return task, start, lambda epoch: store
 
-    def clean_up(self, recipe: Recipe) -> None:
+    @classmethod
+    def clean_up(cls, recipe: Recipe) -> None:
         """Delete the tokenizer that was kept for a resumed run."""
         shutil.rmtree(recipe.run.out / VOCABULARY, ignore_errors=True)
 

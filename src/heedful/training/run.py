@@ -23,6 +23,7 @@ from heedful.checkpoints.opening import (
     discarded_unless_prepared,
     forget_old,
     make_run,
+    tidy_finished,
 )
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, amount, unknown_name
@@ -85,8 +86,7 @@ def train(
     device = prepare_device(recipe.training)
     teacher_record(recipe.teaching, kind.name)
     record = _record(kind, recipe)
-    if not check_run(recipe.run, record):
-        say(f"{out} is finished; nothing to do")
+    if _is_finished(kind, recipe, record, say):
         return None
     if damage := _damage(kind, recipe):
         say(damage)
@@ -131,6 +131,17 @@ def train(
         outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Say) -> bool:
+    """Tell whether the run to go on with is finished, and tidy it if it was killed just then."""
+    if check_run(recipe.run, record):
+        return False
+    if ranks.is_first():
+        tidy_finished(recipe.run.out)
+        kind.clean_up(recipe)
+    say(f"{recipe.run.out} is finished; nothing to do")
+    return True
 
 
 def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
