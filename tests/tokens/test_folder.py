@@ -1,6 +1,7 @@
 """Folders of the reference are read as it reads them, and ours by it; conflicts are told."""
 
 import json
+import random
 import shutil
 from itertools import product
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.tiny import SPECIAL
-from tests.tokens.reference import assert_same_call
+from tests.tokens.reference import assert_same_batch, assert_same_call
 
 from heedful.errors import UserError
 from heedful.tokens import (
@@ -17,6 +18,7 @@ from heedful.tokens import (
     ElectraTokenizer,
     SpecialTokens,
     Vocabulary,
+    encoder,
     load_tokenizer,
 )
 
@@ -131,6 +133,39 @@ def test_added_tokens_come_behind_the_vocabulary(
     ours.save_pretrained(tmp_path / "ours")
     _same(BertTokenizer.from_pretrained(tmp_path / "ours"), theirs)
     _same(ours, type(reference).from_pretrained(tmp_path / "ours"))
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["added", "in vocab.txt"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_words_are_cut_to_the_tokens_of_the_vocabulary_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool, at_once: bool
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    if at_once:
+        for name in ("BULK", "BEFORE_BULK"):
+            monkeypatch.setattr(encoder, name, 0)
+    added = ["foo", "[Ê]", "##bar", "ß", "maske"]
+    if listed:
+        with (folder / "vocab.txt").open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"{token}\n" for token in added))
+    words = ["foo", "FOO", "Foo", "fo", "o", "bar", "BAR", "[ê]", "ß", "ẞ", "maske", "MASKE", "##"]
+    random_ = random.Random(0)
+    texts = ["".join(random_.choices([*words, " ", " "], k=9)) for _ in range(300)]
+    for kind in (transformers.BertTokenizer, transformers.BertTokenizerFast):
+        made = kind.from_pretrained(folder)
+        more = {"mask_token": "maske", "additional_special_tokens": added[:-1]}
+        made.add_special_tokens(more)
+        made.save_pretrained(theirs_at := tmp_path / f"{kind.__name__}")
+        theirs = transformers.BertTokenizerFast.from_pretrained(theirs_at)
+        assert (theirs.tokenize("FOO") == ["foo"]) is listed
+        ours = BertTokenizer.from_pretrained(theirs_at)
+        ours.save_pretrained(ours_at := tmp_path / f"ours-{kind.__name__}")
+        again = BertTokenizer.from_pretrained(ours_at)
+        assert again.identity() == ours.identity()
+        for one in (theirs, transformers.BertTokenizerFast.from_pretrained(ours_at)):
+            expected = one.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
+            for tokenizer in (ours, again):
+                assert_same_batch(texts, tokenizer._encoder.batch(texts, located=True), expected)
 
 
 def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> None:

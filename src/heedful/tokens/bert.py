@@ -157,6 +157,7 @@ class BertTokenizer(ModelTokenizer):
             [self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars],
             [sorted(self.never_split), self.all_special_tokens],
             list(self.vocabulary.tokens),
+            *([self.vocabulary.added] if self.vocabulary.added else []),
         ]
 
 

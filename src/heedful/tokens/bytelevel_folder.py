@@ -17,6 +17,7 @@ from heedful.tokens.folder import (
     compiled_part,
     compiled_tokens,
     content_of,
+    described_entries,
     read_files,
     read_max_length,
     read_special,
@@ -262,18 +263,7 @@ def write_folder(
         del special["cls_token"], special["sep_token"]
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
-    # The reference guesses the switches of special tokens that are not described.
-    described = {
-        str(token_id): {
-            "content": token,
-            "lstrip": token in tokens.lstrip,
-            "normalized": token in tokens.normalized,
-            "rstrip": token in tokens.rstrip,
-            "single_word": token in tokens.single_word,
-            "special": token not in tokens.ordinary,
-        }
-        for token, token_id in vocabulary.added_ids().items()
-    }
+    described = described_entries(vocabulary)
     config = {**asdict(settings), **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)

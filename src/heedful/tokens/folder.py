@@ -188,7 +188,7 @@ def read_special(
         UserError: files name different special tokens, or an added token is of a kind that is
             not supported.
     """
-    folder, tokens = files.folder, list(tokens)
+    folder, own, tokens = files.folder, len(tokens), list(tokens)
     special = replace(defaults, **_special_tokens(files))
     named, more = special.named(), list(special.additional_special_tokens)
     added, plain = _added_tokens(files, {*named.values(), *more}, refused, ordinary)
@@ -221,7 +221,7 @@ def read_special(
     # Of ordinary tokens that only the old file names, the reference normalizes the text before.
     switches["normalized"] |= {token for token in rest if token not in described}
     special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
-    return Vocabulary(tokens, special, source=source)
+    return Vocabulary(tokens, special, source=source, added=len(tokens) - own)
 
 
 def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
@@ -317,3 +317,22 @@ def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
     if vocabulary.special.additional_special_tokens:
         special[MORE] = list(vocabulary.special.additional_special_tokens)
     return special
+
+
+def described_entries(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what files say of each token that is never split, by its id.
+
+    The reference guesses the switches of special tokens that are not described.
+    """
+    special = vocabulary.special
+    return {
+        str(token_id): {
+            "content": token,
+            "lstrip": token in special.lstrip,
+            "normalized": token in special.normalized,
+            "rstrip": token in special.rstrip,
+            "single_word": token in special.single_word,
+            "special": token not in special.ordinary,
+        }
+        for token, token_id in vocabulary.added_ids().items()
+    }

@@ -15,6 +15,7 @@ from heedful.tokens.folder import (
     TokenizerFiles,
     check_config,
     compiled_part,
+    described_entries,
     read_files,
     read_max_length,
     read_special,
@@ -336,7 +337,7 @@ def _of_model(
     )
     charsmap = Charsmap(model.charsmap, source=str(path)) if model.charsmap else None
     return Recipe(
-        vocabulary=Vocabulary(vocabulary.tokens, special, source=str(path)),
+        vocabulary=Vocabulary(vocabulary.tokens, special, source=str(path), added=vocabulary.added),
         scores=scores,
         byte_fallback=False,  # as the reference, whatever the file says
         rules=Rules(steps=_steps(charsmap, kind, settings)),
@@ -417,21 +418,10 @@ def write_folder(
     folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind
 ) -> None:
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
-    vocabulary, tokens = recipe.vocabulary, recipe.vocabulary.special
+    vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
-    # The reference guesses the switches of special tokens that are not described.
-    described = {
-        str(token_id): {
-            "content": token,
-            "lstrip": token in tokens.lstrip,
-            "normalized": token in tokens.normalized,
-            "rstrip": token in tokens.rstrip,
-            "single_word": token in tokens.single_word,
-            "special": token not in tokens.ordinary,
-        }
-        for token, token_id in vocabulary.added_ids().items()
-    }
+    described = described_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)

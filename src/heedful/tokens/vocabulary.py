@@ -64,6 +64,8 @@ class Vocabulary:
             occurs in a text.
         special: the special tokens.
         source: where the tokens are from, for messages.
+        added: how many at the end were added to the others: they are matched whole, and no word
+            is cut to them.
 
     Raises:
         UserError: a token occurs twice, or a special token is missing.
@@ -75,10 +77,12 @@ class Vocabulary:
         special: SpecialTokens | None = None,
         *,
         source: str = "vocabulary",
+        added: int = 0,
     ) -> None:
         self.tokens: Sequence[str] = list(tokens)
         self.special = special or SpecialTokens()
         self.source = source
+        self.added = added
         self.ids: dict[str, int] = {}
         for token_id, token in enumerate(self.tokens):
             first = self.ids.setdefault(token, token_id)
@@ -116,6 +120,10 @@ class Vocabulary:
                 f"token id {token_id}: {self.source} has the ids 0 to {len(self.tokens) - 1}"
             )
         return self.tokens[token_id]
+
+    def own_tokens(self) -> Sequence[str]:
+        """Return the tokens that words are cut to: all but those that were added behind them."""
+        return self.tokens[: len(self.tokens) - self.added]
 
     def special_ids(self) -> dict[str, int]:
         """Return each special token of this vocabulary and its id."""

@@ -32,7 +32,9 @@ class WordPieceSplitter:
     separator = " "
 
     def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
-        self._symbols = Symbols(normalizer, vocabulary.ids, unknown=len(vocabulary))
+        self._tokens = vocabulary.own_tokens()
+        ids = {token: vocabulary.ids[token] for token in self._tokens}
+        self._symbols = Symbols(normalizer, ids, unknown=len(self._tokens))
         self._special_tokens = [*vocabulary.special_ids()]
         self._special_starts = {token[0] for token in self._special_tokens}
         self._vocabulary = vocabulary
@@ -40,7 +42,7 @@ class WordPieceSplitter:
     def lexicon(self) -> Lexicon:
         """Make the lexicon of these words."""
         unknown_id = self._vocabulary.ids[self._vocabulary.special.unk_token]
-        return longest_lexicon(self._vocabulary.tokens, self._symbols.letters, unknown_id)
+        return longest_lexicon(self._tokens, self._symbols.letters, unknown_id)
 
     def are_whole(self, texts: Sequence[str]) -> bool:
         """See `WordSplitter`."""

@@ -15,6 +15,7 @@ from heedful.tokens.folder import (
     check_config,
     compiled_part,
     compiled_tokens,
+    described_entries,
     read_max_length,
     read_special,
     special_entries,
@@ -188,6 +189,8 @@ def write_folder(
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
-    write_tokens(folder / VOCABULARY, vocabulary.tokens)
+    write_tokens(folder / VOCABULARY, vocabulary.own_tokens())
     write_json(folder / SPECIAL, special)
+    if vocabulary.added:
+        special["added_tokens_decoder"] = described_entries(vocabulary)
     write_json(folder / CONFIG, {"tokenizer_class": kind.name, **asdict(settings), **special})
