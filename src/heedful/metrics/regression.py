@@ -1,4 +1,4 @@
-"""Scores of predicted numbers: torchmetrics computes, this file handles its edge cases."""
+"""Scores of predicted numbers: libraries compute, this file handles their edge cases."""
 
 import math
 from typing import Any
@@ -42,18 +42,16 @@ class RegressionScores:
         Raises:
             UserError: nothing was counted.
         """
-        from torchmetrics.functional import (
-            mean_squared_error,
-            pearson_corrcoef,
-            spearman_corrcoef,
-        )
+        # torchmetrics ranks in float32, and adds 1e-6 to what it divides by.
+        from scipy.stats import spearmanr
+        from torchmetrics.functional import mean_squared_error, pearson_corrcoef
 
         if not self._targets or not sum(map(len, self._targets)):
             raise UserError("no items to score: the data is empty")
         estimates, targets = torch.cat(self._estimates), torch.cat(self._targets)
         flat = bool((estimates == estimates[0]).all() or (targets == targets[0]).all())
         pearson = 0.0 if flat else float(pearson_corrcoef(estimates, targets))
-        spearman = 0.0 if flat else float(spearman_corrcoef(estimates, targets))
+        spearman = 0.0 if flat else float(spearmanr(estimates, targets).statistic)
         return {
             "items": len(targets),
             "pearson": pearson if math.isfinite(pearson) else 0.0,
