@@ -61,7 +61,8 @@ def main() -> None:
         model = KneserNey(learnt, order=order, vocab_size=len(tokenizer))
         total = sum(float(np.log(model.probabilities(ids)).sum()) for ids in held_out)
         print(f"| {order}-grams | {perplexities(total, tokens, count)} |", flush=True)
-    total = sum(scored.total for scored in score_texts(predictor, texts))
+    placed = [(text, f"text {number}") for number, text in enumerate(texts, start=1)]
+    total = sum(scored.total for scored in score_texts(predictor, placed))
     print(f"| GPT-2 mini | {perplexities(total, tokens, count)} |")
 
     (ids,) = tokenizer.encode_batch([PROMPT])

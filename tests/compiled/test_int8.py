@@ -222,7 +222,7 @@ def test_evaluate_says_what_it_costs(tmp_path: Path) -> None:
 def test_scores_of_texts_are_wider() -> None:
     predictor = load(RUNS / "pretrain", precision="int8")
     with pytest.raises(UserError, match="not scored in int8"):
-        score_texts(predictor, ["a text"])
+        score_texts(predictor, [("a text", "here")])
 
 
 def test_a_score_may_be_called_precision(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,12 @@ def test_texts_and_objects_are_hypotheses(tmp_path: Path) -> None:
     )
     first, second = read_n_best(path)
     assert first.entries == (
-        NBestEntry(text="one", score=0.0),
-        NBestEntry(text="two", score=-1.0),
+        NBestEntry(text="one", score=0.0, where=f"{path}, line 1, hypothesis 1"),
+        NBestEntry(text="two", score=-1.0, where=f"{path}, line 1, hypothesis 2"),
     )
     assert first.others == {"id": 3}
-    assert second.entries == (NBestEntry(text="three", score=0.0),)
+    where = f"{path}, line 3, hypothesis 1"
+    assert second.entries == (NBestEntry(text="three", score=0.0, where=where),)
 
 
 @pytest.mark.parametrize(

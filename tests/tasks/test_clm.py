@@ -179,7 +179,8 @@ def test_likelihoods_are_the_references(learnt: Path) -> None:
     theirs = transformers.GPT2LMHeadModel.from_pretrained(learnt).eval()
     predictor = heedful.load(learnt, precision="fp32")
     texts = ["the sky is blue .", "a", " ".join(["the grass is green ."] * 9)]
-    for text, found in zip(texts, score_texts(predictor, texts), strict=True):
+    placed = [(text, "here") for text in texts]
+    for text, found in zip(texts, score_texts(predictor, placed), strict=True):
         (ids,) = predictor.tokenizer.encode_batch([text])
         assert len(found.tokens) == len(ids)
         row = torch.tensor([[predictor.tokenizer.cls_token_id, *ids]])[:, :32]

@@ -33,7 +33,7 @@ def scored(
     batch_tokens: int = 50,
 ) -> Iterator[Likelihood]:
     return likelihoods(
-        texts,
+        [(text, f"text {number}") for number, text in enumerate(texts, start=1)],
         model,
         task,
         TOKENIZER,
@@ -105,7 +105,7 @@ def test_neighbours_change_nothing(model: BertForMaskedLM) -> None:
 
 
 def test_empty_texts_are_named(model: BertForMaskedLM) -> None:
-    with pytest.raises(UserError, match=r"^text 2: empty"):
+    with pytest.raises(UserError, match=r"^text 2: the text has no token"):
         list(scored(model, ["a", " "]))
 
 
@@ -145,6 +145,29 @@ def test_lists_are_ranked_anew(
     assert first["hypotheses"][0]["total"] == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "line", "where"),
+    [
+        ("--n-best", '{"hypotheses": ["the sky", "%s"]}', ", hypothesis 2"),
+        ("--input", '{"text": "%s"}', ""),
+    ],
+)
+def test_a_text_without_tokens_is_named(
+    masked_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
+    line: str,
+    where: str,
+) -> None:
+    path = tmp_path / "n.jsonl"
+    path.write_text(f"{line % 'blue'}\n\n{line % chr(0x200B)}\n", "utf-8")
+    assert run(["score", str(masked_run), option, str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"heedful: {path}, line 3{where}: the text has no token, so there is nothing to score\n"
+    )
+
+
 def test_texts_of_a_file_are_scored(
     masked_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +201,6 @@ def test_a_blank_line_of_a_file_is_named() -> None:
         for line, text in enumerate(["a b", " "], start=1)
     ]
     texts = texts_of(records)
-    assert next(texts) == "a b"
+    assert next(texts) == ("a b", "a.txt, line 1")
     with pytest.raises(UserError, match=r"^a\.txt, line 2: empty; there is nothing to score$"):
         next(texts)

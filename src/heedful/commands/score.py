@@ -11,14 +11,14 @@ from heedful.reading import Record
 from heedful.reading.n_best import NBestList, read_n_best
 from heedful.task import AnyTask
 from heedful.tasks.generate import Generate
-from heedful.tasks.likelihood import Likelihood, likelihoods
+from heedful.tasks.likelihood import Likelihood, Placed, likelihoods
 
 
-def score_texts(predictor: Predictor, texts: Iterable[str]) -> Iterator[Likelihood]:
+def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likelihood]:
     """Compute how likely texts are to a run that was pre-trained, or that goes on with texts.
 
     Raises:
-        UserError: the run learnt something else, the precision is int8, or a text is empty.
+        UserError: the run learnt something else, the precision is int8, or a text has no token.
     """
     _check(predictor.task)
     if predictor.precision.int8:
@@ -47,18 +47,17 @@ def _check(task: AnyTask) -> None:
         )
 
 
-def texts_of(records: Iterable[Record]) -> Iterator[str]:
-    """Yield the texts of records.
+def texts_of(records: Iterable[Record]) -> Iterator[Placed]:
+    """Yield the texts of records, and where they stand.
 
     Raises:
         UserError: one is blank, with its file and line.
     """
     for record in records:
+        where = f"{record.source}, line {record.line}"
         if not record.text.strip():
-            raise UserError(
-                f"{record.source}, line {record.line}: empty; there is nothing to score"
-            )
-        yield record.text
+            raise UserError(f"{where}: empty; there is nothing to score")
+        yield record.text, where
 
 
 def line_of(likelihood: Likelihood, *, everything: bool) -> str:
@@ -89,7 +88,7 @@ def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
         UserError: see `score_texts` and `read_n_best`.
     """
     lists, copies = tee(read_n_best(path))
-    texts = (entry.text for item in copies for entry in item.entries)
+    texts = ((entry.text, entry.where) for item in copies for entry in item.entries)
     scored = score_texts(predictor, texts)
     for item in lists:
         yield _ranked(item, list(islice(scored, len(item.entries))), weight)

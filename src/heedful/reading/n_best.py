@@ -20,6 +20,8 @@ class NBestEntry:
     text: str
     score: float
     """The log-probability from the system that made it; 0 if there is none."""
+    where: str
+    """Its file, line and number, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,4 +78,4 @@ def _entry(item: object, where: str) -> NBestEntry:
         number = math.nan
     if not math.isfinite(number):
         raise UserError(f"{where}: the score must be a number, found {kind_of(score)}")
-    return NBestEntry(text=text, score=number)
+    return NBestEntry(text=text, score=number, where=where)

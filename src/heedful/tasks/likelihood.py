@@ -28,6 +28,9 @@ from heedful.tokens import Tokenizer
 _TOGETHER = 64
 """Texts whose rows are sorted by length together."""
 
+Placed = tuple[str, str]
+"""A text, and where it stands, for messages."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Likelihood:
@@ -61,7 +64,7 @@ class _Row:
 
 @torch.inference_mode()
 def likelihoods(
-    texts: Iterable[str],
+    texts: Iterable[Placed],
     forward: Forward,
     task: AnyTask,
     tokenizer: Tokenizer,
@@ -85,15 +88,15 @@ def likelihoods(
         device: where.
 
     Raises:
-        UserError: a text has no token.
+        UserError: a text has no token, with where it stands.
     """
     rows_of = _masked if "fill" in task.abilities else _continued
-    numbered = enumerate(texts, start=1)
-    while chunk := list(islice(numbered, _TOGETHER)):
-        texts_ids = tokenizer.encode_batch([text for _, text in chunk])
-        for (number, _), ids in zip(chunk, texts_ids, strict=True):
+    texts = iter(texts)
+    while chunk := list(islice(texts, _TOGETHER)):
+        texts_ids = tokenizer.encode_batch([text for text, _ in chunk])
+        for (_, where), ids in zip(chunk, texts_ids, strict=True):
             if not ids:
-                raise UserError(f"text {number}: empty; there is nothing to score")
+                raise UserError(f"{where}: the text has no token, so there is nothing to score")
         rows = [row for ids in texts_ids for row in rows_of(ids, tokenizer, max_length)]
         scored: list[Sequence[float]] = [()] * len(rows)
         for numbers in plan_pass(
