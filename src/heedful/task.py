@@ -165,6 +165,8 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     __dataclass_fields__: ClassVar[dict[str, Any]]  # it is a dataclass
     name: ClassVar[str]
     """What stands after ``heedful train``."""
+    unsaid: ClassVar[frozenset[str]] = frozenset()
+    """Fields of what is learnt that the settings in a run's record do not tell, ready for JSON."""
     whole_batch: ClassVar[bool] = False
     """Whether an item's loss depends on the others of its batch, which is then never split."""
     two_sided: ClassVar[bool] = False

@@ -186,6 +186,44 @@ def test_long_texts_are_read_in_windows(tiny_model: Path, partners: Path, tmp_pa
     assert (head.tokens_total, head.tokens_used, head.windows) == (25, 10, 1)
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_scores_under_the_usual_name_are_learnt_where_it_is_given(
+    tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out, ending: str
+) -> None:
+    head, *rows = [line.split(",") for line in pairs.read_text().splitlines()]
+    data = tmp_path / f"labelled.{ending}"
+    lines = [",".join(["first", "second", "label"]), *map(",".join, rows)]
+    if ending == "jsonl":
+        keys = [*head[:2], "label"]
+        lines = [json.dumps(dict(zip(keys, [*row[:2], int(row[2])], strict=True))) for row in rows]
+    data.write_text("\n".join(lines) + "\n")
+    unread = "the column 'label' is not read; --label label learns its numbers as scores"
+    for name, more in (("named", ["--label", "label"]), ("not", [])):
+        out = tmp_path / name
+        capsys.readouterr()
+        assert train(tiny_model, data, out, "--steps", "1", *more) == 0
+        assert (unread in capsys.readouterr().err) is not bool(more)
+        assert heedful.load(out).task.scored is bool(more)
+        assert run(["evaluate", str(out), "--data", str(data), *PAIR, *more]) == 0
+        assert ("spearman" in json.loads(capsys.readouterr().out)) is bool(more)
+
+
+def test_a_run_does_not_go_on_with_the_other_kind_of_pairs(
+    tiny_model: Path, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    pairs.write_text(pairs.read_text().replace("score", "label"))
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("heedful.training.fit._finish", None)
+        with pytest.raises(TypeError):
+            train(tiny_model, pairs, out, "--steps", "1")
+    capsys.readouterr()
+    assert train(tiny_model, pairs, out, "--steps", "1", "--resume", "--label", "label") == 2
+    said = f"{out} learns something else: its 'scored' is False, now it would be True"
+    assert said in capsys.readouterr().err
+    assert train(tiny_model, pairs, out, "--steps", "1", "--resume") == 0
+
+
 def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out) -> None:
     def error(*more: str) -> str:
         capsys.readouterr()

@@ -90,6 +90,27 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
     return True
 
 
+def check_goal(settings: RunSettings, record: RunRecord) -> None:
+    """Check that a run that goes on learns what it learnt, where its settings do not say so.
+
+    Args:
+        settings: the folder, and what to do with a run in it.
+        record: the record of the new run.
+
+    Raises:
+        UserError: the run in the folder learns something else.
+    """
+    run = settings.out
+    if settings.overwrite or not (run / runs.RECORD).is_file():
+        return
+    before = runs.read_record(run).goal  # none in runs that earlier versions began
+    for key, now in record.goal.items():
+        if before.get(key, now) != now:
+            raise UserError(
+                f"{run} learns something else: its {key!r} is {before[key]}, now it would be {now}"
+            )
+
+
 def make_run(settings: RunSettings, record: RunRecord) -> None:
     """Prepare a folder to train in, after `check_run` has accepted it.
 

@@ -7,6 +7,7 @@ from heedful.settings.data import (
     DataSettings,
     FileSettings,
     ParallelSettings,
+    Unnamed,
 )
 from heedful.settings.explaining import ExplainSettings, MethodName
 from heedful.settings.export import ExportSettings
@@ -81,6 +82,7 @@ __all__ = [
     "TrainSettings",
     "TranslateSettings",
     "TranslateTrainSettings",
+    "Unnamed",
     "VocabularySettings",
     "checked_value",
     "checked_values",

@@ -11,6 +11,12 @@ from heedful.settings.ranges import LongText, check_encoding, in_range
 DataFormat = Literal["csv", "tsv", "jsonl", "parquet", "text", "conll", "images"]
 
 
+class Unnamed(str):
+    """Name of a column that is read where nobody has named one: equal to that name if given."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ColumnSettings:
     """Which columns of the files hold the texts and the labels."""
@@ -19,7 +25,7 @@ class ColumnSettings:
     """Column of the text, by name or by number from 1; several, with commas, are joined."""
     text_pair: str | None = None
     """Column of the second text of a pair."""
-    label: str | None = "label"
+    label: str | None = Unnamed("label")
     """Column of the label."""
     header: bool = True
     """The first line names the columns."""

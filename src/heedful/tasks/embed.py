@@ -28,7 +28,7 @@ from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.reading import Record, Text
-from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings
+from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings, Unnamed
 from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import vectors as aims
 from heedful.tasks.answers.vectors import Embedding, join_windows
@@ -54,6 +54,7 @@ class Embed(Task[Record, Tensor, Embedding]):
     name: ClassVar[str] = "embed"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors"})
+    unsaid: ClassVar[frozenset[str]] = frozenset({"scored"})
     whole_batch: ClassVar[bool] = True
 
     pooling: Pooling
@@ -75,7 +76,7 @@ class Embed(Task[Record, Tensor, Embedding]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Record]:
-        """Stream texts, or pairs; with the truth, pairs with a score where ``--label`` names it.
+        """Stream texts, or pairs; with the truth, pairs with a score where ``--label`` names one.
 
         Raises:
             UserError: naming the file and line of the first record that cannot be used.
@@ -84,7 +85,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             raise UserError("embed reads one score a pair: leave out --label-separator")
         if labelled and columns.text_pair is None:
             raise UserError("embed learns from pairs: name the second text's column (--text-pair)")
-        scored = columns.label != ColumnSettings().label
+        scored = not isinstance(columns.label, Unnamed)
         records = read_table(paths, columns, labelled=labelled and scored)
         return map(_with_both_texts, records) if labelled and not scored else records
 
@@ -133,6 +134,8 @@ class Embed(Task[Record, Tensor, Embedding]):
             UserError: naming the file and line; or its second texts are all the same.
         """
         Task.check_files(self, recipe, say)
+        if not self.scored and _may_be_scored(recipe):
+            say("the column 'label' is not read; --label label learns its numbers as scores")
         if recipe.data.dev is None or self.scored:
             return
         records = self.read(recipe.data.dev, recipe.columns, labelled=True)
@@ -334,6 +337,15 @@ class Embed(Task[Record, Tensor, Embedding]):
 
 def _mask(batch: Batch) -> Tensor | None:
     return batch.inputs.get("attention_mask")
+
+
+def _may_be_scored(recipe: Recipe) -> bool:
+    """Tell whether the first pair has a number where a label would be that nobody has named."""
+    try:
+        target(next(read_table(recipe.data.train, recipe.columns, labelled=True)))
+    except UserError:
+        return False
+    return True
 
 
 def _with_both_texts(record: Record) -> Record:

@@ -18,6 +18,7 @@ from heedful.batches import Batch, Positions
 from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import (
+    check_goal,
     check_run,
     data_folder,
     discarded_unless_prepared,
@@ -90,7 +91,7 @@ def train(
         return None
     if damage := _damage(kind, recipe):
         say(damage)
-    task = kind.decide(recipe)
+    task, record = _decided(kind, recipe, record)
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
@@ -142,6 +143,14 @@ def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Sa
         kind.clean_up(recipe)
     say(f"{recipe.run.out} is finished; nothing to do")
     return True
+
+
+def _decided(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[AnyTask, RunRecord]:
+    """Return what is learnt, and the record with what its settings do not say of that."""
+    task = kind.decide(recipe)
+    record = replace(record, goal={name: getattr(task, name) for name in kind.unsaid})
+    check_goal(recipe.run, record)
+    return task, record
 
 
 def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
