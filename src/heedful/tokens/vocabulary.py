@@ -125,6 +125,10 @@ class Vocabulary:
         """Return the tokens that words are cut to: all but those that were added behind them."""
         return self.tokens[: len(self.tokens) - self.added]
 
+    def own_ids(self) -> Mapping[str, int]:
+        """Return the ids of these."""
+        return {token: self.ids[token] for token in self.own_tokens()} if self.added else self.ids
+
     def special_ids(self) -> dict[str, int]:
         """Return each special token of this vocabulary and its id."""
         named = self.special.named().values()

@@ -33,8 +33,7 @@ class WordPieceSplitter:
 
     def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
         self._tokens = vocabulary.own_tokens()
-        ids = {token: vocabulary.ids[token] for token in self._tokens}
-        self._symbols = Symbols(normalizer, ids, unknown=len(self._tokens))
+        self._symbols = Symbols(normalizer, vocabulary.own_ids(), unknown=len(self._tokens))
         self._special_tokens = [*vocabulary.special_ids()]
         self._special_starts = {token[0] for token in self._special_tokens}
         self._vocabulary = vocabulary
