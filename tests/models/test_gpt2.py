@@ -62,6 +62,15 @@ def test_a_text_is_classified_by_its_last_token_whatever_stands_behind_it() -> N
     torch.testing.assert_close(beside[:1], alone)
 
 
+def test_a_text_of_no_tokens_does_not_depend_on_its_batch() -> None:
+    model = _model(GPT2ForSequenceClassification)
+    alone = model(torch.tensor([[9]]), torch.tensor([[0]])).logits
+    beside = model(
+        torch.tensor([[9, 9, 9], [1, 2, 3]]), torch.tensor([[0, 0, 0], [1, 1, 1]])
+    ).logits
+    torch.testing.assert_close(beside[:1], alone)
+
+
 def test_no_token_is_without_a_gradient() -> None:
     model = _model(GPT2Model, pad_token_id=0)
     model(torch.tensor([[0, 1]])).last_hidden_state.square().sum().backward()
