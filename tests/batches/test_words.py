@@ -256,3 +256,10 @@ def test_slices_with_the_accents_behind_them() -> None:
     ]
     assert spans[0].tolist() == [0, 1]
     assert past_marks("", np.empty((0, 2), dtype=np.int32)).shape == (0, 2)
+
+
+def test_words_have_the_vowel_signs_that_the_tokenizer_drops(unigram: Tokenizer) -> None:
+    text = "हिन्दी, in दिल्ली"
+    _, spans = piece_words(text, unigram)
+    words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
+    assert words == ["हिन्दी", ",", "in", "दिल्ली"]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText, Word
 from heedful.tokens import Tokenizer
-from heedful.tokens.characters import IDEOGRAPHS, MARKS, PUNCTUATION
+from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION
+from heedful.tokens.clusters import ACCENTS
 
 WordRule = Literal["tokenizer", "spaces", "pieces"]
 """How to split a text into words. ``tokenizer``: as the tokenizer does, at spaces, punctuation and
@@ -107,6 +108,8 @@ def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
 def past_marks(text: str, spans: Spans) -> Spans:
     """Return slices with the accents behind them that the tokenizer dropped, which belong to them.
 
+    Some tokenizers drop all marks, also vowel signs that take room, as in हिन्दी.
+
     Args:
         text: what they are slices of.
         spans: in order. One reaches to the start of the next one at most.
@@ -120,7 +123,7 @@ def past_marks(text: str, spans: Spans) -> Spans:
     spans = spans.copy()
     for index in np.flatnonzero(spans[:, 1] < limits).tolist():
         end, limit = int(spans[index, 1]), int(limits[index])
-        while end < limit and ord(text[end]) in MARKS:
+        while end < limit and ord(text[end]) in ACCENTS:
             end += 1
         spans[index, 1] = end
     return spans
