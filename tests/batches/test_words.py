@@ -7,6 +7,7 @@ from tests.tiny_folders import write_folder
 
 from heedful.batches.windows import windows
 from heedful.batches.words import (
+    WordRule,
     entities_in_words,
     first_inside,
     first_pieces,
@@ -263,3 +264,15 @@ def test_words_have_the_vowel_signs_that_the_tokenizer_drops(unigram: Tokenizer)
     _, spans = piece_words(text, unigram)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["हिन्दी", ",", "in", "दिल्ली"]
+
+
+@pytest.mark.parametrize("rule", ["tokenizer", "spaces"])
+def test_a_word_of_ideographs_holds_the_piece_of_its_space(
+    unigram: Tokenizer, rule: WordRule
+) -> None:
+    text = "北京 in 日本"
+    pieces = unigram.pieces(text)
+    assert [*pieces.offsets[:2]] == [(0, 1), (0, 2)]  # the first is the space before a text
+    _, spans = piece_words(text, unigram, rule)
+    words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
+    assert words == ["北京", "in", "日本"]

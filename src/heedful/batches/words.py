@@ -130,11 +130,15 @@ def past_marks(text: str, spans: Spans) -> Spans:
 
 
 def _split_words(text: str, spans: Spans, number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number words anew that are split at punctuation and ideographs, too. Shapes: (N,)."""
+    """Number words anew that are split at punctuation and ideographs, too. Shapes: (N,).
+
+    Pieces that share a character are of one word: a space that no text has stands where the word
+    behind it begins.
+    """
     changes = number[1:] != number[:-1]
     seams = zip(spans[:-1, 1].tolist(), spans[1:, 0].tolist(), strict=True)
     for index, (end, start) in enumerate(seams):
-        if end and not changes[index]:
+        if 0 < end <= start and not changes[index]:
             changes[index] = not in_one_word(text, end, start)
     return np.concatenate([[0], changes.cumsum()])
 
