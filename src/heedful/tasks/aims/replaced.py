@@ -13,7 +13,7 @@ from heedful.aim import Aim, Computed, side_of, window_notes
 from heedful.batches import Batch
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
-from heedful.tasks.answers.replaced import Detected, Word, most_context
+from heedful.tasks.answers.replaced import Detected, Word, most_context, tokens_of_words
 from heedful.tokens import Tokenizer
 
 
@@ -35,13 +35,10 @@ def word(
     record = computed.record
     assert isinstance(record, Record)
     chosen = _word(computed.answer, target)
-    offsets = tokenizer.pieces(record.text).offsets
+    known = most_context(computed.fitted, tokenizer)
+    words = tokens_of_words(record.text, sorted(known), tokenizer)
     window, position = max(
-        (
-            at
-            for number, at in most_context(computed.fitted, tokenizer).items()
-            if chosen.start <= offsets[number][0] < chosen.end
-        ),
+        (known[number] for number in words[chosen.start, chosen.end]),
         key=lambda at: float(computed.outputs[at[0]][at[1]]),
     )
 

@@ -3,7 +3,7 @@
 Shapes: B texts of a batch, T their length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.batches import Example, Fitted
+from heedful.batches.words import piece_words
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.sequences import Scored
@@ -83,6 +84,25 @@ def most_context(fitted: Fitted[Example], tokenizer: Tokenizer) -> dict[int, tup
     return {number: (window, position) for number, (_, window, position) in best.items()}
 
 
+def tokens_of_words(
+    text: str, numbers: Iterable[int], tokenizer: Tokenizer
+) -> dict[tuple[int, int], list[int]]:
+    """Return the tokens of each word, by its start and end; a token that is a space is of none.
+
+    Args:
+        text: the text.
+        numbers: of the tokens, in order, as they are in the text.
+        tokenizer: the model's tokenizer.
+    """
+    words: dict[tuple[int, int], list[int]] = {}
+    spans, offsets = piece_words(text, tokenizer)[1], tokenizer.pieces(text).offsets
+    for number in numbers:
+        if text[slice(*offsets[number])].strip():
+            start, end = spans[number].tolist()
+            words.setdefault((start, end), []).append(number)
+    return words
+
+
 def decode(
     record: Record, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: Tokenizer
 ) -> Detected:
@@ -97,17 +117,13 @@ def decode(
     Raises:
         UserError: a logit is not a number.
     """
-    pieces = tokenizer.pieces(record.text)
-    words: dict[int, list[int]] = {}
     known = most_context(fitted, tokenizer)
-    for number in sorted(known):
-        words.setdefault(pieces.words[number], []).append(number)
     chances = [output.float().sigmoid() for output in outputs]
     if not all(chance.isfinite().all() for chance in chances):
         raise UserError("a probability is not a number; the model is damaged")
     scored: list[Word] = []
-    for numbers in words.values():
-        start, end = pieces.offsets[numbers[0]][0], pieces.offsets[numbers[-1]][1]
+    words = tokens_of_words(record.text, sorted(known), tokenizer)
+    for (start, end), numbers in words.items():
         at = [known[number] for number in numbers]
         score = max(float(chances[window][position]) for window, position in at)
         scored.append(Word(start=start, end=end, text=record.text[start:end], score=score))
