@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 import torch
 from tests import tiny
 from tests.exact import assert_same_bits
+from tests.tiny_folders import write_folder
 from torch import nn
 
-from heedful import BertConfig, BertForSequenceClassification
+from heedful import BertConfig, BertForSequenceClassification, load_model
 from heedful.batches import Batch, Example, plan_epoch
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
@@ -267,3 +269,19 @@ def test_the_head_learns_at_its_own_rate_and_vectors_do_not_decay() -> None:
     assert found["bert.embeddings.word_embeddings.weight"] == (1e-3, 0.5)
     assert found["bert.embeddings.LayerNorm.weight"] == (1e-3, 0.0)
     assert found["bert.encoder.layer.1.output.dense.bias"] == (1e-3, 0.0)
+
+
+@pytest.mark.parametrize("family", ["xlnet", "mpnet"])
+def test_biases_of_distances_do_not_decay(family: str, tmp_path: Path) -> None:
+    write_folder(family, tmp_path / "model")
+    network = load_model(tmp_path / "model")
+    optimizer = adamw(network, learning_rate=1e-3, weight_decay=0.5)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    decay = {
+        names[id(parameter)]: group["weight_decay"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    biases = [name for name in decay if "bias" in name]
+    assert any(network.get_parameter(name).ndim > 1 for name in biases)
+    assert {decay[name] for name in biases} == {0.0}

@@ -17,24 +17,28 @@ def parameter_groups(
 ) -> list[dict[str, object]]:
     """Split the trainable parameters by learning rate and by whether they decay.
 
-    Biases and the gains and offsets of normalisation are vectors; everything that multiplies is a
-    matrix. That is the rule of the original BERT code (no decay on LayerNorm and bias).
+    Biases and the gains and offsets of normalisation are vectors, except the biases of distances;
+    everything that multiplies is a matrix. No decay on them is the rule of the original code of
+    BERT and XLNet.
 
     Args:
         model: what is trained.
         learning_rate: of its body.
         head_learning_rate: of its ``head_parameters``.
-        weight_decay: of matrices.
+        weight_decay: of what decays.
     """
     of_head = {id(parameter) for parameter in model.head_parameters()}
     body: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
-    for parameter in model.parameters():
+    decaying: set[int] = set()
+    for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             (head if id(parameter) in of_head else body).append(parameter)
+            if parameter.ndim > 1 and "bias" not in name:
+                decaying.add(id(parameter))
     return [
         {
-            "params": [p for p in parameters if (p.ndim > 1) == decayed],
+            "params": [p for p in parameters if (id(p) in decaying) == decayed],
             "lr": rate,
             "weight_decay": weight_decay if decayed else 0.0,
         }
