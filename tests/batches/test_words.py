@@ -276,3 +276,11 @@ def test_a_word_of_ideographs_holds_the_piece_of_its_space(
     _, spans = piece_words(text, unigram, rule)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["北京", "in", "日本"]
+
+
+@pytest.mark.parametrize("rule", ["tokenizer", "spaces"])
+def test_each_ideograph_is_a_word_where_a_tokenizer_splits_off_none(rule: WordRule) -> None:
+    text = "in 北京abc，it's é"
+    _, spans = piece_words(text, byte_level_tokenizer(), rule)
+    words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
+    assert words == ["in", "北", "京", "abc", "，", "it", "'s", "é"]

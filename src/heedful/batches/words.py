@@ -38,6 +38,7 @@ _APART = re.compile(
 )
 
 _SPLIT = re.compile(rf"[{PUNCTUATION.ranges()}{IDEOGRAPHS.ranges()}\s]")
+_IDEOGRAPH = re.compile(rf"[{IDEOGRAPHS.ranges()}]")
 
 
 def word_breaks(text: str) -> list[int]:
@@ -80,7 +81,9 @@ def piece_words(
     else:
         number = np.array(pieces.words, dtype=np.int64)
         if tokenizer.words_at_spaces:
-            number = _split_words(text, spans, number)
+            number = _split_words(text, spans, number, _SPLIT)
+        elif _IDEOGRAPH.search(text):  # of which byte-level tokenizers take many as one word
+            number = _split_words(text, spans, number, _IDEOGRAPH)
     of_words = np.array([bool(text[start:end].strip()) for start, end in pieces.offsets])
     if not of_words.any():
         return [], np.empty((0, 2), dtype=np.int32)
@@ -129,8 +132,10 @@ def past_marks(text: str, spans: Spans) -> Spans:
     return spans
 
 
-def _split_words(text: str, spans: Spans, number: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number words anew that are split at punctuation and ideographs, too. Shapes: (N,).
+def _split_words(
+    text: str, spans: Spans, number: NDArray[np.int64], at: re.Pattern[str]
+) -> NDArray[np.int64]:
+    """Number words anew that are split where a character is on either side, too. Shapes: (N,).
 
     Pieces that share a character are of one word: a space that no text has stands where the word
     behind it begins.
@@ -139,7 +144,7 @@ def _split_words(text: str, spans: Spans, number: NDArray[np.int64]) -> NDArray[
     seams = zip(spans[:-1, 1].tolist(), spans[1:, 0].tolist(), strict=True)
     for index, (end, start) in enumerate(seams):
         if 0 < end <= start and not changes[index]:
-            changes[index] = not in_one_word(text, end, start)
+            changes[index] = at.search(text, end - 1, start + 1) is not None
     return np.concatenate([[0], changes.cumsum()])
 
 
