@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tiny_folders import write_folder
 
 from heedful.errors import UserError
 from heedful.explanations.explaining import subject_of
+from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
+from heedful.models import Head
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 
@@ -108,6 +111,23 @@ def test_a_word_is_as_likely_as_the_model_says() -> None:
     assert all(0 < part <= 1 for part in parts)
     total = float(whole.probabilities([whole.whole])[0])
     assert total <= min(parts)
+
+
+@pytest.mark.parametrize(
+    ("head", "text"),
+    [("sequence", "a cat"), ("sequence", ("a cat", "sleeps")), ("choice", CHOICES)],
+)
+@pytest.mark.parametrize("method", ["rollout", "flow"])
+def test_an_answer_is_read_off_the_class_token_where_that_is_the_last(
+    head: Head, text: Any, method: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    write_folder("xlnet", folder, head=head)
+    one = subject(str(folder), text, None)
+    last = len(one.aim.sides[0].tokens) - 1
+    explained = METHODS[method](one, None)
+    assert explained.target == f"token {last}, '<cls>', of the last layer"
+    assert explained.scores == METHODS[method](one, last).scores
 
 
 def test_vectors_of_tokens_do_not_change_what_is_explained() -> None:

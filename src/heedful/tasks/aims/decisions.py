@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from heedful.aim import Aim, Computed, Link, side_of, window_notes
-from heedful.batches import Batch
+from heedful.batches import Batch, Example
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
 from heedful.reading.choices import Choices
@@ -75,14 +75,16 @@ def _of_window(
         return logits
 
     side = medium.sides(computed.record, computed.fitted, window, tokenizer)
+    example = computed.fitted.pieces[window]
     return Aim(
         target=target,
-        examples=(computed.fitted.pieces[window],),
+        examples=(example,),
         sides=(side,),
         cover=medium.cover(tokenizer, side),
         outputs=outputs,
         index=index,
         link=link,
+        positions=() if side.picture is not None else _class_token(example, tokenizer),
         notes=window_notes(window, len(computed.outputs), why),
     )
 
@@ -115,11 +117,22 @@ def choice(
     chosen = computed.answer.choice if target is None else names[target]
     windows = [at for at, one in enumerate(computed.fitted.pieces) if one.part == chosen]
     texts = (record.question, record.choices[chosen])
-    kept = computed.fitted.kept[windows[0]]
+    kept, example = computed.fitted.kept[windows[0]], computed.fitted.pieces[windows[0]]
     return Aim(
         target=f"choice {record.choices[chosen]!r}",
-        examples=(computed.fitted.pieces[windows[0]],),
+        examples=(example,),
         sides=(side_of("question and choice", texts, kept, tokenizer),),
         outputs=lambda forward, batch, positions: scores(forward, batch),
+        positions=_class_token(example, tokenizer),
         notes=window_notes(0, len(windows), "the first"),
     )
+
+
+def _class_token(example: Example, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """Return where XLNet's class token stands, which is the last; () for the first token.
+
+    The first token of a GPT-2 is one of the text, and can be left out.
+    """
+    if tokenizer.layout.closing_type is None:
+        return ()
+    return (tokenizer.layout.class_position(len(example.ids)),)
