@@ -116,6 +116,28 @@ def test_a_length_that_is_none(tmp_path: Path) -> None:
         read_layout(folder)
 
 
+def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
+    """Else their vectors would be others than those of the library."""
+    for family, kept in (("roberta", True), ("bert", False)):
+        folder = tmp_path / family
+        write_folder(family, folder, head="body")
+        _write(folder)
+        files.write_json(folder / "sentence_bert_config.json", {"do_lower_case": True})
+        if kept:
+            with pytest.raises(UserError, match="do_lower_case is true, but the tokenizer does"):
+                heedful.load(folder)
+        else:
+            assert read_layout(folder).pooling == "mean"
+    path = folder / "config_sentence_transformers.json"
+    prompts = {"query": "find: ", "document": ""}
+    for name in (None, "document"):
+        files.write_json(path, {"prompts": prompts, "default_prompt_name": name})
+        assert read_layout(folder).pooling == "mean"
+    files.write_json(path, {"prompts": prompts, "default_prompt_name": "query"})
+    with pytest.raises(UserError, match="'query' puts 'find: ' before each text"):
+        heedful.load(folder)
+
+
 def test_a_text_without_tokens_has_zeros() -> None:
     hidden = torch.ones(2, 3, 4)
     vectors = pool(hidden, torch.tensor([[0, 0, 0], [1, 1, 0]]), "mean")

@@ -22,11 +22,13 @@ from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
 from heedful.models.loading import read_config
 from heedful.settings import ExportSettings
+from heedful.tokens import load_encoder_tokenizer
 
 Pooling = Literal["mean", "cls"]
 
 MODULES = "modules.json"
 _LENGTH = "sentence_bert_config.json"
+_PROMPTS = "config_sentence_transformers.json"
 _POOLING = "1_Pooling"
 _MODES: dict[Pooling, str] = {
     "mean": "pooling_mode_mean_tokens",
@@ -34,6 +36,7 @@ _MODES: dict[Pooling, str] = {
 }
 _OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _KINDS = ("Transformer", "Pooling", "Normalize")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _NAMES = "sentence_transformers.models."
 
 
@@ -105,11 +108,40 @@ def read_layout(folder: Path) -> SentenceLayout:
     length = sizes.get("max_seq_length")
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
+    _check_texts(folder, lowers=bool(sizes.get("do_lower_case")))
     return SentenceLayout(
         pooling=_read_pooling(folder / paths[1] / "config.json"),
         normalise=len(kinds) == len(_KINDS),
         max_length=length,
     )
+
+
+def _check_texts(folder: Path, *, lowers: bool) -> None:
+    """Refuse a folder whose texts are changed before its tokenizer reads them, which is not done.
+
+    Args:
+        folder: the folder.
+        lowers: whether it says that texts are lower-cased; most tokenizers that should do so do.
+
+    Raises:
+        UserError: saying how they are changed.
+    """
+    if lowers:
+        upper, lower = load_encoder_tokenizer(folder).encode_batch([_LETTERS.upper(), _LETTERS])
+        if upper != lower:
+            raise UserError(
+                f"{folder / _LENGTH}: do_lower_case is true, but the tokenizer does not lower-case "
+                "texts, and nothing else does so here; give lower-cased texts and set it to false"
+            )
+    path = folder / _PROMPTS
+    values = read_json(path) if path.is_file() else {}
+    name, prompts = values.get("default_prompt_name"), values.get("prompts")
+    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    if prompt:
+        raise UserError(
+            f"{path}: default_prompt_name {name!r} puts {prompt!r} before each text, which is not "
+            "done here; give texts that begin with it and set it to null"
+        )
 
 
 def _read_pooling(path: Path) -> Pooling:
