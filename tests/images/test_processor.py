@@ -66,6 +66,18 @@ def test_grey() -> None:
     assert processor(_picture())["pixel_values"].shape == (1, 1, 8, 8)
 
 
+def test_a_mean_of_zero_is_no_missing_one() -> None:
+    values = {"size": 8, "image_mean": 0.0, "image_std": 1.0}
+    processor = ViTImageProcessor.from_dict(values)
+    assert (processor.image_mean, processor.image_std) == ((0.0,) * 3, (1.0,) * 3)
+    right = pytest.importorskip("transformers").ViTImageProcessor(**values)
+    pixels, expected = (
+        one(_picture(), return_tensors="np")["pixel_values"] for one in (processor, right)
+    )
+    np.testing.assert_allclose(pixels, expected, rtol=0, atol=1e-6)
+    assert ViTImageProcessor.from_dict({"image_mean": None}).image_mean == (0.5,) * 3
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -230,7 +230,8 @@ class ViTImageProcessor:
             fields["size"] = _size(fields["size"], where)
         for key in ("image_mean", "image_std"):
             if key in fields or channels != 3:
-                fields[key] = _each(fields.get(key) or 0.5, channels)
+                number = fields.get(key)
+                fields[key] = _each(0.5 if number is None else number, channels)
         try:
             return cls(**fields)
         except (UserError, TypeError) as error:
