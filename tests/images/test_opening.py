@@ -61,6 +61,8 @@ def test_what_is_transparent_is_white() -> None:
     palette = Image.new("P", (1, 1), 0)
     palette.putpalette([0, 0, 0])
     assert _pixels(_bytes(palette, transparency=0)) == [[[255] * 3]]
+    deep = Image.fromarray(np.array([[700, 701]], dtype=np.uint16))
+    assert _pixels(_bytes(deep, transparency=700), channels=1) == [[255, 3]]
 
 
 def test_deep_pixels_are_rounded() -> None:

@@ -137,8 +137,11 @@ def flat_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image"
 def _flat(picture: "Image", source: str) -> "Image":
     from PIL import Image
 
-    if picture.mode in _DEEP:  # Pillow would cut numbers above 255
-        return Image.fromarray(np.rint(np.asarray(picture) / 257).astype(np.uint8))
+    if picture.mode in _DEEP:  # Pillow would cut numbers above 255, and knows no transparent ones
+        deep = np.asarray(picture)
+        pixels = np.rint(deep / 257).astype(np.uint8)
+        clear = picture.info.get("transparency")
+        return Image.fromarray(pixels if clear is None else np.where(deep == clear, 255, pixels))
     if picture.mode in ("I", "F"):
         raise UserError(f"{source}: pixels of 32 bits; save it with 8 or 16 bits a colour")
     if picture.has_transparency_data:
