@@ -15,13 +15,15 @@ from tests.golden.copies import LATEST
 from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
-from heedful.batches import Draw
+from heedful.batches import Draw, Example
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import read_record
 from heedful.commands.retell import retell
 from heedful.errors import UserError
 from heedful.files import sha256
+from heedful.interop import answering_record
 from heedful.models import (
+    FAMILIES,
     BertConfig,
     BertModel,
     DistilBertConfig,
@@ -244,6 +246,48 @@ def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
     for one, right in zip(summed, gradients, strict=True):
         if right is not None:
             torch.testing.assert_close(one, right)
+
+
+@pytest.mark.parametrize(("family", "other"), [("roberta", "bert"), ("bert", "roberta")])
+def test_a_teacher_counts_positions_as_its_family_does(
+    family: str, other: str, tmp_path: Path
+) -> None:
+    """A RoBERTa counts from 2, a BERT from 0, and sequences of several texts say positions."""
+    write_folder("roberta", tmp_path / "reader")
+    tokenizer = load_tokenizer(tmp_path / "reader")
+    folders = {}
+    for name in (family, other):
+        sizes = tiny.SIZES | {"vocab_size": len(tokenizer), "pad_token_id": 1}
+        sizes |= {"max_position_embeddings": 32}
+        torch.manual_seed(len(name))
+        folders[name] = tmp_path / f"{name}-model"
+        kind = FAMILIES[name].model_class("masked_lm")
+        kind.from_config(FAMILIES[name].config_class()(**sizes)).save_pretrained(folders[name])
+        tokenizer.save_pretrained(folders[name])
+    student = load_model(folders[other], head="masked_lm")
+    task = replace(
+        read_task(answering_record(folders[family])), first_position=student.first_position
+    )
+    start = Start(tokenizer=tokenizer, model=student, max_length=20)
+    settings = TeacherSettings(teacher=folders[family], teacher_weight=1.0)
+    lesson = distillation(task, settings, start, torch.device("cpu"), torch.float32)
+    teacher = load_model(folders[family]).eval()
+
+    begin, end = tokenizer.cls_token_id, tokenizer.sep_token_id
+    texts = [[begin, *range(10, 16), end], [begin, *range(30, 35), end]]
+    batch = task.batch(
+        [Example(ids=np.array([*texts[0], *texts[1]], dtype=np.int32))],
+        tokenizer,
+        Draw(seed=0, epoch=0, rows=np.array([0])),
+    )
+    asked: list[Any] = []
+    lesson.teacher.register_forward_hook(lambda *call: asked.append(call[-1].logits))
+    lesson.loss(student, batch)
+    ids, places = batch.inputs["input_ids"][0], batch.inputs["positions"]
+    size = len(texts[0])
+    with torch.no_grad():
+        alone = [teacher(part[None]).logits[0] for part in (ids[:size], ids[size:])]
+    torch.testing.assert_close(asked[0], torch.cat(alone)[places])
 
 
 def test_the_teacher_only_answers() -> None:

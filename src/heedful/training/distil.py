@@ -55,13 +55,15 @@ class Distillation:
     """Of the teacher's answers; the labels have the rest."""
     hidden_weight: float = 0.0
     """Of the last hidden states, in addition."""
+    position_shift: int = 0
+    """How far the teacher's first position is beyond the student's."""
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sums of the labels' losses, of the lessons', and of the hidden states'."""
         student = _Watched(forward, hidden=self.hidden_weight > 0)
         truth = self.task.loss(student, batch).reshape(-1)
         with torch.no_grad():
-            told = self.teacher(**student.inputs)
+            told = self.teacher(**self._as_the_teacher_counts(student.inputs))
         sums = [(1 - self.weight) * truth]
         for lesson in self.task.lessons(batch):
             total = lesson.loss(student.output, told, self.temperature)
@@ -70,6 +72,13 @@ class Distillation:
             distance = _hidden_distance(student, told)
             sums.append(self.hidden_weight * distance.reshape(1))
         return torch.cat([part.to(truth.dtype) for part in sums])
+
+    def _as_the_teacher_counts(self, inputs: ModelInputs) -> ModelInputs:
+        """Return inputs with positions, where they say some, from the teacher's first one on."""
+        positions = inputs.get("position_ids")
+        if positions is None or not self.position_shift:
+            return inputs
+        return {**inputs, "position_ids": positions + self.position_shift}
 
     def count(self, batch: Batch) -> Tensor:
         """Return what each of them is divided by."""
@@ -179,6 +188,7 @@ def distillation(
         temperature=TEMPERATURE if settings.temperature is None else settings.temperature,
         weight=WEIGHT if settings.teacher_weight is None else settings.teacher_weight,
         hidden_weight=settings.hidden_weight or 0.0,
+        position_shift=teacher.first_position - start.model.first_position,
     )
     _check_models(where, lesson, start)
     in_precision(teacher, device, dtype).requires_grad_(False)
