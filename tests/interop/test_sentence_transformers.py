@@ -44,7 +44,7 @@ MODULES = [
 ]
 
 
-def _write(folder: Path, modules: Any = MODULES, **pooling: bool) -> Path:
+def _write(folder: Path, modules: Any = MODULES, **pooling: Any) -> Path:
     (folder / "1_Pooling").mkdir(parents=True)
     (folder / "modules.json").write_text(json.dumps(modules))
     values = {"word_embedding_dimension": 16, **(pooling or {"pooling_mode_mean_tokens": True})}
@@ -101,9 +101,11 @@ def test_other_modules_are_named(tmp_path: Path, modules: Any, message: str) -> 
             "pools by pooling_mode_cls_token and pooling_mode_mean_tokens; supported is one of",
         ),
         ({"pooling_mode_cls_token": False}, "pools by nothing"),
+        ({"pooling_mode": "max"}, "pools by max; supported is one"),
+        ({"pooling_mode": ["mean", "max"]}, "pools by mean and max; supported is one"),
     ],
 )
-def test_other_poolings_are_named(tmp_path: Path, pooling: dict[str, bool], message: str) -> None:
+def test_other_poolings_are_named(tmp_path: Path, pooling: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_layout(_write(tmp_path / "model", **pooling))
 
@@ -114,6 +116,20 @@ def test_a_length_that_is_none(tmp_path: Path) -> None:
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
     with pytest.raises(UserError, match="max_seq_length is 'long'; expected a number"):
         read_layout(folder)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", ["mean"]])
+def test_a_folder_of_the_newest_version(tmp_path: Path, mode: str | list[str]) -> None:
+    """It names the pooling by one key, and says in the tokenizer's file how much is read."""
+    folder = _write(tmp_path / "model", pooling_mode=mode, include_prompt=True)
+    files.write_json(folder / "sentence_bert_config.json", {"transformer_task": "x"})
+    files.write_json(folder / "tokenizer_config.json", {"model_max_length": 12})
+    pooling = "cls" if mode == "cls" else "mean"
+    assert read_layout(folder) == SentenceLayout(pooling=pooling, normalise=True, max_length=12)
+    files.write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
+    assert read_layout(folder).max_length is None
+    files.write_json(folder / "sentence_bert_config.json", {"max_seq_length": 20})
+    assert read_layout(folder).max_length == 20
 
 
 def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:

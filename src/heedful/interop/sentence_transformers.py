@@ -23,6 +23,7 @@ from heedful.models.encoder_config import usable_positions
 from heedful.models.loading import read_config
 from heedful.settings import ExportSettings
 from heedful.tokens import load_encoder_tokenizer
+from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
 
 Pooling = Literal["mean", "cls"]
 
@@ -36,6 +37,8 @@ _MODES: dict[Pooling, str] = {
 }
 _OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _KINDS = ("Transformer", "Pooling", "Normalize")
+_NO_LENGTH = 10**6
+"""What a tokenizer writes for any length is far above this."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _NAMES = "sentence_transformers.models."
 
@@ -106,6 +109,10 @@ def read_layout(folder: Path) -> SentenceLayout:
         raise UserError(f"{path}: {paths[1]!r} is not the name of a folder beside it")
     sizes = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
     length = sizes.get("max_seq_length")
+    path = folder / TOKENIZER_CONFIG
+    if length is None and path.is_file():  # where newer versions of the library write it
+        most = read_json(path).get("model_max_length")
+        length = most if isinstance(most, int) and most < _NO_LENGTH else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
     _check_texts(folder, lowers=bool(sizes.get("do_lower_case")))
@@ -147,8 +154,10 @@ def _check_texts(folder: Path, *, lowers: bool) -> None:
 def _read_pooling(path: Path) -> Pooling:
     values = read_json(path)
     on = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
+    if (mode := values.get("pooling_mode")) is not None:  # of newer versions of the library
+        on = [str(one) for one in (mode if isinstance(mode, list) else [mode])]
     for pooling, name in _MODES.items():
-        if on == [name]:
+        if on in ([name], [pooling]):
             return pooling
     raise UserError(
         f"{path}: pools by {' and '.join(on) or 'nothing'}; "
