@@ -79,6 +79,7 @@ class Clock:
 def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
     """Read an epoch of shards as a run does; return its tokens and the seconds of each stage."""
     from heedful.batches.buckets import PASS_PADDING
+    from heedful.batches.sentence_pairs import Frame
     from heedful.models.loading import encodes  # noqa: F401 (what training has in memory, too)
     from heedful.settings import PretrainSettings, TrainSettings
     from heedful.task import Shards
@@ -95,7 +96,7 @@ def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
         sentences="punctuation",
         tokenizer=tokenizer,
         objective=OBJECTIVES[objective],
-        max_length=LENGTH,
+        frame=Frame(layout=tokenizer.layout, max_length=LENGTH),
         seed=0,
     )
     settings = PretrainSettings()

@@ -221,6 +221,16 @@ def test_full_sequences_hold_every_token_once_in_order(make_corpus: MakeCorpus) 
     )
 
 
+def test_texts_that_would_mix_have_sequences_of_their_own(make_corpus: MakeCorpus) -> None:
+    corpus = make_corpus([[5, 100], [1], [2], [60], [61]])
+    frame = Frame(layout=LAYOUT, max_length=64, one_text=True)
+    rows = [e.ids.tolist() for e in full_sequences(corpus, frame, seed=0, epoch=0)]
+    assert [row.count(CLS) for row in rows] == [1] * len(rows)
+    text = [at for row in rows for at in row if at not in (CLS, SEP)]
+    assert text == [at for document in corpus for at in document.ids.tolist()]
+    assert max(map(len, rows)) == 64
+
+
 def test_one_document_is_enough_for_masked_language_modelling(make_corpus: MakeCorpus) -> None:
     assert list(full_sequences(make_corpus([[5]]), FRAME, seed=0, epoch=0))
 

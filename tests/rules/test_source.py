@@ -20,7 +20,7 @@ GROUND = {
     "spreadsheets": set[str](),
     "sources": {"errors", "files", "extras"},
     "scripts": set(),
-    "pages": set[str](),
+    "pages": {"files"},
 }
 LEGS = {
     "settings": {"errors"},

@@ -11,7 +11,7 @@ import pytest
 CUT = """
 import sys
 from pathlib import Path
-from heedful import BertTokenizer
+from heedful import BertConfig, BertForPreTraining, BertTokenizer
 from heedful.batches import Store, plan_epoch, write_store
 from heedful.tasks.corpus import open_corpus
 from heedful.task import Start
@@ -31,7 +31,9 @@ task = Pretrain(
     sentences="punctuation",
 )
 corpus = open_corpus([text], task.documents, task.sentences, tokenizer, folder, workers=1)
-start = Start(tokenizer=tokenizer, model=None, max_length=128)
+config = BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_attention_heads=2)
+model = BertForPreTraining.from_config(config)
+start = Start(tokenizer=tokenizer, model=model, max_length=128)
 pairs = task.sequences(corpus, start, seed=0, epoch=0)
 write_store(folder / "pairs.arrow", pairs)
 lengths = Store(folder / "pairs.arrow").lengths

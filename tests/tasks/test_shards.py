@@ -10,8 +10,12 @@ from heedful import BertTokenizer
 from heedful.batches import corpus as corpus_module
 from heedful.batches.background import Background
 from heedful.batches.packed import Packed
+from heedful.batches.sentence_pairs import Frame
 from heedful.errors import UserError
+from heedful.models import DebertaV2Config, DebertaV2ForMaskedLM
+from heedful.task import Start
 from heedful.tasks.objectives import OBJECTIVES
+from heedful.tasks.pretrain import Pretrain
 from heedful.tasks.shards import ShardedText
 from heedful.tokens.vocabulary import Vocabulary
 
@@ -29,13 +33,14 @@ def sharded(folder: Path, objective: str, documents: int = 7) -> ShardedText:
         words = WORDS[shard * 30 :]
         texts = [" ".join(words[number * 3 : number * 3 + 6]) for number in range(documents)]
         (folder / f"{shard}.txt").write_text("\n\n".join(texts) + "\n")
+    tokenizer = BertTokenizer(Vocabulary([*SPECIAL, *WORDS]))
     return ShardedText(
         shards=(folder / "0.txt", folder / "1.txt"),
         layout="blank-line",
         sentences="punctuation",
-        tokenizer=BertTokenizer(Vocabulary([*SPECIAL, *WORDS])),
+        tokenizer=tokenizer,
         objective=OBJECTIVES[objective],
-        max_length=16,
+        frame=Frame(layout=tokenizer.layout, max_length=16),
         seed=3,
     )
 
@@ -53,6 +58,36 @@ def test_chunks_can_be_read_from_any_on(tmp_path: Path, objective: str) -> None:
         for first in range(len(whole) + 1):
             assert rows(list(text.chunks(shard, 0, first))) == whole[first:]
         assert rows(list(text.chunks(shard, 1, 0))) != whole
+
+
+@pytest.mark.parametrize("convolves", [False, True])
+def test_texts_that_a_convolution_would_mix_stand_alone(tmp_path: Path, convolves: bool) -> None:
+    text = sharded(tmp_path, "mlm")
+    config = DebertaV2Config(
+        vocab_size=len(text.tokenizer),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        conv_kernel_size=3 if convolves else 0,
+    )
+    model = DebertaV2ForMaskedLM(config)
+    task = Pretrain(
+        preset=None,
+        positions=None,
+        position_type="absolute",
+        objective="mlm",
+        mask_share=0.15,
+        masking="token",
+        max_predictions=None,
+        documents="blank-line",
+        sentences="punctuation",
+    )
+    documents = next(text.tokenized(text.shards[0]))
+    start = Start(tokenizer=text.tokenizer, model=model, max_length=40)
+    examples = task.sequences(documents, start, seed=0, epoch=0)
+    texts = [example.ids.tolist().count(text.tokenizer.cls_token_id) for example in examples]
+    assert (max(texts) == 1) == convolves
 
 
 def test_no_token_is_lost(tmp_path: Path) -> None:

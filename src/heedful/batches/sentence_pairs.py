@@ -38,6 +38,8 @@ class Frame:
     layout: PairLayout
     max_length: int
     """The most tokens of a sequence, special tokens included; at least 8."""
+    one_text: bool = False
+    """Whether a sequence of masked words holds one text alone, since several would mix."""
 
 
 def sentence_pairs(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
@@ -218,7 +220,7 @@ def full_sequences(corpus: Documents, frame: Frame, *, seed: int, epoch: int) ->
             parts += [begin, text, end]
             start += len(text)
             room -= len(text) + around
-            if room < least:
+            if room < least or frame.one_text:
                 yield Example(ids=np.concatenate(parts))
                 parts, room = [], frame.max_length
     if parts:

@@ -229,8 +229,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         Raises:
             UserError: there is only one document to make pairs of.
         """
-        frame = frame_of(start.tokenizer, start.max_length)
-        return self.learnt.sequences(corpus, frame, seed=seed, epoch=epoch)
+        return self.learnt.sequences(corpus, frame_of(start), seed=seed, epoch=epoch)
 
     def _corpus(
         self,
@@ -326,7 +325,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             sentences=self.sentences,
             tokenizer=start.tokenizer,
             objective=self.learnt,
-            max_length=start.max_length,
+            frame=frame_of(start),
             seed=recipe.training.seed,
             segmented=self.masking in ("word", "n-gram"),
             encoding=recipe.columns.encoding,

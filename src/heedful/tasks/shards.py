@@ -17,7 +17,7 @@ from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
 from heedful.reading.shards import shard_prints
 from heedful.settings import PretrainSettings, TrainSettings
-from heedful.task import Say, Shards
+from heedful.task import Say, Shards, Start
 from heedful.tasks.corpus import check_known, corpus_name
 from heedful.tasks.objectives.objective import Objective
 from heedful.tokens import PairLayout, Tokenizer
@@ -33,7 +33,8 @@ class ShardedText:
     tokenizer: Tokenizer
     objective: Objective
     """Cuts sequences from documents."""
-    max_length: int
+    frame: Frame
+    """The form of these."""
     seed: int
     segmented: bool = False
     """Whether the words of Chinese texts are marked; see ``batches/segments.py``."""
@@ -118,9 +119,8 @@ class ShardedText:
     def _sequences(
         self, documents: list[Tokenized], shard: int, chunk: int, epoch: int
     ) -> Iterator[Example]:
-        frame = frame_of(self.tokenizer, self.max_length)
         seed = drawn_from(self.seed, shard, chunk)
-        return self.objective.sequences(documents, frame, seed=seed, epoch=epoch)
+        return self.objective.sequences(documents, self.frame, seed=seed, epoch=epoch)
 
     def _tokenize(self, texts: list[str]) -> list[Tokenized]:
         return tokenize_texts(texts, self.tokenizer, self.sentences, self.segmented)
@@ -140,12 +140,12 @@ class ShardedText:
         return self.cache / f"{name}.arrow"
 
 
-def frame_of(tokenizer: Tokenizer, max_length: int) -> Frame:
-    """Return the form of sequences."""
-    layout = tokenizer.layout
+def frame_of(start: Start) -> Frame:
+    """Return the form of the sequences that a run learns from."""
+    tokenizer, layout = start.tokenizer, start.tokenizer.layout
     if layout == layout.bare():  # no tokens stand around texts, so those that part them do
         layout = PairLayout(begin=(tokenizer.cls_token_id,), end=(tokenizer.sep_token_id,))
-    return Frame(layout=layout, max_length=max_length)
+    return Frame(layout=layout, max_length=start.max_length, one_text=start.model.mixes_texts)
 
 
 def check_stream(options: PretrainSettings, training: TrainSettings) -> None:
