@@ -29,14 +29,16 @@ test-gpu: setup ## run the tests that need a GPU of NVIDIA's
 	$(BIN)/python -m pytest -m cuda
 
 # Another CPU adds up in another order, and may lack bf16: what computes is tested so, too. Left out are
-# bfloat16, which is emulated there; runs that are only compared with themselves; and browsers, servers,
-# exports and other programs, which answer with what is computed elsewhere. All of these take long.
+# bfloat16, which is emulated there; whole runs, most of which are only compared with themselves; and
+# browsers, servers, exports and other programs, which answer with what is computed elsewhere. All of
+# these take long.
 OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
 SAME_ON_ANY_CPU := batches benchmarks commands pages reading rules serving tokens \
 	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
 	interop/test_onnx.py interop/test_page.py interop/test_pictures.py \
-	interop/test_sentence_transformers.py \
-	system/test_first_answer.py system/test_flat_memory.py \
+	interop/test_sentence_transformers.py models/test_on_device.py system \
+	tasks/test_families.py tasks/test_generate.py tasks/test_pretrain.py tasks/test_prune.py \
+	tasks/test_rtd.py tasks/test_translate.py \
 	training/test_cuda.py training/test_interrupt.py training/test_many_processes.py \
 	training/test_ranks.py training/test_resume.py training/test_stream.py \
 	training/test_waiting.py training/test_watch.py \

@@ -227,7 +227,7 @@ def test_a_broken_int8_graph_is_not_left_behind(
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("run", ["gru", "translate"])
+@pytest.mark.parametrize("run", ["lstm", "translate"])
 def test_the_consumer_has_nothing_to_warn_of(
     onnxruntime: ModuleType,
     exported: Callable[[str], Path],
