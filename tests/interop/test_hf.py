@@ -190,6 +190,18 @@ def test_texts_that_are_read_by_blocks(tmp_path: Path, reference: ModuleType) ->
     assert export(run, tmp_path / "out", "hf").difference < 1e-5
 
 
+def test_a_model_that_the_reference_cannot_compute_is_refused(
+    tmp_path: Path, reference: ModuleType
+) -> None:
+    run = tmp_path / "run"
+    write_folder("big_bird", run, head="token", num_hidden_layers=1, num_random_blocks=0)
+    runs.write_record(run, runs.outside_record("tag", {}, 40))
+    files.write_manifest(run)
+    with pytest.raises(UserError, match=r"cannot compute such a model: .*--format onnx can hold"):
+        export(run, tmp_path / "out", "hf")
+    assert not (tmp_path / "out").exists()
+
+
 def test_heads_that_the_reference_lacks_are_refused(tmp_path: Path, reference: ModuleType) -> None:
     cases: list[tuple[str, Head, dict[str, Any], str]] = [
         ("masked", "masked_lm", {"enhanced_mask_decoder": True}, "with an enhanced mask decoder"),

@@ -69,12 +69,12 @@ def compare(source: Source, folder: Path) -> Check:
     transformers = _library()
     with _quiet(), torch.inference_mode():
         model = _opened(source, folder, transformers)
-        comparison = Comparison(source, f"transformers {version('transformers')}")
+        comparison = Comparison(source, _consumer())
         for batch in sample_batches(source):
             if isinstance(model.base_model, transformers.BigBirdModel):
                 # A short text has it read all later ones as a whole, too.
                 model.base_model.set_attention_type(model.config.attention_type)
-            output = model(**batch)
+            output = _computed(source, model, batch)
             comparison.add(batch, outputs_of(source, batch), dict(output.items()))
     return comparison.result()
 
@@ -85,20 +85,41 @@ def _opened(source: Source, folder: Path, transformers: Any) -> Any:
     Raises:
         UserError: the reference has no such model, or cannot open it.
     """
-    consumer = f"transformers {version('transformers')}"
     (architecture,) = read_json(folder / CONFIG)["architectures"]
     kind = getattr(transformers, architecture, None)
     if kind is None:
         raise UserError(
-            f"{source.folder}: {consumer} has no {architecture}; --format onnx can hold it"
+            f"{source.folder}: {_consumer()} has no {architecture}; --format onnx can hold it"
         )
     try:
         return kind.from_pretrained(folder, local_files_only=True).eval()
     except (RuntimeError, ValueError) as error:  # by which it says that weights do not fit
-        reason = " ".join(str(error).split())
         raise UserError(
-            f"{source.folder}: {consumer} cannot open what was written: {reason}"
+            f"{source.folder}: {_consumer()} cannot open what was written: {_line(error)}"
         ) from error
+
+
+def _computed(source: Source, model: Any, batch: Any) -> Any:
+    """Return what the reference computes.
+
+    Raises:
+        UserError: it cannot, as with a BigBird without drawn blocks.
+    """
+    try:
+        return model(**batch)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"{source.folder}: {_consumer()} cannot compute such a model: {_line(error)}; "
+            "--format onnx can hold it"
+        ) from error
+
+
+def _consumer() -> str:
+    return f"transformers {version('transformers')}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
