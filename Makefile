@@ -88,7 +88,9 @@ $(READY): requirements.lock requirements-build.lock pyproject.toml
 		{ echo "'$(PYTHON)' has no venv module; install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=requirements-build.lock \
-		$(BIN)/python -m pip install --quiet --requirement requirements.lock
+		$(BIN)/python -m pip install --quiet --no-compile --requirement requirements.lock
+	@# What pip would compile in one process; some packages hold files that are no Python of this version.
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/heedful setup minilm
 	@touch $@

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, Self
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.layers.convolution import Convolution
 from heedful.models import loading, pretrained
 from heedful.models.pretrained import LoadReport
 from heedful.models.weights import renamed
@@ -61,14 +60,6 @@ class Model(nn.Module, ABC):
     def with_body(self, body: "Model") -> "Model":
         """Return the same model with another body."""
         return body
-
-    @property
-    def mixes_texts(self) -> bool:
-        """Whether a token sees its neighbours though a mask keeps their texts apart.
-
-        A convolution does, in the reference, too, which knows padding alone.
-        """
-        return any(isinstance(part, Convolution) for part in self.modules())
 
     @property
     def learns_unpadded(self) -> bool:

@@ -145,7 +145,9 @@ def frame_of(start: Start) -> Frame:
     tokenizer, layout = start.tokenizer, start.tokenizer.layout
     if layout == layout.bare():  # no tokens stand around texts, so those that part them do
         layout = PairLayout(begin=(tokenizer.cls_token_id,), end=(tokenizer.sep_token_id,))
-    return Frame(layout=layout, max_length=start.max_length, one_text=start.model.mixes_texts)
+    # A convolution sees its neighbours, whatever a mask keeps apart; in the reference, too.
+    convolves = getattr(start.model.config, "conv_kernel_size", 0) > 0
+    return Frame(layout=layout, max_length=start.max_length, one_text=convolves)
 
 
 def check_stream(options: PretrainSettings, training: TrainSettings) -> None:
