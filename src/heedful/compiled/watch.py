@@ -4,7 +4,7 @@ A weight that is written to through ``.data``, or in inference mode, cannot be t
 count that. What was compiled answers as before then.
 """
 
-from torch import Tensor, nn
+from torch import nn
 
 
 class Structure:
@@ -40,26 +40,24 @@ class Watch:
             for hooks in (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks)
         ]
         self._weights = [
-            (weights, name, weight, _version_of(weight))
+            (weights, name, weight)
             for part in parts
             for weights in (part._parameters, part._buffers)
             for name, weight in weights.items()
+        ]
+        tensors = [weight for _, _, weight in self._weights if weight is not None]
+        # Asked before each answer, so each list is of what has to be asked alone.
+        self._pointers = [(weight, weight.data_ptr()) for weight in tensors]
+        self._versions = [
+            (weight, weight._version) for weight in tensors if not weight.is_inference()
         ]
 
     def is_changed(self) -> bool:
         """Tell whether there are hooks, or a layer or a weight was replaced or written to."""
         return (
             any(self._hooks)
-            or any(
-                weights.get(name) is not weight or _version_of(weight) != version
-                for weights, name, weight, version in self._weights
-            )
+            or any(weights.get(name) is not weight for weights, name, weight in self._weights)
+            or any(weight._version != version for weight, version in self._versions)
+            or any(weight.data_ptr() != pointer for weight, pointer in self._pointers)
             or self._structure.is_changed()
         )
-
-
-def _version_of(weight: Tensor | None) -> tuple[int, int]:
-    """Return where a weight is, and how often it was written to there."""
-    if weight is None:
-        return 0, 0
-    return weight.data_ptr(), 0 if weight.is_inference() else weight._version

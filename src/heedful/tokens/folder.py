@@ -188,7 +188,7 @@ def read_special(
         UserError: files name different special tokens, or an added token is of a kind that is
             not supported.
     """
-    folder, own, tokens = files.folder, len(tokens), list(tokens)
+    folder, base, tokens = files.folder, len(tokens), list(tokens)
     special = replace(defaults, **_special_tokens(files))
     named, more = special.named(), list(special.additional_special_tokens)
     added, plain = _added_tokens(files, {*named.values(), *more}, refused, ordinary)
@@ -221,7 +221,7 @@ def read_special(
     # Of ordinary tokens that only the old file names, the reference normalizes the text before.
     switches["normalized"] |= {token for token in rest if token not in described}
     special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
-    return Vocabulary(tokens, special, source=source, added=len(tokens) - own)
+    return Vocabulary(tokens, special, source=source, added=len(tokens) - base)
 
 
 def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:

@@ -121,13 +121,13 @@ class Vocabulary:
             )
         return self.tokens[token_id]
 
-    def own_tokens(self) -> Sequence[str]:
+    def base_tokens(self) -> Sequence[str]:
         """Return the tokens that words are cut to: all but those that were added behind them."""
         return self.tokens[: len(self.tokens) - self.added]
 
-    def own_ids(self) -> Mapping[str, int]:
+    def base_ids(self) -> Mapping[str, int]:
         """Return the ids of these."""
-        return {token: self.ids[token] for token in self.own_tokens()} if self.added else self.ids
+        return {token: self.ids[token] for token in self.base_tokens()} if self.added else self.ids
 
     def special_ids(self) -> dict[str, int]:
         """Return each special token of this vocabulary and its id."""

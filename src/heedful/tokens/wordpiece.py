@@ -111,8 +111,8 @@ class WordPieceEncoder:
         self._special = vocabulary.special_ids()
         self._tokens = vocabulary.tokens
         unknown_id = vocabulary.ids[vocabulary.special.unk_token]
-        own = vocabulary.own_ids()
-        self._words = WordPiece(own, unknown_id, whole_words=normalizer.never_split)
+        base = vocabulary.base_ids()
+        self._words = WordPiece(base, unknown_id, whole_words=normalizer.never_split)
         self._pattern = special_pattern(self._special)
         self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)

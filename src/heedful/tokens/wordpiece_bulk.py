@@ -32,8 +32,8 @@ class WordPieceSplitter:
     separator = " "
 
     def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
-        self._tokens = vocabulary.own_tokens()
-        self._symbols = Symbols(normalizer, vocabulary.own_ids(), unknown=len(self._tokens))
+        self._tokens = vocabulary.base_tokens()
+        self._symbols = Symbols(normalizer, vocabulary.base_ids(), unknown=len(self._tokens))
         self._special_tokens = [*vocabulary.special_ids()]
         self._special_starts = {token[0] for token in self._special_tokens}
         self._vocabulary = vocabulary

@@ -189,7 +189,7 @@ def write_folder(
     """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
-    write_tokens(folder / VOCABULARY, vocabulary.own_tokens())
+    write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
     if vocabulary.added:
         special["added_tokens_decoder"] = described_entries(vocabulary)
