@@ -47,14 +47,12 @@ def word_breaks(text: str) -> list[int]:
     The same mark several times in a row is one word.
     """
     breaks = [0]
-    for apart in _APART.finditer(text):
-        breaks += [*_last_stop(text, breaks[-1], apart.start()), *apart.span()]
-    return [*breaks, *_last_stop(text, breaks[-1], len(text)), len(text)]
-
-
-def _last_stop(text: str, start: int, end: int) -> list[int]:
-    """Return the offset of the full stop that ends a slice of the text, if there is one."""
-    return [end - 1] if text.endswith(".", start, end) else []
+    apart = [match.span() for match in _APART.finditer(text)]
+    for start, end in (*apart, (len(text), len(text))):
+        if text.endswith(".", breaks[-1], start):  # a full stop that ends what stands between
+            breaks.append(start - 1)
+        breaks += start, end
+    return breaks
 
 
 def in_one_word(text: str, end: int, start: int) -> bool:
@@ -84,7 +82,7 @@ def piece_words(
             number = _split_words(text, spans, number, _SPLIT)
         elif _IDEOGRAPH.search(text):  # of which byte-level tokenizers take many as one word
             number = _split_words(text, spans, number, _IDEOGRAPH)
-    of_words = np.array([bool(text[start:end].strip()) for start, end in pieces.offsets])
+    of_words = spans[:, 0] < spans[:, 1]  # (N,), the rest is white space
     if not of_words.any():
         return [], np.empty((0, 2), dtype=np.int32)
     if not of_words.all():

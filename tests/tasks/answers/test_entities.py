@@ -39,7 +39,8 @@ def test_words_that_are_read_as_one(
     )
     assert [word.tag for word in answer.words] == expected.split()
     _, first, second, third, last = answer.words
-    assert first.probabilities is second.probabilities is third.probabilities
+    assert second.probabilities == pytest.approx(first.probabilities)
+    assert third.probabilities == pytest.approx(first.probabilities)
     assert first.scores is not None
     assert max(first.scores, key=first.scores.__getitem__) == tag
     assert last.scores is None

@@ -42,7 +42,7 @@ def tagging(*spans: tuple[Span, float], text: str) -> Tagging:
             FoundEntity(label=label, start=start, end=end, text=text[start:end], score=score)
             for (start, end, label), score in spans
         ),
-        words=(),
+        make_words=tuple,
         tokens_total=5,
         tokens_used=5,
         windows=1,

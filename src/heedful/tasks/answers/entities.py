@@ -1,8 +1,9 @@
 """What a tagger answers: the entities of a text, and each of its words with its tag."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -76,14 +77,15 @@ class TaggedPiece:
     """The probability of the tag."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Tagging:
     """The answer for one text."""
 
     entities: tuple[FoundEntity, ...]
     """In the order of the text, without overlap."""
-    words: tuple[TaggedWord, ...]
-    """Every word of the text: those it was given as, else those of the run's rule."""
+    make_words: Callable[[], tuple[TaggedWord, ...]] = field(repr=False, compare=False)
+    """Makes `words`. Most callers want entities alone, and to make the words takes as long as to
+    find these."""
     tokens_total: int
     """Tokens of the text."""
     tokens_used: int
@@ -92,6 +94,11 @@ class Tagging:
     """Windows the text was read in; each word is taken from where it has most context."""
     pieces: tuple[TaggedPiece, ...] | None = None
     """If asked for, all pieces that the model was given."""
+
+    @cached_property
+    def words(self) -> tuple[TaggedWord, ...]:
+        """Every word of the text: those it was given as, else those of the run's rule."""
+        return self.make_words()
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the entities, and on request every word with the probability of every tag."""
@@ -163,7 +170,6 @@ def tagging(
     Raises:
         UserError: a probability is not a number.
     """
-    probabilities: dict[Word, tuple[float, ...]] = {}
     entities: list[FoundEntity] = []
     for was_read, group in groupby(words, key=values.__contains__):
         if not was_read:  # and so no entity goes on behind it
@@ -175,7 +181,6 @@ def tagging(
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
         sure = rows[np.arange(len(run)), best].tolist()
         named = [labels[number] for number in best]
-        probabilities |= zip(run, map(tuple, rows.tolist()), strict=True)
         for first, last, label in entities_of([parse_tag(tag) for tag in named]):
             start, end = run[first][0], run[last - 1][1]
             entities.append(
@@ -189,7 +194,7 @@ def tagging(
             )
     return Tagging(
         entities=tuple(entities),
-        words=_tagged(record, words, entities, probabilities, labels, scheme),
+        make_words=partial(_tagged, record, words, entities, values, labels, scheme),
         tokens_total=tokens_total,
         tokens_used=tokens_used,
         windows=windows,
@@ -200,7 +205,7 @@ def _tagged(
     record: TaggedText,
     words: Sequence[Word],
     entities: Sequence[FoundEntity],
-    probabilities: Mapping[Word, tuple[float, ...]],
+    values: Mapping[Word, NDArray[np.floating]],
     labels: tuple[str, ...],
     scheme: Scheme,
 ) -> tuple[TaggedWord, ...]:
@@ -210,7 +215,7 @@ def _tagged(
         record: the text.
         words: those that were read, in order.
         entities: those that were found, in order.
-        probabilities: those of each tag, of words that were read. Shape (L,).
+        values: the probability of each tag, of words that were read. Shape (L,).
         labels: the L tags.
         scheme: of the tags.
     """
@@ -224,19 +229,20 @@ def _tagged(
         len(tagged),
         scheme,
     )
-    return tuple(
-        TaggedWord(
-            start=word[0],
-            end=word[1],
-            text=record.text[slice(*word)],
-            tag=tag,
-            labels=labels,
-            probabilities=probabilities.get(
-                word if word in probabilities else _holding(words, *word)
-            ),
+    made = []
+    for word, tag in zip(tagged, tags, strict=True):
+        row = values.get(word if word in values else _holding(words, *word))
+        made.append(
+            TaggedWord(
+                start=word[0],
+                end=word[1],
+                text=record.text[slice(*word)],
+                tag=tag,
+                labels=labels,
+                probabilities=None if row is None else tuple(row.tolist()),
+            )
         )
-        for word, tag in zip(tagged, tags, strict=True)
-    )
+    return tuple(made)
 
 
 def _holding(words: Sequence[Word], start: int, end: int) -> Word:
