@@ -43,6 +43,21 @@ def test_the_official_comparison(
     assert compared(answer, *right) == (exact_match, f1)
 
 
+@pytest.mark.parametrize(
+    ("right", "blank"),
+    [(["50%", "The"], 0), (["a-n", "the  blue"], 0), (["The", "a."], 1), ([], 1)],
+)
+def test_answers_of_articles_alone_are_none_where_there_may_be_none(
+    right: list[str], blank: int
+) -> None:
+    """As the program of SQuAD 2.0 has it; that of 1.1 compares them all."""
+    scores = AnswerScores(no_answer=True)
+    scores.update("", right, answered=False, margin=0.0)
+    found = scores.compute()
+    assert (found["exact_match"], found["f1"]) == (blank, blank)
+    assert compared("an", "50%", "The") == (1, 1)
+
+
 def test_means() -> None:
     scores = AnswerScores()
     for answer in ("blue", "blue sky", "red"):

@@ -71,6 +71,12 @@ def test_tabs_spaces_line_ends_and_blank_lines(read: Callable[..., list[TaggedTe
     assert (two.text, two.entities, two.line) == ("Paris \u00a0is\u2003so", (), 8)
 
 
+def test_cells_that_are_filled_up_with_spaces(read: Callable[..., list[TaggedText]]) -> None:
+    (padded,) = read("Ann   \tB-PER\n went \tO\n \tO\n")
+    assert padded.text == "Ann went  "
+    assert padded.entities == (Entity(0, 3, "PER"),)
+
+
 def test_words_alone(read: Callable[..., list[TaggedText]]) -> None:
     one, two = read("the\nsky\n\nis\n", labelled=False)
     assert (one.text, one.entities) == ("the sky", None)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,19 @@ def test_runs_that_cut_the_data_differently_are_refused() -> None:
     judge = one_label(("a", "b"))
     with pytest.raises(UserError, match="they cut the data differently"):
         Pairing((judge, judge)).watch([(decided("a text"), decided("a"))])
+
+
+@pytest.mark.parametrize(
+    ("answers", "differ"), [((None, "b"), 1), (("b", None), 1), (("", "b"), 1), ((None, None), 0)]
+)
+def test_no_answer_differs_from_a_wrong_one(
+    answers: tuple[str | None, str | None], differ: int
+) -> None:
+    judge = one_label(("a", "b"))
+    pairing = Pairing((judge, judge))
+    first, second = (replace(decided("a text"), answer=answer) for answer in answers)
+    pairing.watch([(first, second)])
+    assert pairing.items_that_differ == differ
 
 
 def test_a_lower_error_is_better() -> None:

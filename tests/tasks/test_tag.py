@@ -1,6 +1,7 @@
 """Tagging from the command line on small files, its parts, and its wrong input."""
 
 import json
+import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 from tests import tiny
 
 import heedful
+from heedful.aim import Computed
 from heedful.batches.words import WordRule
 from heedful.checkpoints.runs import outside_record
 from heedful.cli import run
@@ -21,6 +23,7 @@ from heedful.reading.tagging import Entity, TaggedText
 from heedful.settings import ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit
 from heedful.tasks import read_task
+from heedful.tasks.aims.entities import _best_window
 from heedful.tasks.answers.entities import Tagging
 from heedful.tasks.tag import Tag
 from heedful.tokens import BertTokenizer
@@ -162,6 +165,22 @@ def test_characters_of_a_latin_word_are_one_word(finished: Path) -> None:
     assert max(s.scores, key=s.scores.__getitem__) == "B-thing"
     assert k.probabilities == pytest.approx(s.probabilities)
     assert y.probabilities == pytest.approx(s.probabilities)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_word_is_explained_where_its_answer_is_from(finished: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    words = ["".join(draw.choices("abcdef", k=draw.randint(1, 7))) for _ in range(60)]
+    predictor = heedful.load(finished, max_length=draw.randint(12, 20), precision="fp32")
+    (record,) = predictor.records([" ".join(words)])
+    (fitted,) = predictor.encode([record], predictor.settings)
+    ((*outputs,),) = predictor.computed([fitted], predictor.settings)
+    (answer,) = predictor.decode([record], [fitted], predictor.settings)
+    computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
+    assert answer.windows > 5
+    for word in answer.words:
+        window, position = _best_window(computed, word)
+        assert outputs[window][position].tolist() == pytest.approx(word.probabilities)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Learnt pairs of bytes: the folder is RoBERTa's, for heedful and for the reference."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from heedful import RobertaTokenizer, UserError
 from heedful.commands.vocabulary import learn
 from heedful.settings import VocabularySettings
 from heedful.tokens.bpe import ALPHABET
-from heedful.tokens.learning import learn_bytes, learn_unigram
+from heedful.tokens.learning import FRAMINGS, learn_bytes, learn_unigram
 
 TEXT = "the cat sat on the mat. The cat's mat was flat, the Café was shut 東京 \n" * 5
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -160,3 +161,14 @@ def test_a_family_without_such_pieces_is_refused() -> None:
 def test_characters_that_have_no_room() -> None:
     with pytest.raises(UserError, match=r"^--size 9: the text's characters alone make \d+ tokens"):
         learn_unigram([TEXT], size=9)
+
+
+@pytest.mark.parametrize("arch", FRAMINGS)
+def test_what_is_spelt_like_a_special_token_has_one_id(arch: str) -> None:
+    framing = FRAMINGS[arch]
+    spelt = [*framing.first, framing.mask]
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=4)) for _ in range(300)]
+    texts = [f"{word}{token}{word}" for word in words for token in spelt]
+    tokens = [token for token, _ in learn_unigram(texts, size=600, arch=arch)["model"]["vocab"]]
+    assert len(tokens) == len(set(tokens))

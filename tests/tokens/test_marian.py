@@ -3,14 +3,19 @@
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heedful.batches.parallel import cut_source
 from heedful.errors import UserError
+from heedful.reading import Record
+from heedful.tasks.answers.translations import link_words
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.learning import count_spaced, learn_translation
 from heedful.tokens.marian import MarianText, model_of
@@ -163,6 +168,31 @@ def test_a_folder_is_written_as_it_was_read(folder: Path, tmp_path: Path) -> Non
     assert again.source.encode_batch(texts) == ours.source.encode_batch(texts)
     assert ours.joint
     assert again.joint
+
+
+def test_each_part_of_a_long_text_has_its_language(folder: Path) -> None:
+    tokenizer = TranslationTokenizer.from_pretrained(folder)
+    code = ">>ita_Latn<<"
+    bare = " bcd ef. gh bcd ef gh bcd. ef gh."
+    record = Record(text=bare, text_pair=None, labels=(), source="f", line=1)
+    (ids,) = tokenizer.source.encode_batch([bare])
+    expected = cut_source(record, ids, tokenizer, limit=9, rule="window")
+    assert len(expected) > 2
+    coded = [tokenizer.source.ids[code], *ids]
+    record = replace(record, text=code + bare)
+    parts = cut_source(record, coded, tokenizer, limit=10, rule="window")
+    assert parts == [[coded[0], *part] for part in expected]
+    # Each part is said in one word. All but the last attend to their language code alone.
+    word = next(token for token in tokenizer.target.tokens if token[0] == "▁" and len(token) > 1)
+    said = [[tokenizer.target.ids[word]] for _ in parts]
+    attention = [np.eye(1, len(part), dtype=np.float32) for part in parts]
+    attention[-1] = np.roll(attention[-1], 1, 1)
+    spoken = " ".join([word[1:]] * len(parts))
+    links = link_words(code + bare, parts, spoken, said, attention, tokenizer)
+    assert links is not None
+    first, last = links.links
+    assert [first[1], last[1]] == [0, len(parts) - 1]
+    assert links.source_words[last[0]][0] > len(bare) / 2
 
 
 def test_a_language_that_is_not_written_is_refused(folder: Path) -> None:

@@ -57,6 +57,8 @@ def cut_source(
 ) -> list[Sequence[int]]:
     """Cut a text that is too long by the rule; ``window`` cuts it at the ends of sentences.
 
+    Each part then begins with the language code of the text, if it has one.
+
     Args:
         record: the text.
         ids: its ids, without the end token.
@@ -76,7 +78,17 @@ def cut_source(
         )
     if rule != "window":
         return list(fit_text(ids, limit=limit, rule=rule).pieces)
-    running = running_sentences(record.text)
+    code = tokenizer.source.language_code(record.text)
+    first = ids[: bool(code)]
+    parts = _cut_at_sentences(record.text.removeprefix(code), tokenizer, limit - len(first))
+    return [[*first, *part] for part in parts]
+
+
+def _cut_at_sentences(
+    text: str, tokenizer: TranslationTokenizer, limit: int
+) -> list[Sequence[int]]:
+    """Cut a text between its sentences, and inside those that are too long."""
+    running = running_sentences(text)
     sentences, spaced = [sentence.strip() for sentence in running], "".join(running)
     parts: list[Sequence[int]] = []
     begin, end, is_open = 0, 0, False

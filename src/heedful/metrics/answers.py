@@ -8,6 +8,7 @@ margin, by which "no answer" outscores its best answer, is above a threshold.
 """
 
 import re
+import string
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -61,10 +62,12 @@ class AnswerScores:
         self._answerable.append(bool(right))
         self._answered.append(answered)
         self._margins.append(margin)
-        self._with_answer.append(compare(best, right, unspaced=unspaced))
-        self._without_answer.append(compare("", right, unspaced=unspaced))
+        told = {"unspaced": unspaced, "no_answer": self._no_answer}
+        self._with_answer.append(compare(best, right, **told))
+        self._without_answer.append(compare("", right, **told))
         self._unspaced += unspaced
-        self._by_words.append(compare(best if answered else "", right))
+        given = best if answered else ""
+        self._by_words.append(compare(given, right, no_answer=self._no_answer))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
@@ -104,19 +107,25 @@ class AnswerScores:
         return f"characters (CMRC 2018){others}"
 
 
-def compare(answer: str, right: Sequence[str], *, unspaced: bool = False) -> tuple[float, ...]:
+def compare(
+    answer: str, right: Sequence[str], *, unspaced: bool = False, no_answer: bool = False
+) -> tuple[float, ...]:
     """Return the exact match and the F1 of one answer; an empty one is right if there is none.
 
     Args:
         answer: the answer.
         right: the right ones; the nearest counts, for each score.
         unspaced: whether characters count rather than words.
+        no_answer: whether the model may give no answer. As in the program of SQuAD 2.0 a right
+            answer of nothing but articles and punctuation then counts for none.
     """
     if unspaced:
         scores_of = [_by_characters(answer, one) for one in right or [""]]
         return tuple(map(max, zip(*scores_of, strict=True)))
     from torchmetrics.functional.text import squad
 
+    if no_answer:
+        right = [one for one in right if _has_words(one)]
     scores = squad(
         [{"id": "", "prediction_text": answer}],
         [{"id": "", "answers": {"text": list(right) or [""]}}],
@@ -124,6 +133,13 @@ def compare(answer: str, right: Sequence[str], *, unspaced: bool = False) -> tup
     return tuple(float(scores[key]) / 100 for key in KEYS)
 
 
+def _has_words(text: str) -> bool:
+    """Tell whether anything of an answer is compared by words: articles and punctuation are not."""
+    words = "".join(one for one in text.lower() if one not in string.punctuation)
+    return bool(_ARTICLE.sub(" ", words).strip())
+
+
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
 _MARKS = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 """The punctuation that CMRC's program leaves out."""
 _UNITS = re.compile(rf"[{HAN}{KANA}]")

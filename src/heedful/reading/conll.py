@@ -104,7 +104,8 @@ def _read(
 def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
     """Return the words of a sentence, whose first line is ``first``."""
     column = find_field(word or "1", source, None, len(rows[0])).index
-    words = [row[column] for row in rows]
+    # Columns may be filled up with spaces; one that is nothing else is left, as a word to skip.
+    words = [row[column].strip(" ") or row[column] for row in rows]
     if "" in words:
         raise UserError(f"{source}, line {first + words.index('')}: empty word")
     return words

@@ -164,7 +164,9 @@ class Pairing:
                 self._texts, (first.answer, second.answer, first.truth), strict=True
             ):
                 texts.append(text or "")
-        differ = first.answer != second.answer if first.answer else first.counts != second.counts
+        differ = first.answer != second.answer
+        if first.answer is None and second.answer is None:  # neither says more than its counts
+            differ = first.counts != second.counts
         self.items_that_differ += differ
         if first.worth is not None and second.worth is not None and first.worth != second.worth:
             change = second.worth - first.worth

@@ -341,7 +341,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
 
     def judge(self) -> Judge[SpanAnswer, Question]:
         """Return what judges its answers."""
-        return judges.spans()
+        return judges.spans(no_answer=bool(self.no_answer))
 
     def card(self) -> str:
         """Say what the run answers."""

@@ -242,6 +242,9 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     )
     compiled: dict[str, Any] = json.loads(learner.to_str())
     tokens, added = compiled["model"]["vocab"], compiled["added_tokens"]
+    # What a text spells like a special token would have two ids.
+    spelt = {*special, framing.mask}
+    tokens[len(special) :] = [one for one in tokens[len(special) :] if one[0] not in spelt]
     if ends_in_mask:
         added.append({**added[0], "id": len(tokens), "content": framing.mask})
         tokens.append([framing.mask, 0.0])

@@ -80,7 +80,7 @@ class MarianText:
         """
         codes, bare = [], []
         for text in texts:
-            code = self._code_of(text)
+            code = self.language_code(text)
             codes.append([self.ids[code]] if code else [])
             bare.append(text.removeprefix(code))
             utf8(text, of=text)  # an error of the library would not name the text
@@ -102,8 +102,12 @@ class MarianText:
         """Return the token of each id."""
         return [self.tokens[token_id] for token_id in ids]
 
-    def _code_of(self, text: str) -> str:
-        """Return the language code that a text begins with, if the model knows any."""
+    def language_code(self, text: str) -> str:
+        """Return the language code that a text begins with, or "" where the model knows none.
+
+        Raises:
+            UserError: the model does not write that language.
+        """
         match = _CODE.match(text) if self._codes else None
         if match is None:
             return ""

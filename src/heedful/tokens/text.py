@@ -148,6 +148,10 @@ class TextTokenizer:
         """Return the token of each id."""
         return [self.tokens[token_id] for token_id in ids]
 
+    def language_code(self, text: str) -> str:
+        """Return "": no text begins with a code that chooses a language; see `MarianText`."""
+        return ""
+
     def _ids_of(self, word: str) -> tuple[int, ...]:
         """Return the ids of a space and the word behind it: longest match first."""
         end = min(len(word), self._longest)

@@ -107,14 +107,19 @@ def _with_tag(
 def _best_window(
     computed: Computed[TaggedText, Tensor, Tagging], word: TaggedWord
 ) -> tuple[int, int]:
-    """Return the window where a word has the most text around it, and its first token there."""
+    """Return the window where a word has the most text around it, and its first token there.
+
+    It is the one from which ``word_probabilities`` takes the word.
+    """
     candidates = []
     for window, offsets in enumerate(computed.fitted.offsets):
         starts = offsets[:, 0]
-        inside = np.flatnonzero((starts >= word.start) & (starts < word.end))
+        of_text = np.flatnonzero(starts >= 0)  # without special tokens
+        inside = of_text[(starts[of_text] >= word.start) & (starts[of_text] < word.end)]
         if len(inside):
-            position = int(inside[0])
-            candidates.append((min(position, len(offsets) - 1 - position), -window, position))
+            first, last = inside[starts[inside] == starts[inside[0]]][[0, -1]].tolist()
+            around = min(first - of_text[0], of_text[-1] - last)
+            candidates.append((around, -window, first))
     assert candidates  # or the word would have no scores
     _, window, position = max(candidates)
     return -window, position

@@ -104,9 +104,7 @@ def link_words(
     Raises:
         UserError: the segmenter is asked for, and is not installed.
     """
-    source_spans = _piece_spans(text, source_ids, tokenizer.source)
-    if source_spans is None:  # a long text may have been cut into sentences
-        source_spans = _spans_between_spaces(text, source_ids, tokenizer.source)
+    source_spans = _source_spans(text, source_ids, tokenizer.source)
     target_spans = _piece_spans(translation, target_ids, tokenizer.target)
     if source_spans is None or target_spans is None:
         return None
@@ -130,6 +128,21 @@ def link_words(
             if any(row.values())
         ),
     )
+
+
+def _source_spans(
+    text: str, parts: Sequence[Sequence[int]], tokenizer: Side
+) -> list[list[Span]] | None:
+    """Do what `_piece_spans` does for a text that may have been cut into sentences.
+
+    Of its language code, with which each part begins, the later parts have nothing.
+    """
+    codes = bool(tokenizer.language_code(text))
+    bare = [ids[codes * (number > 0) :] for number, ids in enumerate(parts)]
+    spans = _piece_spans(text, bare, tokenizer) or _spans_between_spaces(text, bare, tokenizer)
+    if spans is None:
+        return None
+    return [*spans[:1], *([(0, 0)] * codes + of_part for of_part in spans[1:])]
 
 
 def _piece_spans(

@@ -93,12 +93,21 @@ def choices() -> "Judge[Choice, Choices]":
     return Judge(judged=each(judge), measure=measures.means("accuracy"))
 
 
-def spans() -> Judge[SpanAnswer, Question]:
-    """Judge answers to questions by the scores of SQuAD, or of CMRC 2018."""
+def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
+    """Judge answers to questions by the scores of SQuAD, or of CMRC 2018.
+
+    Args:
+        no_answer: whether the model may give no answer.
+    """
 
     def judge(answer: SpanAnswer, record: Question) -> Judgement:
         truth = list(dict.fromkeys(right.text for right in record.answers or ()))
-        exact, f1 = compare(answer.answer or "", truth, unspaced=is_unspaced(record.context))
+        exact, f1 = compare(
+            answer.answer or "",
+            truth,
+            unspaced=is_unspaced(record.context),
+            no_answer=no_answer,
+        )
         return Judgement(
             where=record.where,
             texts={"question": record.question, "context": record.context},
