@@ -105,6 +105,21 @@ def test_as_many_lines_come_out_as_go_in(
     ]
 
 
+def test_how_likely_a_translation_is_is_told_where_it_can_be(trained: Path, tmp_path: Path) -> None:
+    pairs = PAIRS[:4]
+    long = " ".join(text for text, _ in PAIRS), " ".join(text for _, text in PAIRS)
+    some = heedful.evaluate(trained, [*write(tmp_path, "some", pairs)])
+    assert "likelihood_items" not in some
+    odd = [(long[0], pairs[0][1]), (pairs[0][0], long[1])]
+    scores = heedful.evaluate(trained, [*write(tmp_path, "odd", [odd[0], *pairs, odd[1]])])
+    assert (scores["items"], scores["likelihood_items"]) == (6, 4)
+    assert scores["perplexity"] == pytest.approx(some["perplexity"], rel=1e-4)
+    scores = heedful.evaluate(trained, [*write(tmp_path, "only", odd)])
+    assert scores["likelihood_items"] == 0
+    assert "bleu" in scores
+    assert "perplexity" not in scores
+
+
 def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: Out) -> None:
     long = " ".join(text for text, _ in PAIRS * 8)
     predict = heedful.load(trained)

@@ -247,7 +247,9 @@ class Translate(Task[Record, WriterOutput, Translation]):
         """Turn texts into examples that end with the ending piece, in parts where one is too long.
 
         The labels of an example are its known translation, or what its translation must begin
-        with; of several parts the first has them. An empty text has no example.
+        with, which the first of several parts has. How likely a known translation is cannot be
+        told where it is longer than any that the run writes, or where its text is read in parts:
+        then there are no labels. An empty text has no example.
 
         Raises:
             UserError: see `check`; or a text is too long and may not be cut.
@@ -255,12 +257,14 @@ class Translate(Task[Record, WriterOutput, Translation]):
         for record, source, target in token_ids(records, tokenizer):
             if labelled:
                 self.check(record)
-                target = [*target[: self.longest - 1], tokenizer.eos_token_id]
+                target = [*target, tokenizer.eos_token_id]
             blank = not record.text.strip()
             parts: list[Sequence[int]] = []
             if not blank:
                 limit = fit.max_length - 1  # the ending piece
                 parts = cut_source(record, source, tokenizer, limit=limit, rule=fit.rule)
+            if labelled and (len(parts) > 1 or len(target) > self.longest):
+                target = []
             whole = blank or fit.rule == "window"
             yield Fitted(
                 pieces=[

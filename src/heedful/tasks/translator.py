@@ -89,7 +89,7 @@ def translate_batch(
     """
     known = [(0.0, 0)] * batch.num_examples
     labels = batch.targets.get("labels")
-    if labels is not None:
+    if labels is not None and labels.shape[1]:
         output = model(**batch.inputs, labels=labels)
         known = known_scores(output.logits, output.positions, labels)
     hypotheses = _search(model, batch, settings, longest)

@@ -265,6 +265,8 @@ def _evaluate(
     with run.average.in_place() if run.average else nullcontext(), run.whole(True):
         scores = run.score()
     log(step, scores_row(scores))
+    if run.metric not in scores:
+        raise UserError(f"--metric {run.metric}: it cannot be told for any item of --dev")
     return scores, _track(state, scores[run.metric], step, run.settings.average)
 
 

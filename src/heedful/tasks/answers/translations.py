@@ -194,7 +194,7 @@ class TranslationScores:
     def __init__(self, bleu_tokenize: str) -> None:
         self._bleu_tokenize = bleu_tokenize
         self._log_likelihood = 0.0
-        self._tokens_known = self._tokens_written = 0
+        self._known = self._tokens_known = self._tokens_written = 0
         self._texts: list[str] = []
         self._references: list[str] = []
 
@@ -202,6 +202,7 @@ class TranslationScores:
         """Count answers to texts whose translations are known."""
         for answer, record in zip(answers, records, strict=True):
             self._log_likelihood += answer.log_likelihood
+            self._known += answer.tokens_known > 0
             self._tokens_known += answer.tokens_known
             self._tokens_written += answer.tokens_written
             self._texts.append(answer.text)
@@ -210,16 +211,21 @@ class TranslationScores:
     def compute(self) -> dict[str, Any]:
         """Return sacreBLEU's scores with their signatures, and the right ones' likelihood.
 
-        ``log_likelihood`` is a token's mean.
+        ``log_likelihood`` is a token's mean. Where it could not be told for all translations,
+        ``likelihood_items`` says of how many it is.
 
         Raises:
             UserError: nothing was counted.
         """
-        if not self._tokens_known:
+        if not self._texts:
             raise UserError("no translations to score: the data is empty")
-        return {
+        scores: dict[str, Any] = {
             "items": len(self._texts),
             "tokens": self._tokens_written,
             **text_scores(self._texts, self._references, cased=True, tokenize=self._bleu_tokenize),
-            **likelihood_scores(self._log_likelihood, self._tokens_known),
         }
+        if self._known:
+            scores |= likelihood_scores(self._log_likelihood, self._tokens_known)
+        if self._known < len(self._texts):
+            scores["likelihood_items"] = self._known
+        return scores
