@@ -109,7 +109,10 @@ def test_the_same_evaluation_scores_both(
     assert scores_of(predictor, data, columns, print) == pytest.approx(ours, abs=1e-4, rel=1e-4)
 
 
-def test_a_tiny_roberta_is_one_graph(onnxruntime: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("types", [1, 2])
+def test_a_tiny_roberta_is_one_graph(
+    types: int, onnxruntime: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     folder = tmp_path / "run"
     tokenizer = tiny.byte_level_tokenizer()
@@ -121,7 +124,7 @@ def test_a_tiny_roberta_is_one_graph(onnxruntime: ModuleType, tmp_path: Path) ->
             num_attention_heads=2,
             intermediate_size=16,
             max_position_embeddings=34,
-            type_vocab_size=1,
+            type_vocab_size=types,
             pad_token_id=tokenizer.pad_token_id,
         )
     )
@@ -133,7 +136,9 @@ def test_a_tiny_roberta_is_one_graph(onnxruntime: ModuleType, tmp_path: Path) ->
     assert export(folder, tmp_path / "hf", "hf").difference < 1e-5
     assert export(folder, tmp_path / "onnx", "onnx").difference < 1e-5
     session = onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx")
-    assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask"]
+    inputs = ["input_ids", "attention_mask", "token_type_ids"][: types + 1]
+    assert [one.name for one in session.get_inputs()] == inputs
+    assert printed(tmp_path / "onnx", monkeypatch) == "logits (2, 2)\n"
 
 
 def test_a_tiny_albert_keeps_shared_weights_once(

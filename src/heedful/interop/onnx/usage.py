@@ -63,7 +63,7 @@ from heedful import load_tokenizer
 
 {engine}
 tokenizer = load_tokenizer(".")
-rows = tokenizer({texts}, padding=True, return_tensors="np")
+rows = tokenizer({texts}, padding=True, return_tensors="np"{types})
 for name, array in compute(open_graph("model"), {rows}).items():
     print(name, array.shape)
 """
@@ -200,4 +200,12 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
         rows = "{name: rows[name][None] for name in rows}"
     elif record.task == "answer" or record.goal.get("pairs"):
         texts = '["a text", "another text"], ["its second text", "and its own"]'
-    return _TEXTS.format(engine=engine.code, texts=texts, rows=rows)
+    inputs = [name for _, name, _, _ in engine.ports((folder / "model").with_suffix(engine.suffix))]
+    types = "token_type_ids"  # which a RoBERTa may have, but its tokenizer gives only if asked to
+    asked = types in inputs and types not in source.tokenizer(["a text"])
+    return _TEXTS.format(
+        engine=engine.code,
+        texts=texts,
+        rows=rows,
+        types=f", return_{types}=True" if asked else "",
+    )
