@@ -19,6 +19,7 @@ from heedful import BertConfig, BertForSequenceClassification, load_model
 from heedful.batches import Batch, Example, plan_epoch
 from heedful.batches.collate import class_labels, collate
 from heedful.errors import UserError
+from heedful.models.model import Model
 from heedful.tasks.classify import Classify
 from heedful.training import loop, optimize
 from heedful.training.device import Precision, choose_precision
@@ -255,7 +256,8 @@ def test_precision_is_refused_where_it_would_be_emulated(monkeypatch: pytest.Mon
 
 def test_the_head_learns_at_its_own_rate_and_vectors_do_not_decay() -> None:
     network = model()
-    optimizer = adamw(network, learning_rate=1e-3, head_learning_rate=1e-2, weight_decay=0.5)
+    rates = {"learning_rate": 1e-3, "head_learning_rate": 1e-2}
+    optimizer = adamw(network, head=network.head_parameters(), weight_decay=0.5, **rates)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     found = {
         names[id(parameter)]: (group["lr"], group["weight_decay"])
@@ -269,6 +271,28 @@ def test_the_head_learns_at_its_own_rate_and_vectors_do_not_decay() -> None:
     assert found["bert.embeddings.word_embeddings.weight"] == (1e-3, 0.5)
     assert found["bert.embeddings.LayerNorm.weight"] == (1e-3, 0.0)
     assert found["bert.encoder.layer.1.output.dense.bias"] == (1e-3, 0.0)
+
+
+def _named(network: Model, parameters: list[nn.Parameter]) -> set[str]:
+    ids = {id(parameter) for parameter in parameters}
+    return {name for name, parameter in network.named_parameters() if id(parameter) in ids}
+
+
+def test_what_is_from_a_folder_is_not_fresh(tmp_path: Path) -> None:
+    network = model()
+    classifier = {"classifier.weight", "classifier.bias"}
+    pooler = {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
+    assert _named(network, network.fresh_head_parameters()) == classifier | pooler
+    network.save_pretrained(tmp_path / "classifier")
+    network.bert.save_pretrained(tmp_path / "encoder")
+    again = load_model(tmp_path / "classifier", head="sequence")
+    assert again.fresh_head_parameters() == []
+    again.renew(again.bert.pooler)
+    assert _named(again, again.fresh_head_parameters()) == pooler
+    for name, fresh_head in (("classifier", True), ("encoder", False)):
+        other = load_model(tmp_path / name, head="sequence", fresh_head=fresh_head)
+        assert _named(other, other.fresh_head_parameters()) == classifier | pooler
+    assert load_model(tmp_path / "encoder").fresh_head_parameters() == []
 
 
 @pytest.mark.parametrize("family", ["xlnet", "mpnet"])

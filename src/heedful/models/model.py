@@ -3,7 +3,7 @@
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -23,10 +23,12 @@ class Model(nn.Module, ABC):
         config: its sizes and options as they are now. It is replaced, never changed.
         gradient_checkpointing: whether training keeps only each block's input and computes the
             rest again in the backward pass: less memory, about a third more time. False at first.
+        loaded: names of the parameters whose values are from a folder.
     """
 
     config: Any
     gradient_checkpointing: bool = False
+    loaded: frozenset[str] = frozenset()
 
     can_recompute: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
@@ -96,6 +98,34 @@ class Model(nn.Module, ABC):
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the body, and may learn at a rate of its own."""
         return []
+
+    def fresh_head_parameters(self) -> list[nn.Parameter]:
+        """Return those of `head_parameters` whose values are not from a folder.
+
+        A pooler goes with them: what it learnt says little to a head that begins.
+        """
+        loaded = {
+            id(parameter)
+            for part in self._models()
+            for name, parameter in part.named_parameters()
+            if name in part.loaded
+        }
+        pooler = getattr(self.body, "pooler", None)
+        kept = loaded - {id(parameter) for parameter in pooler.parameters()} if pooler else loaded
+        fresh = [parameter for parameter in self.head_parameters() if id(parameter) not in kept]
+        return fresh if any(id(parameter) not in loaded for parameter in fresh) else []
+
+    def renew(self, part: nn.Module) -> None:
+        """Draw the weights of a part of it anew."""
+        pretrained.initialise(part, self.config.initializer_range)
+        drawn = {id(parameter) for parameter in part.parameters()}
+        for model in self._models():
+            names = {name for name, value in model.named_parameters() if id(value) in drawn}
+            model.loaded -= names
+
+    def _models(self) -> "Iterator[Model]":
+        """Yield it, and the models in it."""
+        return (part for part in self.modules() if isinstance(part, Model))
 
     @abstractmethod
     def get_input_embeddings(self) -> nn.Embedding:

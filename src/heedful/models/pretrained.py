@@ -118,6 +118,8 @@ def set_weights(
 ) -> LoadReport:
     """Set every parameter of an encoder, with a head or without, or draw it where that is right.
 
+    ``model.loaded`` says thereafter which were set.
+
     Tensors of the parameters' type become the parameters themselves. Those of a file are mapped
     into memory, so what is not needed of them is not even read.
 
@@ -171,6 +173,8 @@ def set_weights(
     with torch.no_grad():
         for name in copied:
             parameters[name].copy_(weights[name])
+    names = [name for name, _ in model.named_parameters()]
+    model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
     return LoadReport(fresh=missing, unused=surplus)
 
 

@@ -17,7 +17,6 @@ from heedful.errors import UserError, amount, listed
 from heedful.models import Head
 from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
-from heedful.models.pretrained import initialise
 from heedful.reading import Record, Text, read_records
 from heedful.reading.fields import kind_of
 from heedful.settings import ColumnSettings, DataSettings, LongText
@@ -289,7 +288,7 @@ def renew_pooler(model: Model) -> None:
         raise UserError(
             "--fresh-pooler: the model of this task has no pooler; leave the option out"
         )
-    initialise(pooler, model.config.initializer_range)
+    model.renew(pooler)
 
 
 def store_records(

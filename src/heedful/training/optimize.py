@@ -1,6 +1,6 @@
 """The optimizer: AdamW with decoupled weight decay, and none of it on biases and normalisation."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,12 @@ STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
 
 
 def parameter_groups(
-    model: Model, *, learning_rate: float, head_learning_rate: float, weight_decay: float
+    model: Model,
+    *,
+    learning_rate: float,
+    head: Iterable[nn.Parameter],
+    head_learning_rate: float,
+    weight_decay: float,
 ) -> list[dict[str, object]]:
     """Split the trainable parameters by learning rate and by whether they decay.
 
@@ -23,17 +28,18 @@ def parameter_groups(
 
     Args:
         model: what is trained.
-        learning_rate: of its body.
-        head_learning_rate: of its ``head_parameters``.
+        learning_rate: of all but the head.
+        head: what learns at a rate of its own.
+        head_learning_rate: that rate.
         weight_decay: of what decays.
     """
-    of_head = {id(parameter) for parameter in model.head_parameters()}
-    body: list[nn.Parameter] = []
-    head: list[nn.Parameter] = []
+    of_head = {id(parameter) for parameter in head}
+    slow: list[nn.Parameter] = []
+    fast: list[nn.Parameter] = []
     decaying: set[int] = set()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (head if id(parameter) in of_head else body).append(parameter)
+            (fast if id(parameter) in of_head else slow).append(parameter)
             if parameter.ndim > 1 and "bias" not in name:
                 decaying.add(id(parameter))
     return [
@@ -42,7 +48,7 @@ def parameter_groups(
             "lr": rate,
             "weight_decay": weight_decay if decayed else 0.0,
         }
-        for parameters, rate in ((body, learning_rate), (head, head_learning_rate))
+        for parameters, rate in ((slow, learning_rate), (fast, head_learning_rate))
         for decayed in (True, False)
     ]
 
@@ -51,6 +57,7 @@ def adamw(
     model: Model,
     *,
     learning_rate: float,
+    head: Iterable[nn.Parameter] = (),
     head_learning_rate: float | None = None,
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
@@ -63,6 +70,7 @@ def adamw(
     groups = parameter_groups(
         model,
         learning_rate=learning_rate,
+        head=head,
         head_learning_rate=head_learning_rate or learning_rate,
         weight_decay=weight_decay,
     )

@@ -320,7 +320,7 @@ def _run(
     say: Say,
 ) -> Run:
     """Put together what is trained."""
-    training, model = recipe.training, what.model
+    training, model, rate = recipe.training, what.model, recipe.training.head_learning_rate
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
@@ -330,8 +330,8 @@ def _run(
         optimizer=adamw(
             model,
             learning_rate=training.learning_rate,
-            head_learning_rate=training.head_learning_rate
-            or task.head_rate * training.learning_rate,
+            head=model.fresh_head_parameters() if rate is None else model.head_parameters(),
+            head_learning_rate=rate or task.head_rate * training.learning_rate,
             weight_decay=training.weight_decay,
             betas=task.betas,
             epsilon=task.epsilon,
