@@ -256,6 +256,9 @@ def test_slices_with_the_accents_behind_them() -> None:
         *([0, 2], [2, 4], [4, 4], [4, 7]),
     ]
     assert spans[0].tolist() == [0, 1]
+    # The marks of half-width kana become such accents; what becomes a space with one does not.
+    kana = np.array([[0, 1], [2, 3]], dtype=np.int32)
+    assert past_marks("ｶﾞﾊ\uff9f¨", kana).tolist() == [[0, 2], [2, 4]]
     assert past_marks("", np.empty((0, 2), dtype=np.int32)).shape == (0, 2)
 
 

@@ -4,6 +4,7 @@ Shapes: N pieces of a text, W its words, T tokens of an example with its special
 """
 
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
@@ -124,10 +125,15 @@ def past_marks(text: str, spans: Spans) -> Spans:
     spans = spans.copy()
     for index in np.flatnonzero(spans[:, 1] < limits).tolist():
         end, limit = int(spans[index, 1]), int(limits[index])
-        while end < limit and ord(text[end]) in ACCENTS:
+        while end < limit and _is_mark(text[end]):
             end += 1
         spans[index, 1] = end
     return spans
+
+
+def _is_mark(character: str) -> bool:
+    """Tell whether a character is an accent, also such as those of half-width kana (ﾞ and ﾟ)."""
+    return all(ord(part) in ACCENTS for part in unicodedata.normalize("NFKD", character))
 
 
 def _split_words(
