@@ -139,11 +139,11 @@ def others(run: Path) -> list[Path]:
     Raises:
         UserError: the manifest is damaged.
     """
-    own = set(_BESIDE_MODEL)
+    names_of_run = set(_BESIDE_MODEL)
     # A process that was killed when it moved files into the run has left their manifest behind.
     for manifest in (*run.glob(files.MANIFEST), *run.glob(f".finished.*.partial/{files.MANIFEST}")):
-        own |= {name.partition("/")[0] for name in files.read_manifest(manifest.parent)}
-    entries = (path for path in sorted(run.glob("*")) if path.name not in own)
+        names_of_run |= {name.partition("/")[0] for name in files.read_manifest(manifest.parent)}
+    entries = (path for path in sorted(run.glob("*")) if path.name not in names_of_run)
     return [path for path in entries if not path.match(".*.partial")]
 
 

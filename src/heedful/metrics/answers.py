@@ -62,12 +62,12 @@ class AnswerScores:
         self._answerable.append(bool(right))
         self._answered.append(answered)
         self._margins.append(margin)
-        told = {"unspaced": unspaced, "no_answer": self._no_answer}
-        self._with_answer.append(compare(best, right, **told))
-        self._without_answer.append(compare("", right, **told))
+        options = {"unspaced": unspaced, "no_answer": self._no_answer}
+        self._with_answer.append(compare(best, right, **options))
+        self._without_answer.append(compare("", right, **options))
         self._unspaced += unspaced
-        given = best if answered else ""
-        self._by_words.append(compare(given, right, no_answer=self._no_answer))
+        answer = best if answered else ""
+        self._by_words.append(compare(answer, right, no_answer=self._no_answer))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.

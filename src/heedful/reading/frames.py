@@ -71,8 +71,8 @@ def as_files(
 def naming_rows(message: str) -> str:
     """Return a message with ``train, row 3`` where it names a line of a temporary file."""
     folder = re.escape(str(Path(tempfile.gettempdir()) / "heedful-")) + r"[0-9a-f]{16}"
-    place = re.compile(rf"{folder}[/\\](\w+)\.\w+(, (?:line|row)(?= \d))?")
-    return place.sub(lambda match: match[1] + (", row" if match[2] else ""), message)
+    location = re.compile(rf"{folder}[/\\](\w+)\.\w+(, (?:line|row)(?= \d))?")
+    return location.sub(lambda match: match[1] + (", row" if match[2] else ""), message)
 
 
 def data_name(path: str | os.PathLike[str]) -> str:
