@@ -33,17 +33,16 @@ test-gpu: setup ## run the tests that need a GPU of NVIDIA's
 # browsers, servers, exports and other programs, which answer with what is computed elsewhere. All of
 # these take long.
 OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
-SAME_ON_ANY_CPU := batches benchmarks commands pages reading rules serving tokens \
+SAME_ON_ANY_CPU := batches benchmarks commands interop pages reading reports rules serving tokens \
 	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
-	interop/test_onnx.py interop/test_page.py interop/test_pictures.py \
-	interop/test_sentence_transformers.py models/test_on_device.py system \
+	metrics/test_pictures.py models/test_on_device.py system \
 	tasks/test_families.py tasks/test_generate.py tasks/test_pretrain.py tasks/test_prune.py \
 	tasks/test_rtd.py tasks/test_translate.py \
 	training/test_cuda.py training/test_interrupt.py training/test_many_processes.py \
 	training/test_ranks.py training/test_resume.py training/test_stream.py \
 	training/test_waiting.py training/test_watch.py \
-	test_conftest.py test_doctor.py test_errors.py test_family_page.py test_wheel.py \
-	test_wrong_input.py
+	test_conftest.py test_damaged_runs.py test_doctor.py test_errors.py test_family_page.py \
+	test_wheel.py test_wrong_input.py
 
 test-other-cpu: setup ## run the tests that compute as on another CPU
 	$(OTHER_CPU) $(PYTEST) -m 'not bf16' $(addprefix --ignore=tests/,$(SAME_ON_ANY_CPU))
