@@ -195,13 +195,23 @@ def test_wrong_columns_are_refused(
     assert error.count("\n") == 0
 
 
-def test_a_decoder_cannot_read_one_text_to_write_another(
-    pairs: Path, tmp_path: Path, capsys: Out
+@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2Model"), ("roberta", "RobertaModel")])
+def test_what_is_no_bert_does_not_read_one_text_to_write_another(
+    family: str, name: str, pairs: Path, tmp_path: Path, capsys: Out
 ) -> None:
-    write_folder("gpt2", tmp_path / "gpt2")
-    assert train(tmp_path / "gpt2", pairs, tmp_path / "run", "--label", "reply") == 2
-    message = "gpt2: goes on with texts and cannot read one to write another; name a BERT"
+    write_folder(family, tmp_path / family)
+    assert train(tmp_path / family, pairs, tmp_path / "run", "--label", "reply") == 2
+    message = f"{family}: {name} cannot read one text to write another; name a BERT, or train on"
     assert message in capsys.readouterr().err
+
+
+def test_a_run_that_writes_replies_does_not_sort_or_tag(tmp_path: Path, capsys: Out) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "0.1.0"
+    for task, data in (("classify", "classify.csv"), ("tag", "tag.conll")):
+        words = ["train", task, "--model", golden / "replies", "--train", golden / "data" / data]
+        assert run([*map(str, words), "--out", str(tmp_path / task)]) == 2
+        error = capsys.readouterr().err.splitlines()
+        assert "it has seq2seq" in error[-1]
 
 
 def test_texts_and_pairs_are_not_mixed(

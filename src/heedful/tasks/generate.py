@@ -29,7 +29,7 @@ from heedful.host import on_host
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.metrics.writing import bleu_tokenizer
-from heedful.models import BertEncoderDecoder
+from heedful.models import BertEncoderDecoder, BertModel
 from heedful.models.loading import head_of, load_model
 from heedful.models.model import Model
 from heedful.reading import Record, Text
@@ -185,10 +185,10 @@ class Generate(Task[Record, WriterOutput, Generation]):
             both: BertEncoderDecoder = load()
         else:
             body = load(head="body")
-            if body.config.is_decoder:
+            if not isinstance(body, BertModel) or body.config.is_decoder:
                 raise UserError(
-                    f"{folder}: goes on with texts and cannot read one to write another; "
-                    "name a BERT or one of its kin, or train on plain text"
+                    f"{folder}: {type(body).__name__} cannot read one text to write another; "
+                    "name a BERT, or train on plain text"
                 )
             both = BertEncoderDecoder(
                 body,

@@ -175,7 +175,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             recipe,
             head="token",
             id2label=dict(enumerate(self.labels)),
-            fresh_head=tuple(config.id2label.values()) != self.labels,
+            fresh_head=tuple(getattr(config, "id2label", {}).values()) != self.labels,
         )
 
     def stores(

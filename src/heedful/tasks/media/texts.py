@@ -64,7 +64,7 @@ class Texts:
             id2label=dict(enumerate(labels)),
             problem_type=problem_type,
             # A classifier for other labels, or for these in another order, would mislead.
-            fresh_head=tuple(config.id2label.values()) != labels,
+            fresh_head=tuple(getattr(config, "id2label", {}).values()) != labels,
         )
 
     def encode(
