@@ -218,6 +218,12 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
     _write(tmp_path / "pre-norm", model, tokenizer)
     with pytest.raises(UserError, match=r"before each part \(pre-norm\).*without --pre-norm"):
         export(tmp_path / "pre-norm", out, "marian")
+    two = _tokenizer(separate=True)
+    _write(tmp_path / "two", Transformer(_config(two, normalize_before=True)), two)
+    with pytest.raises(
+        UserError, match=r"has two vocabularies; Pegasus.*--format onnx can hold it"
+    ):
+        export(tmp_path / "two", out, "hf")
     model = Transformer(_config(tokenizer))
     model.prune_heads({}, cross_attn_heads={0: [0]})
     _write(tmp_path / "pruned", model, tokenizer)

@@ -78,6 +78,11 @@ def write_translator(source: Source, folder: Path) -> None:
             "pieces, and those of a Marian model are of one size; train with a size that both "
             "fill, or use --format onnx"
         )
+    if config.normalize_before and not tokenizer.joint:
+        raise UserError(
+            "this model normalises before each part (pre-norm) and has two vocabularies; Pegasus, "
+            "the reference's model of that kind, has one: --format onnx can hold it"
+        )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name, side in ((SOURCE_MODEL, tokenizer.source), (TARGET_MODEL, tokenizer.target)):

@@ -178,7 +178,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     def _model(self, data: DataSettings, tokenizer: Tokenizer) -> Any:
         folder = resolve(data.model, data.revision)
-        load = partial(load_model, folder, dropout=data.dropout)
+        load = partial(load_model, data.model, dropout=data.dropout, revision=data.revision)
         if not self.pairs:
             return load(head="causal_lm", is_decoder=True)
         if head_of(folder) == "seq2seq":
