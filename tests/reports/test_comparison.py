@@ -45,6 +45,7 @@ def test_no_run_differs_from_itself(name: str) -> None:
         assert (row["low"], row["high"]) == (0, 0), name
         assert row["p_value"] == 1, name
     assert comparison["conclusion"].startswith("No difference can be told")
+    assert comparison["conclusion"].endswith(" for both.")
     assert comparison["lost"] == comparison["gained"] == []
 
 

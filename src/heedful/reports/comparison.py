@@ -255,6 +255,11 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
             f"explains: {numbers}."
         )
     least = max(tested.high - tested.difference, tested.difference - tested.low)
+    if not least:  # as where no answer differs
+        return (
+            f"No difference can be told between {names[0]} and {names[1]}: {metric} is "
+            f"{tested.first:.4f} for both."
+        )
     return (
         f"No difference can be told between {names[0]} and {names[1]}: {numbers}. On {items:,} "
         f"items like these, a difference below about {least:.2g} cannot be told from chance."
