@@ -34,6 +34,13 @@ def test_there_and_back_is_exact(still: BertConfig, tmp_path: Path) -> None:
     assert_same_bits(again(IDS, labels=IDS).loss, model(IDS, labels=IDS).loss, "stored")
 
 
+def test_what_joins_two_widths_is_kept(still: BertConfig, tmp_path: Path) -> None:
+    model = _model(still, hidden_size=2 * still.hidden_size)
+    assert len(model.fresh_head_parameters()) == len(model.head_parameters())
+    model.save_pretrained(tmp_path / "a")
+    assert BertEncoderDecoder.from_pretrained(tmp_path / "a").fresh_head_parameters() == []
+
+
 def test_labels_are_what_is_written_after_the_start(still: BertConfig) -> None:
     model = _model(still)
     labels = torch.tensor([[5, 6, -100]])

@@ -176,6 +176,7 @@ class BertEncoderDecoder(Model):
             check_weights(weights["enc_to_dec_proj"], expected, folder / "enc_to_dec_proj")
             allocate(self.enc_to_dec_proj)
             self.enc_to_dec_proj.load_state_dict(weights["enc_to_dec_proj"])
+            self.loaded = frozenset(f"enc_to_dec_proj.{name}" for name in expected)
         return report
 
     def forward(
