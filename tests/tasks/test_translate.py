@@ -118,6 +118,12 @@ def test_how_likely_a_translation_is_is_told_where_it_can_be(trained: Path, tmp_
     assert scores["likelihood_items"] == 0
     assert "bleu" in scores
     assert "perplexity" not in scores
+    whole, parts = (
+        heedful.report(trained, [tmp_path / f"{name}.de", tmp_path / f"{name}.en"]).html
+        for name in ("some", "only")
+    )
+    assert "perplexity" in whole
+    assert "perplexity" not in parts
 
 
 def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: Out) -> None:

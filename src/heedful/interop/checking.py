@@ -74,17 +74,24 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
         yield batch
 
 
+def reads_types(source: Source) -> bool:
+    """Tell whether what reads the texts of a run is also given ``token_type_ids``."""
+    config = _reading_config(source)
+    knows = getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
+    layout = getattr(source.tokenizer, "layout", None)  # a translator's tokenizer has none
+    return knows and layout is not None and layout.tells_types
+
+
 def _texts(source: Source, lengths: Sequence[int], generator: torch.Generator) -> dict[str, Tensor]:
     config, pad_id = _reading_config(source), source.tokenizer.pad_token_id
     ids = torch.randint(config.vocab_size, (len(lengths), max(lengths)), generator=generator)
     ids[ids == pad_id] = (pad_id + 1) % config.vocab_size
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (B, S)
-    layout = getattr(source.tokenizer, "layout", None)  # a translator's tokenizer has none
+    layout = getattr(source.tokenizer, "layout", None)
     if layout is not None and layout.pads_left:
         mask = mask.flip(1)
     batch = {"input_ids": ids.masked_fill(~mask, pad_id), "attention_mask": mask.long()}
-    knows = getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
-    if knows and layout is not None and layout.tells_types:
+    if reads_types(source):
         second = mask & (torch.arange(max(lengths)) > max(lengths) // 2)
         batch["token_type_ids"] = second.long()
     return batch

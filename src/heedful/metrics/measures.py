@@ -204,6 +204,8 @@ def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 def likelihood(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     """Measure how likely texts are. An item's numbers: log-likelihood and tokens."""
+    if not columns[:, 1].any():  # it can be told of no item
+        return {}
     total, tokens = (weights @ columns).T
     mean = ratio(total, tokens)
     return {"log_likelihood": mean, "perplexity": np.exp(np.minimum(-mean, 700.0))}

@@ -110,10 +110,12 @@ class Model(nn.Module, ABC):
             for name, parameter in part.named_parameters()
             if name in part.loaded
         }
+        head = self.head_parameters()
+        fresh = {id(parameter) for parameter in head} - loaded
         pooler = getattr(self.body, "pooler", None)
-        kept = loaded - {id(parameter) for parameter in pooler.parameters()} if pooler else loaded
-        fresh = [parameter for parameter in self.head_parameters() if id(parameter) not in kept]
-        return fresh if any(id(parameter) not in loaded for parameter in fresh) else []
+        if fresh and pooler is not None:
+            fresh |= {id(parameter) for parameter in pooler.parameters()}
+        return [parameter for parameter in head if id(parameter) in fresh]
 
     def renew(self, part: nn.Module) -> None:
         """Draw the weights of a part of it anew."""

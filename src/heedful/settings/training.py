@@ -46,7 +46,8 @@ class TrainSettings:
     learning_rate: float = 7e-5
     """Highest learning rate of the schedule."""
     head_learning_rate: float | None = None
-    """Highest learning rate of the head; default: 20 times that of the encoder for a fresh one."""
+    """Highest learning rate of the head; default: that of the encoder, 20 times it for a fresh
+    head."""
     schedule: Schedule = "linear"
     """Schedule of the learning rate after the warm-up."""
     warmup: float = 0.1

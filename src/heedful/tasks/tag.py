@@ -36,7 +36,6 @@ from heedful.errors import UserError, did_you_mean, listed
 from heedful.host import on_host, where_true
 from heedful.judging import Judge
 from heedful.lesson import Lesson
-from heedful.models.loading import read_config
 from heedful.models.model import Model
 from heedful.reading import Text, read_records
 from heedful.reading.compressed import ending_of
@@ -44,12 +43,11 @@ from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
 from heedful.reading.tagging import Entity, Scheme, TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
-from heedful.sources import resolve
 from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import entities as aims
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.judges import entities as judges
-from heedful.tasks.texts import check_outputs, start_encoder, store_records
+from heedful.tasks.texts import check_outputs, learnt_labels, start_encoder, store_records
 from heedful.tokens import Tokenizer
 
 _FORMATS = {
@@ -170,12 +168,11 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 
     def start(self, recipe: Recipe) -> Start:
         """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-        config = read_config(resolve(recipe.data.model, recipe.data.revision))
         return start_encoder(
             recipe,
             head="token",
             id2label=dict(enumerate(self.labels)),
-            fresh_head=tuple(getattr(config, "id2label", {}).values()) != self.labels,
+            fresh_head=learnt_labels(recipe.data) != self.labels,
         )
 
     def stores(

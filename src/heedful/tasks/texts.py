@@ -15,11 +15,12 @@ from heedful.batches import Example, Fitted, Store, features, write_store
 from heedful.batches.windows import naming
 from heedful.errors import UserError, amount, listed
 from heedful.models import Head
-from heedful.models.loading import encodes, load_model
+from heedful.models.loading import encodes, load_model, read_config
 from heedful.models.model import Model
 from heedful.reading import Record, Text, read_records
 from heedful.reading.fields import kind_of
 from heedful.settings import ColumnSettings, DataSettings, LongText
+from heedful.sources import resolve
 from heedful.task import AnyTask, Fit, Input, Recipe, Say, Start, StoreOf, check_max_length
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
@@ -275,6 +276,12 @@ def start_encoder(
         model=model,
         max_length=check_max_length(data.max_length or model.usual_positions, model.max_positions),
     )
+
+
+def learnt_labels(data: DataSettings) -> tuple[str, ...]:
+    """Return the labels that the model to start from tells apart, in order; none if it does not."""
+    config = read_config(resolve(data.model, data.revision))
+    return tuple(getattr(config, "id2label", {}).values())
 
 
 def renew_pooler(model: Model) -> None:

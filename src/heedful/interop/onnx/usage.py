@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.interop.checking import reads_types
 from heedful.interop.onnx.graphs import READER
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder
@@ -200,12 +201,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
         rows = "{name: rows[name][None] for name in rows}"
     elif record.task == "answer" or record.goal.get("pairs"):
         texts = '["a text", "another text"], ["its second text", "and its own"]'
-    inputs = [name for _, name, _, _ in engine.ports((folder / "model").with_suffix(engine.suffix))]
-    types = "token_type_ids"  # which a RoBERTa may have, but its tokenizer gives only if asked to
-    asked = types in inputs and types not in source.tokenizer(["a text"])
-    return _TEXTS.format(
-        engine=engine.code,
-        texts=texts,
-        rows=rows,
-        types=f", return_{types}=True" if asked else "",
-    )
+    # A RoBERTa may have types, but its tokenizer gives them only if asked to.
+    asked = reads_types(source) and not source.tokenizer.token_types
+    types = ", return_token_type_ids=True" if asked else ""
+    return _TEXTS.format(engine=engine.code, texts=texts, rows=rows, types=types)

@@ -137,12 +137,13 @@ def _source_spans(
 
     Of its language code, with which each part begins, the later parts have nothing.
     """
-    codes = bool(tokenizer.language_code(text))
-    bare = [ids[codes * (number > 0) :] for number, ids in enumerate(parts)]
+    if not tokenizer.language_code(text):
+        return _piece_spans(text, parts, tokenizer) or _spans_between_spaces(text, parts, tokenizer)
+    bare = [*parts[:1], *(ids[1:] for ids in parts[1:])]
     spans = _piece_spans(text, bare, tokenizer) or _spans_between_spaces(text, bare, tokenizer)
     if spans is None:
         return None
-    return [*spans[:1], *([(0, 0)] * codes + of_part for of_part in spans[1:])]
+    return [*spans[:1], *([(0, 0), *of_part] for of_part in spans[1:])]
 
 
 def _piece_spans(

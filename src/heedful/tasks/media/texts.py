@@ -9,14 +9,13 @@ from torch import Tensor
 from heedful.aim import Side, side_of
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate
-from heedful.models.loading import read_config
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings
-from heedful.sources import resolve
 from heedful.task import Fit, Input, Recipe, Start
 from heedful.tasks.media import LabelsOf
 from heedful.tasks.texts import (
     encode_texts,
+    learnt_labels,
     read_table,
     start_encoder,
     text_example,
@@ -57,14 +56,13 @@ class Texts:
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
         """Load an encoder, with a fresh classifier unless it has one for the same labels."""
-        config = read_config(resolve(recipe.data.model, recipe.data.revision))
         return start_encoder(
             recipe,
             head="sequence",
             id2label=dict(enumerate(labels)),
             problem_type=problem_type,
             # A classifier for other labels, or for these in another order, would mislead.
-            fresh_head=tuple(getattr(config, "id2label", {}).values()) != labels,
+            fresh_head=learnt_labels(recipe.data) != labels,
         )
 
     def encode(
