@@ -105,7 +105,9 @@ def test_as_many_lines_come_out_as_go_in(
     ]
 
 
-def test_how_likely_a_translation_is_is_told_where_it_can_be(trained: Path, tmp_path: Path) -> None:
+def test_how_likely_a_translation_is_is_told_where_it_can_be(
+    trained: Path, tmp_path: Path, capsys: Out
+) -> None:
     pairs = PAIRS[:4]
     long = " ".join(text for text, _ in PAIRS), " ".join(text for _, text in PAIRS)
     some = heedful.evaluate(trained, [*write(tmp_path, "some", pairs)])
@@ -118,6 +120,11 @@ def test_how_likely_a_translation_is_is_told_where_it_can_be(trained: Path, tmp_
     assert scores["likelihood_items"] == 0
     assert "bleu" in scores
     assert "perplexity" not in scores
+    data = ["--data", str(tmp_path / "only.de"), str(tmp_path / "only.en")]
+    assert run(["explain", str(trained), "--heads", *data]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("heedful: --heads: ")
+    assert "no item of the data can be scored" in error or "cannot be masked" in error
     whole, parts = (
         heedful.report(trained, [tmp_path / f"{name}.de", tmp_path / f"{name}.en"]).html
         for name in ("some", "only")

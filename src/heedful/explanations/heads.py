@@ -204,9 +204,15 @@ def _score(
         with _with_masks(predictor.model, masks):
             return float(score_records(predictor, records)[_metric(predictor)])
     forward, task = partial(predictor.model, **masks), predictor.task
+    tokens = sum(float(task.count(batch)) for batch in batches)
+    if not tokens:
+        raise UserError(
+            "--heads: no item of the data can be scored; each text is read in parts, or its "
+            "translation is longer than any that the run writes"
+        )
     with torch.no_grad():
         total = sum(float(task.loss(forward, batch)) for batch in batches)
-    return -total / sum(float(task.count(batch)) for batch in batches)
+    return -total / tokens
 
 
 @contextmanager
