@@ -8,12 +8,15 @@ import pytest
 import torch
 from tests import tiny
 from tests.exact import assert_same_bits
+from tests.parity.deberta import keep_float64
 from tests.parity.equal import assert_equal
+from tests.parity.families import ROWS, by_file_name
 from torch import Tensor, nn
 
+from heedful import models
 from heedful.decoding.search import Search
 from heedful.files import read_tensors
-from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel
+from heedful.models import FAMILIES, BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel
 
 B, E, S, V, START = 3, 6, 5, 50, 2
 SIZES = {**tiny.SIZES, **tiny.STILL, "max_position_embeddings": 16}
@@ -139,6 +142,79 @@ def test_a_warm_start(
             assert_same_bits(found[name], tensor, "stored")
     fresh = found["bert.encoder.layer.0.crossattention.self.query.weight"]
     assert 0.01 < fresh.std() < 0.03
+
+
+READS_AND_WRITES = [
+    *((family, family) for family in ("electra", "ernie", "roberta", "xlm-roberta")),
+    *(("albert", "bert"), ("bert", "gpt2"), ("deberta-v2", "roberta"), ("distilbert", "electra")),
+    *(("mpnet", "bert"), ("roberta", "gpt2"), ("big_bird", "bert")),
+]
+
+
+def _mixed(reference: ModuleType, family: str, writer: str) -> tuple[BertEncoderDecoder, Any]:
+    if family.startswith("deberta"):
+        keep_float64()
+    parts = []
+    for kind, head, more in ((family, "body", {}), (writer, "causal_lm", WRITES)):
+        values = ROWS[kind].sizes | more
+        if kind == "gpt2":
+            values = {name: values[name] for name in values if name != "is_decoder"}
+        config, names = FAMILIES[kind].config, FAMILIES[kind].models
+        theirs = getattr(reference, config)(**values, attn_implementation="eager")
+        parts.append(
+            (
+                getattr(models, names[head])(getattr(models, config)(**values)),  # type: ignore[index]
+                getattr(reference, names[head])(theirs),  # type: ignore[index]
+            )
+        )
+    (our_encoder, their_encoder), (our_decoder, their_decoder) = parts
+    theirs = reference.EncoderDecoderModel(encoder=their_encoder, decoder=their_decoder)
+    theirs.config.decoder_start_token_id = START
+    theirs.config.pad_token_id = our_decoder.config.pad_token_id
+    torch.manual_seed(0)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    ours = BertEncoderDecoder(our_encoder, our_decoder, decoder_start_token_id=START)
+    weights = {name: value.detach().clone() for name, value in theirs.named_parameters()}
+    report = ours.set_file_weights(weights, Path())
+    assert report.fresh == report.unused == []
+    return ours.double().eval(), theirs.double().eval()
+
+
+@pytest.mark.parametrize(("family", "writer"), READS_AND_WRITES)
+@pytest.mark.filterwarnings("ignore")  # the reference warns of itself
+def test_parts_of_other_families(
+    reference: ModuleType, tmp_path: Path, family: str, writer: str
+) -> None:
+    """Values and gradients, folders both ways, and each token written from a cache."""
+    ours, theirs = _mixed(reference, family, writer)
+    batch = _batch()
+    batch["input_ids"] = batch["input_ids"].clamp(min=4)
+    written = torch.randint(4, V, (B, S))
+    output = ours(**batch, decoder_input_ids=written, labels=written)
+    expected = theirs(**batch, decoder_input_ids=written)
+    assert_equal(output.logits.view(B, S, -1), expected.logits)
+    expected.logits.sin().sum().backward()
+    output.logits.sin().sum().backward()
+    for part in ("encoder", "decoder"):
+        mine = getattr(ours, part)
+        grads = by_file_name(mine, {name: x.grad for name, x in mine.named_parameters()})
+        for name, parameter in getattr(theirs, part).named_parameters():
+            if parameter.grad is not None:
+                assert_equal(grads[name], parameter.grad)
+    start = ours(**batch, decoder_input_ids=written[:, :2], use_cache=True)
+    rest = ours(**batch, decoder_input_ids=written[:, 2:], past_key_values=start.past_key_values)
+    assert_equal(rest.logits, expected.logits[:, 2:])
+    ours.float().save_pretrained(tmp_path / "ours")
+    theirs.float().save_pretrained(tmp_path / "theirs")
+    again = BertEncoderDecoder.from_pretrained(tmp_path / "theirs")
+    read = reference.EncoderDecoderModel.from_pretrained(
+        tmp_path / "ours", attn_implementation="eager"
+    )
+    for model in (again, read.eval()):
+        torch.testing.assert_close(
+            model(**batch, decoder_input_ids=written).logits, expected.logits.float()
+        )
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])

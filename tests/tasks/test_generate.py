@@ -195,14 +195,33 @@ def test_wrong_columns_are_refused(
     assert error.count("\n") == 0
 
 
-@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2Model"), ("roberta", "RobertaModel")])
-def test_what_is_no_bert_does_not_read_one_text_to_write_another(
-    family: str, name: str, pairs: Path, tmp_path: Path, capsys: Out
+@pytest.mark.parametrize("family", ["gpt2", "distilbert", "albert"])
+def test_what_cannot_read_one_text_to_write_another_is_named(
+    family: str, pairs: Path, tmp_path: Path, capsys: Out
 ) -> None:
     write_folder(family, tmp_path / family)
     assert train(tmp_path / family, pairs, tmp_path / "run", "--label", "reply") == 2
-    message = f"{family}: {name} cannot read one text to write another; name a BERT, or train on"
+    message = f"a {family} cannot read one text to write another; name a BERT, RoBERTa,"
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["roberta", "electra"])
+def test_a_family_of_its_like_reads_one_text_to_write_another(
+    family: str, pairs: Path, tmp_path: Path, capsys: Out
+) -> None:
+    """The run opens, and a text as long as the decoder's positions is explained to its last."""
+    write_folder(family, tmp_path / family)
+    out = tmp_path / "run"
+    options = ["--label", "reply", "--steps", "2"]
+    assert train(tmp_path / family, pairs, out, *options) == 0
+    config = json.loads((out / "config.json").read_text())
+    assert [config[part]["model_type"] for part in ("encoder", "decoder")] == [family, family]
+    most = heedful.load(out).model.max_written
+    capsys.readouterr()
+    longest = ["--max-new-tokens", str(most), "--min-new-tokens", str(most)]
+    assert run(["explain", str(out), "the sky", *longest, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answer"]
+    assert not answer["ended"]
 
 
 def test_a_run_that_writes_replies_does_not_sort_or_tag(tmp_path: Path, capsys: Out) -> None:

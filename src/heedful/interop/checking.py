@@ -107,13 +107,15 @@ def _written(
     lengths: Sequence[int],
     generator: torch.Generator,
 ) -> Tensor:
-    """Return texts to write, as long as the longest may be. Shape (B, T)."""
+    """Return texts to write without padding, as long as the longest may be. Shape (B, T)."""
     if isinstance(model, BertEncoderDecoder):
-        size, most = model.decoder.config.vocab_size, model.decoder.max_positions
+        config, most = model.decoder.config, model.decoder.max_positions
+        size, pad_id = config.vocab_size, config.pad_token_id
     else:
-        size, most = model.config.decoder_vocab_size, model.max_positions
-    shape = (len(lengths), min(max(lengths), most))
-    return torch.randint(size, shape, generator=generator)
+        size, pad_id = model.config.decoder_vocab_size, model.config.pad_token_id
+        most = model.max_positions
+    ids = torch.randint(size, (len(lengths), min(max(lengths), most)), generator=generator)
+    return ids if pad_id is None else ids.where(ids != pad_id, (pad_id + 1) % size)
 
 
 @torch.inference_mode()

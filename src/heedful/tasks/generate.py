@@ -1,7 +1,8 @@
 """Writing text: what continues a text, or another text for it, such as a summary or a reply.
 
 From plain text a BERT learns as a decoder, each word from those before it. From pairs one BERT
-reads and another writes, both warm-started from the same weights (Rothe et al. 2020).
+reads and another writes, both warm-started from the same weights (Rothe et al. 2020). RoBERTa and
+its like do so, too.
 
 Shapes: B examples of a batch, S tokens of the text to read, U of the text to write.
 """
@@ -29,8 +30,8 @@ from heedful.host import on_host
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.metrics.writing import bleu_tokenizer
-from heedful.models import BertEncoderDecoder, BertModel
-from heedful.models.loading import head_of, load_model
+from heedful.models import BertEncoderDecoder
+from heedful.models.loading import encodes, family_of, head_of, load_model
 from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.compressed import ending_of
@@ -181,17 +182,17 @@ class Generate(Task[Record, WriterOutput, Generation]):
         load = partial(load_model, data.model, dropout=data.dropout, revision=data.revision)
         if not self.pairs:
             return load(head="causal_lm", is_decoder=True)
+        model_type, family = family_of(folder)
         if head_of(folder) == "seq2seq":
             both: BertEncoderDecoder = load()
+        elif "causal_lm" not in family.models or encodes(data.model, data.revision) is None:
+            raise UserError(
+                f"{folder}: a {model_type} cannot read one text to write another; name a "
+                "BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
+            )
         else:
-            body = load(head="body")
-            if not isinstance(body, BertModel) or body.config.is_decoder:
-                raise UserError(
-                    f"{folder}: {type(body).__name__} cannot read one text to write another; "
-                    "name a BERT, or train on plain text"
-                )
             both = BertEncoderDecoder(
-                body,
+                load(head="body", is_decoder=False, add_cross_attention=False),
                 load(head="causal_lm", is_decoder=True, add_cross_attention=True),
                 decoder_start_token_id=tokenizer.cls_token_id,
             )

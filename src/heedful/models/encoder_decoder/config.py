@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from heedful.errors import UserError
 from heedful.files import read_json
-from heedful.models.bert.config import BertConfig
-from heedful.models.configs import IGNORED
+from heedful.models import FAMILIES, Head
+from heedful.models.configs import IGNORED, ReferenceConfig
 
 ARCHITECTURE = "EncoderDecoderModel"
 """The reference's name for it."""
@@ -24,22 +24,24 @@ _IGNORED = {
 class EncoderDecoderConfig:
     """What an encoder and a decoder are made of."""
 
-    DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    """The fields of both parts that one rate of dropout sets."""
-
-    encoder: BertConfig
+    encoder: ReferenceConfig
     """Of what reads."""
-    decoder: BertConfig
+    decoder: ReferenceConfig
     """Of what writes."""
     decoder_start_token_id: int | None = None
     """The token that a text to write starts after, which is not part of it."""
+
+    @property
+    def DROPOUTS(self) -> tuple[str, ...]:  # noqa: N802 - other configurations have it as a constant
+        """The fields of the two parts that one rate of dropout sets."""
+        return tuple(dict.fromkeys((*self.encoder.DROPOUTS, *self.decoder.DROPOUTS)))
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the ``config.json`` of such a folder.
 
         Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+            UserError: the file cannot be read, a key is unknown, or its value not supported.
         """
         values = read_json(path)
         for key, expected in _FIXED.items():
@@ -51,13 +53,14 @@ class EncoderDecoderConfig:
         if not all(isinstance(values.get(part), dict) for part in ("encoder", "decoder")):
             raise UserError(f"{path}: expected the configurations 'encoder' and 'decoder' in it")
         config = cls(
-            encoder=BertConfig.from_dict(values["encoder"], where=f"{path}: encoder"),
-            decoder=BertConfig.from_dict(values["decoder"], where=f"{path}: decoder"),
+            encoder=_part(values["encoder"], "body", f"{path}: encoder"),
+            decoder=_part(values["decoder"], "causal_lm", f"{path}: decoder"),
             decoder_start_token_id=values.get("decoder_start_token_id"),
         )
-        if not (config.decoder.is_decoder and config.decoder.add_cross_attention):
+        decoder: Any = config.decoder
+        if not (decoder.is_decoder and decoder.add_cross_attention):
             raise UserError(f"{path}: decoder needs is_decoder and add_cross_attention")
-        start, vocab_size = config.decoder_start_token_id, config.decoder.vocab_size
+        start, vocab_size = config.decoder_start_token_id, decoder.vocab_size
         if start is not None and (type(start) is not int or not 0 <= start < vocab_size):
             raise UserError(
                 f"{path}: decoder_start_token_id is {start!r}; it must be null or from 0 to "
@@ -73,5 +76,17 @@ class EncoderDecoderConfig:
             "encoder": self.encoder.to_dict(),
             "decoder": self.decoder.to_dict(),
             "decoder_start_token_id": self.decoder_start_token_id,
-            "pad_token_id": self.decoder.pad_token_id,
+            "pad_token_id": getattr(self.decoder, "pad_token_id", None),
         }
+
+
+def _part(values: dict[str, Any], head: Head, where: str) -> ReferenceConfig:
+    """Read the configuration of one part, by its family."""
+    model_type = values.get("model_type", "bert")
+    known = [kind for kind, one in FAMILIES.items() if head in one.models and one.reads == "texts"]
+    if model_type not in known:
+        raise UserError(
+            f"{where}: model_type is {model_type!r}; expected one of {', '.join(known)}"
+        )
+    config: ReferenceConfig = FAMILIES[model_type].config_class().from_dict(values, where=where)
+    return config

@@ -1,4 +1,4 @@
-"""A BERT that reads and a BERT that writes, from text to text (Rothe et al. 2020).
+"""An encoder that reads and a decoder that writes, such as two BERTs (Rothe et al. 2020).
 
 The folder is the reference's: the weights of the two are under ``encoder.`` and ``decoder.``.
 
@@ -7,7 +7,7 @@ Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabu
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,24 +18,28 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
-from heedful.models import generation
-from heedful.models.bert.model import BertLMHeadModel, BertModel
+from heedful.models import FAMILIES, generation
+from heedful.models.configs import ReferenceConfig
 from heedful.models.decoders import Encoded
+from heedful.models.encoder import Encoder
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.inputs import shift_right
 from heedful.models.labels import labelled_positions
+from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 from heedful.models.weights import allocate, check_weights
+from heedful.models.with_head import WithHead
 
 
 class BertEncoderDecoder(Model):
     """An encoder, and a decoder that attends to it.
 
     Args:
-        encoder: what reads.
-        decoder: what writes; its configuration has ``is_decoder`` and ``add_cross_attention``.
+        encoder: what reads, such as a ``BertModel``.
+        decoder: what writes, such as a ``BertLMHeadModel``; its configuration has ``is_decoder``
+            and ``add_cross_attention``. It may be of another family.
         decoder_start_token_id: the token that a text to write starts after, such as ``[CLS]``.
 
     Raises:
@@ -44,8 +48,8 @@ class BertEncoderDecoder(Model):
 
     def __init__(
         self,
-        encoder: BertModel,
-        decoder: BertLMHeadModel,
+        encoder: Encoder,
+        decoder: WithHead,
         *,
         decoder_start_token_id: int | None = None,
     ) -> None:
@@ -121,7 +125,7 @@ class BertEncoderDecoder(Model):
         *,
         decoder_start_token_id: int | None = None,
     ) -> Self:
-        """Start both parts from a BERT each; the decoder's cross-attention starts fresh.
+        """Start both parts from a folder each; the decoder's cross-attention starts fresh.
 
         Args:
             encoder: see ``heedful.sources.resolve``.
@@ -129,18 +133,20 @@ class BertEncoderDecoder(Model):
             decoder_start_token_id: see the class.
 
         Raises:
-            UserError: see ``BertModel.from_pretrained``.
+            UserError: see ``load_model``; a family may not read both ways, or attend to an encoder.
         """
-        reader = BertModel.from_pretrained(encoder, is_decoder=False, add_cross_attention=False)
-        writer = BertLMHeadModel.from_pretrained(decoder, is_decoder=True, add_cross_attention=True)
+        reader = load_model(encoder, head="body", is_decoder=False, add_cross_attention=False)
+        writer = load_model(decoder, head="causal_lm", is_decoder=True, add_cross_attention=True)
         return cls(reader, writer, decoder_start_token_id=decoder_start_token_id).eval()
 
     @classmethod
     def from_config(cls, config: EncoderDecoderConfig) -> Self:
         """Make a model with fresh weights."""
+        reader = FAMILIES[config.encoder.MODEL_TYPE].model_class("body")
+        writer = FAMILIES[config.decoder.MODEL_TYPE].model_class("causal_lm")
         return cls(
-            BertModel(config.encoder),
-            BertLMHeadModel(config.decoder),
+            reader(config.encoder),
+            writer(config.decoder),
             decoder_start_token_id=config.decoder_start_token_id,
         )
 
@@ -148,12 +154,23 @@ class BertEncoderDecoder(Model):
     def changed(
         cls, config: EncoderDecoderConfig, changes: Mapping[str, Any]
     ) -> EncoderDecoderConfig:
-        """Return a configuration with other values of fields of both parts."""
-        return replace(
-            config,
-            encoder=replace(config.encoder, **changes),
-            decoder=replace(config.decoder, **changes),
-        )
+        """Return a configuration with other values of fields of its parts, where they have them."""
+
+        def part(old: ReferenceConfig) -> ReferenceConfig:
+            known = {field.name for field in fields(old)}
+            return replace(old, **{name: changes[name] for name in changes if name in known})
+
+        return replace(config, encoder=part(config.encoder), decoder=part(config.decoder))
+
+    def file_weights(self) -> dict[str, Tensor]:
+        """Return the weights under the names that they have in a folder."""
+        return {
+            f"{part}.{name}": tensor
+            for part, model in self.named_children()
+            for name, tensor in (
+                model.file_weights() if isinstance(model, Model) else model.state_dict()
+            ).items()
+        }
 
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False

@@ -139,7 +139,9 @@ def _two_sided(
             decoder starts with, and the ending one.
     """
     end, start_piece, end_piece = ends
-    labels = torch.tensor([*written.token_ids, end])  # (S,)
+    # The end of a text that was stopped has not been written, and may have no position.
+    ending = [end] if written.ended else []
+    labels = torch.tensor([*written.token_ids, *ending])  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         rows = labels.to(batch.inputs["input_ids"]).expand(batch.num_examples, -1)  # (N, S)
@@ -149,9 +151,10 @@ def _two_sided(
     back = replace(
         written.side,
         name=f"{written.side.name}, read back",
-        tokens=(special(start_piece), *written.side.tokens),
+        tokens=(special(start_piece), *written.side.tokens)[: len(labels)],
     )
-    wrote = replace(written.side, tokens=(*written.side.tokens, special(end_piece)))
+    ended = [special(end_piece)] if written.ended else []
+    wrote = replace(written.side, tokens=(*written.side.tokens, *ended))
     return Aim(
         target=_words(target, f"the {written.side.name}"),
         examples=(replace(computed.fitted.pieces[part], labels=()),),
