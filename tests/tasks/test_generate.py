@@ -16,6 +16,7 @@ from heedful.cli import run
 from heedful.commands.evaluate import evaluate
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError
+from heedful.models import load_model
 from heedful.settings import (
     ColumnSettings,
     DataSettings,
@@ -28,7 +29,7 @@ from heedful.settings.python import PredictOptions
 from heedful.task import Fit, Recipe
 from heedful.tasks.generate import Generate
 from heedful.tasks.writing import WriterOutput
-from heedful.tokens import BertTokenizer, Vocabulary
+from heedful.tokens import BertTokenizer, Vocabulary, load_encoder_tokenizer
 
 Out = pytest.CaptureFixture[str]
 RATES = ["--learning-rate", "1e-2", "--head-learning-rate", "1e-2", "--precision", "fp32"]
@@ -211,6 +212,13 @@ def test_a_family_of_its_like_reads_one_text_to_write_another(
 ) -> None:
     """The run opens, and a text as long as the decoder's positions is explained to its last."""
     write_folder(family, tmp_path / family)
+    model = load_model(tmp_path / family, head="causal_lm", is_decoder=True)
+    end = load_encoder_tokenizer(tmp_path / family).sep_token_id
+    with torch.no_grad():  # so that no text ends
+        model.get_submodule("lm_head" if family == "roberta" else "generator_lm_head").bias[
+            end
+        ] -= 9
+    model.save_pretrained(tmp_path / family, overwrite=True)
     out = tmp_path / "run"
     options = ["--label", "reply", "--steps", "2"]
     assert train(tmp_path / family, pairs, out, *options) == 0
@@ -218,8 +226,7 @@ def test_a_family_of_its_like_reads_one_text_to_write_another(
     assert [config[part]["model_type"] for part in ("encoder", "decoder")] == [family, family]
     most = heedful.load(out).model.max_written
     capsys.readouterr()
-    longest = ["--max-new-tokens", str(most), "--min-new-tokens", str(most)]
-    assert run(["explain", str(out), "the sky", *longest, "--json"]) == 0
+    assert run(["explain", str(out), "the sky", "--max-new-tokens", str(most), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)["answer"]
     assert not answer["ended"]
 
