@@ -329,9 +329,7 @@ def test_a_head_without_weights_is_refused(folder: Callable[..., Path]) -> None:
         if not name.startswith("classifier")
     }
     save_file(weights, out / "model.safetensors")
-    message = (
-        r"weights are missing: classifier\.weight, classifier\.bias; train it for a task first"
-    )
+    message = "weights are missing: classifier; train it for a task first"
     with pytest.raises(UserError, match=message):
         load(out)
 

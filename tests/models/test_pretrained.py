@@ -77,7 +77,8 @@ def test_an_encoder_gets_a_fresh_head_and_says_so(
     encoder = BertModel(config).eval()
     encoder.save_pretrained(tmp_path / "encoder")
     model = BertForSequenceClassification.from_pretrained(tmp_path / "encoder", num_labels=4)
-    assert "fresh weights, to be trained: classifier.weight, classifier.bias" in caplog.text
+    (record,) = caplog.records
+    assert record.message.endswith("fresh weights, to be trained: classifier")
     assert_same_bits(model.bert(IDS).pooler_output, encoder(IDS).pooler_output, "stored")
     assert model.classifier.weight.shape == (4, 24)
     assert 0.01 < model.classifier.weight.std().item() < 0.03
@@ -325,9 +326,7 @@ def test_an_encoder_becomes_a_decoder(
     encoder.save_pretrained(tmp_path)
     model = BertModel.from_pretrained(tmp_path, is_decoder=True, add_cross_attention=True)
     (record,) = caplog.records
-    start = "fresh weights, to be trained: encoder.layer.*.crossattention.self.query.weight, "
-    assert start in record.message
-    assert record.message.count("crossattention") == 10
+    assert record.message.endswith("fresh weights, to be trained: encoder.layer.*.crossattention")
     assert model.config.is_decoder
     cross = model.encoder.layer[1].crossattention
     assert 0.01 < cross.self.query.weight.std() < 0.03
@@ -350,7 +349,7 @@ def test_absolute_positions_become_relative(
     model = BertModel.from_pretrained(
         tmp_path, position_embedding_type="relative_key", chunk_size_feed_forward=2
     )
-    name = "encoder.layer.*.attention.self.distance_embedding.weight"
+    name = "encoder.layer.*.attention.self.distance_embedding"
     assert caplog.messages == [f"{tmp_path}: fresh weights, to be trained: {name}"]
     assert model.config.chunk_size_feed_forward == 2
     assert model(IDS).last_hidden_state.isfinite().all()

@@ -316,8 +316,10 @@ def test_losses_and_scores_are_those_of_one_process(work: Path) -> None:
 
 
 def test_one_process_speaks(work: Path) -> None:
+    log = (work / "2.log").read_text()
     for name in NAMES:
-        assert (work / "2.log").read_text().count(f"the model is in 2/{name}\n") == 1
+        assert log.count(f"the model is in 2/{name}\n") == 1
+    assert log.count("body: fresh weights, to be trained: classifier\n") == 1
 
 
 def test_a_killed_job_goes_on_by_itself(work: Path, killed: Killed) -> None:

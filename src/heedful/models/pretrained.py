@@ -43,7 +43,7 @@ class LoadReport:
     """How the weights of a file and of a model met."""
 
     fresh: list[str]
-    """Weights of the model that the file has not: they have just been drawn."""
+    """Parts of the model of which the file has no weights: they have just been drawn."""
     unused: list[str]
     """Weights of the file that the model has not."""
 
@@ -175,7 +175,8 @@ def set_weights(
             parameters[name].copy_(weights[name])
     names = [name for name, _ in model.named_parameters()]
     model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
-    return LoadReport(fresh=missing, unused=surplus)
+    fresh = dict.fromkeys(_up_to(name, _part(name)) for name in missing)
+    return LoadReport(fresh=[*fresh], unused=surplus)
 
 
 def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
@@ -189,6 +190,11 @@ def _part(name: str) -> str:
             return part
     # The heads of pre-training stand together under ``cls.``.
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
+
+
+def _up_to(name: str, part: str) -> str:
+    """Return where in the model the part of a weight is."""
+    return name[: name.index(part) + len(part)]
 
 
 def _check_fit(name: str, tensor: Tensor, parameter: Tensor, folder: Path) -> None:

@@ -6,6 +6,7 @@ and counts are summed over all ranks before anything is divided by them, and so 
 weights stay the same on all.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,8 @@ def together(advice: str = "start all of them again") -> Iterator[None]:
                 world_size=meeting.size,
                 timeout=_PATIENCE,
             )
+            if not is_first():  # so that what is said of a model's weights is said once
+                logging.getLogger("heedful").setLevel(logging.ERROR)
             yield
             barrier()
         finally:
