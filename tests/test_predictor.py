@@ -56,6 +56,7 @@ FIT = Fit(max_length=16, rule="head")
     ("task", "settings", "message"),
     [
         ("classify", PredictSettings(beam=2), "--beam has no effect on a classify run"),
+        ("regress", PredictSettings(top=1), "--top has no effect on a regress run"),
         (
             "tag",
             PredictSettings(no_answer_threshold=0.0),
@@ -81,7 +82,8 @@ def test_options_that_would_change_nothing(
 @pytest.mark.parametrize(
     ("task", "settings"),
     [
-        ("regress", PredictSettings(max_length=8, batch_size=1, top=1, precision="fp32")),
+        ("regress", PredictSettings(max_length=8, batch_size=1, precision="fp32")),
+        ("answer", PredictSettings(top=1)),
         ("tag", PredictSettings(aggregation="max", long_text="head")),
         ("answer", PredictSettings(no_answer_threshold=1.0)),
         ("generate", PredictSettings(beam=2, length_penalty=0.0, max_new_tokens=2)),

@@ -345,7 +345,7 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
 
 
 _EVERY_TASK = frozenset(
-    {"precision", "device", "long_text", "max_length", "batch_size", "batch_tokens", "top"}
+    {"precision", "device", "long_text", "max_length", "batch_size", "batch_tokens"}
 )
 
 

@@ -52,7 +52,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     """What a run answers, and how."""
 
     name: ClassVar[str] = "answer"
-    answer_options: ClassVar[frozenset[str]] = frozenset({"no_answer_threshold"})
+    answer_options: ClassVar[frozenset[str]] = frozenset({"no_answer_threshold", "top"})
     example: ClassVar[str] = '"a question" --context "a text that answers it"'
 
     no_answer: bool | None

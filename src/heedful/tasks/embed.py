@@ -53,7 +53,7 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     name: ClassVar[str] = "embed"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
-    answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors"})
+    answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors", "top"})
     unsaid: ClassVar[frozenset[str]] = frozenset({"scored"})
     whole_batch: ClassVar[bool] = True
 

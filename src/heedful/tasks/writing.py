@@ -28,6 +28,7 @@ SEARCH_OPTIONS = frozenset(
         "no_repeat_ngram",
         "repetition_penalty",
         "sample",
+        "top",
         "temperature",
         "top_k",
         "top_p",

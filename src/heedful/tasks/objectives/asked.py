@@ -82,7 +82,7 @@ class Blanks:
     """Whether the model tells of pairs, too."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
-    answer_options: ClassVar[frozenset[str]] = frozenset({"targets"})
+    answer_options: ClassVar[frozenset[str]] = frozenset({"targets", "top"})
     example: ClassVar[str] = '"The cat sat on the [MASK]."'
 
     @property
