@@ -21,7 +21,8 @@ from heedful.reports.comparison import Pairing, Verdict, conclude
 from heedful.reports.highest import Highest
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import WrittenText
-from heedful.tasks.judges.decisions import one_label
+from heedful.tasks.classify import Prediction
+from heedful.tasks.judges.decisions import one_label, several_labels
 from heedful.tasks.judges.texts import written
 
 
@@ -218,6 +219,28 @@ def test_no_answer_differs_from_a_wrong_one(
     first, second = (replace(decided("a text"), answer=answer) for answer in answers)
     pairing.watch([(first, second)])
     assert pairing.items_that_differ == differ
+
+
+def test_the_order_in_which_runs_know_labels_is_no_difference() -> None:
+    judges = several_labels(("a", "b", "c")), several_labels(("c", "b", "a"))
+    answers = [
+        Prediction(
+            label=label,
+            score=None,
+            scores={"a": 0.9, "b": 0.9, "c": 0.1},
+            tokens_total=1,
+            tokens_used=1,
+            windows=1,
+        )
+        for label in (["a", "b"], ["b", "a"])
+    ]
+    record = Record(text="a text", text_pair=None, labels=("c", "a"), source="f", line=1)
+    (first,), (second,) = (
+        judge.judged([(answer, record)]) for judge, answer in zip(judges, answers, strict=True)
+    )
+    pairing = Pairing(judges)
+    pairing.watch([(first, second)])
+    assert pairing.items_that_differ == 0
 
 
 def test_a_lower_error_is_better() -> None:

@@ -45,14 +45,14 @@ def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Pictu
     """Judge answers of any number of labels, of which each is decided by itself."""
 
     def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
-        truth = [label for label in labels if label in (record.labels or ())]
+        truth = sorted(set(labels).intersection(record.labels or ()))
         hits = [(label in truth) == (label in answer.label) for label in labels]
         sure = [max(score, 1 - score) for score in answer.scores.values()]
         return Judgement(
             where=record.where,
             texts=record.texts,
             truth=truth,
-            answer=list(answer.label),
+            answer=sorted(answer.label),  # two runs may know the labels in another order
             right=all(hits),
             worth=sum(hits) / len(hits),
             confidence=min(sure),
