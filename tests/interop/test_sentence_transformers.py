@@ -118,6 +118,16 @@ def test_a_length_that_is_none(tmp_path: Path) -> None:
         read_layout(folder)
 
 
+@pytest.mark.parametrize("family", ["roberta", "distilbert", "xlm-roberta"])
+def test_the_length_in_a_folder_of_the_first_versions(tmp_path: Path, family: str) -> None:
+    """The name of its file was that of the model; the usual one comes first."""
+    folder = _write(tmp_path / "model")
+    files.write_json(folder / f"sentence_{family}_config.json", {"max_seq_length": 7})
+    assert read_layout(folder).max_length == 7
+    files.write_json(folder / "sentence_bert_config.json", {"max_seq_length": 9})
+    assert read_layout(folder).max_length == 9
+
+
 @pytest.mark.parametrize("mode", ["mean", "cls", ["mean"]])
 def test_a_folder_of_the_newest_version(tmp_path: Path, mode: str | list[str]) -> None:
     """It names the pooling by one key, and says in the tokenizer's file how much is read."""

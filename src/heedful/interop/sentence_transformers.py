@@ -29,6 +29,11 @@ Pooling = Literal["mean", "cls"]
 
 MODULES = "modules.json"
 _LENGTH = "sentence_bert_config.json"
+_OTHER_LENGTHS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""What the first releases called that file; where there are two, the library reads the first."""
 _PROMPTS = "config_sentence_transformers.json"
 _POOLING = "1_Pooling"
 _MODES: dict[Pooling, str] = {
@@ -107,15 +112,17 @@ def read_layout(folder: Path) -> SentenceLayout:
         )
     if not re.fullmatch(r"[\w.-]+", paths[1]) or paths[1].startswith("."):
         raise UserError(f"{path}: {paths[1]!r} is not the name of a folder beside it")
-    sizes = read_json(folder / _LENGTH) if (folder / _LENGTH).is_file() else {}
+    names = (name for name in (_LENGTH, *_OTHER_LENGTHS) if (folder / name).is_file())
+    sizes_path = folder / next(names, _LENGTH)
+    sizes = read_json(sizes_path) if sizes_path.is_file() else {}
     length = sizes.get("max_seq_length")
     path = folder / TOKENIZER_CONFIG
     if length is None and path.is_file():  # where newer versions of the library write it
         most = read_json(path).get("model_max_length")
         length = most if isinstance(most, int) and most < _NO_LENGTH else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
-        raise UserError(f"{folder / _LENGTH}: max_seq_length is {length!r}; expected a number")
-    _check_texts(folder, lowers=bool(sizes.get("do_lower_case")))
+        raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
+    _check_texts(folder, sizes_path if sizes.get("do_lower_case") else None)
     return SentenceLayout(
         pooling=_read_pooling(folder / paths[1] / "config.json"),
         normalise=len(kinds) == len(_KINDS),
@@ -123,12 +130,13 @@ def read_layout(folder: Path) -> SentenceLayout:
     )
 
 
-def _check_texts(folder: Path, *, lowers: bool) -> None:
+def _check_texts(folder: Path, lowers: Path | None) -> None:
     """Refuse a folder whose texts are changed before its tokenizer reads them, which is not done.
 
     Args:
         folder: the folder.
-        lowers: whether it says that texts are lower-cased; most tokenizers that should do so do.
+        lowers: the file that says that texts are lower-cased, if one does; most tokenizers that
+            should do so do.
 
     Raises:
         UserError: saying how they are changed.
@@ -137,7 +145,7 @@ def _check_texts(folder: Path, *, lowers: bool) -> None:
         upper, lower = load_encoder_tokenizer(folder).encode_batch([_LETTERS.upper(), _LETTERS])
         if upper != lower:
             raise UserError(
-                f"{folder / _LENGTH}: do_lower_case is true, but the tokenizer does not lower-case "
+                f"{lowers}: do_lower_case is true, but the tokenizer does not lower-case "
                 "texts, and nothing else does so here; give lower-cased texts and set it to false"
             )
     path = folder / _PROMPTS
