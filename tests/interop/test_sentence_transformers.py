@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests import tiny
 from tests.exact import assert_same_bits
-from tests.tiny_folders import write_folder
+from tests.tiny_folders import LETTERS, write_folder
 
 import heedful
 from heedful import files
@@ -154,6 +155,13 @@ def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
                 heedful.load(folder)
         else:
             assert read_layout(folder).pooling == "mean"
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}', "utf-8")
+    capitals = [letter.upper() for letter in LETTERS if letter.isalpha()]
+    tokens = [*tiny.SPECIAL, *LETTERS, *capitals]  # so that a word of many letters is not known
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match="do_lower_case is true, but the tokenizer does"):
+        heedful.load(folder)
+    (folder / "tokenizer_config.json").unlink()
     path = folder / "config_sentence_transformers.json"
     prompts = {"query": "find: ", "document": ""}
     for name in (None, "document"):

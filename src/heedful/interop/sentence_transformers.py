@@ -44,7 +44,8 @@ _OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "la
 _KINDS = ("Transformer", "Pooling", "Normalize")
 _NO_LENGTH = 10**6
 """What a tokenizer writes for any length is far above this."""
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LETTERS = " ".join("abcdefghijklmnopqrstuvwxyz")
+"""As words, for together they may be one that is not known, in capitals or not."""
 _NAMES = "sentence_transformers.models."
 
 
