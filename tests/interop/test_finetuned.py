@@ -297,6 +297,15 @@ def test_a_ranker_of_sentence_transformers_gives_its_number(folder: Callable[...
     config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.activation.Sigmoid"}
     (path / "config.json").write_text(json.dumps(config), "utf-8")
     assert load(path)(("a", "b")).value == pytest.approx(right, abs=1e-6)
+    # The newest versions list its one module, too.
+    kind = "sentence_transformers.base.modules.transformer.Transformer"
+    module = {"idx": 0, "name": "0", "path": "", "type": kind}
+    (path / "modules.json").write_text(json.dumps([module]), "utf-8")
+    assert load(path)(("a", "b")).value == pytest.approx(right, abs=1e-6)
+    prompts = {"prompts": {"query": "find: "}, "default_prompt_name": "query"}
+    (path / "config_sentence_transformers.json").write_text(json.dumps(prompts), "utf-8")
+    with pytest.raises(UserError, match="'query' puts 'find: ' before each text"):
+        load(path)
 
 
 def test_what_no_task_is_like_is_refused_in_a_line(

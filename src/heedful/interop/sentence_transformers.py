@@ -20,7 +20,7 @@ from heedful.files import parse_json, read_json, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
-from heedful.models.loading import read_config
+from heedful.models.loading import head_of, read_config
 from heedful.settings import ExportSettings
 from heedful.tokens import load_encoder_tokenizer
 from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> RunRecord | None:
     Raises:
         UserError: see `read_layout`.
     """
-    if not (folder / MODULES).is_file():
+    if not (folder / MODULES).is_file() or _is_ranker(folder):
         return None
     layout = read_layout(folder)
     positions = usable_positions(read_config(folder))
@@ -99,13 +99,7 @@ def read_layout(folder: Path) -> SentenceLayout:
         UserError: a file is damaged, or it computes something else than this can.
     """
     path = folder / MODULES
-    modules = parse_json(path.read_text(encoding="utf-8"), str(path))
-    if not isinstance(modules, list) or not all(
-        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
-    ):
-        raise UserError(f"{path}: expected a list of modules with type and path")
-    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    paths = [str(module["path"]) for module in modules]
+    kinds, paths = _read_modules(folder)
     if kinds not in (list(_KINDS), list(_KINDS[:2])) or paths[0]:
         raise UserError(
             f"{path}: its modules are {', '.join(kinds) or 'none'}; supported are Transformer, "
@@ -129,6 +123,34 @@ def read_layout(folder: Path) -> SentenceLayout:
         normalise=len(kinds) == len(_KINDS),
         max_length=length,
     )
+
+
+def _read_modules(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the kind of each module, and the folder in which it is.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / MODULES
+    modules = parse_json(path.read_text(encoding="utf-8"), str(path))
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
+    ):
+        raise UserError(f"{path}: expected a list of modules with type and path")
+    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
+    return kinds, [str(module["path"]) for module in modules]
+
+
+def _is_ranker(folder: Path) -> bool:
+    """Tell whether a folder holds a ``CrossEncoder``, which is a classifier of transformers.
+
+    Raises:
+        UserError: a file is damaged, or its texts are changed before they are read.
+    """
+    is_one = _read_modules(folder) == (["Transformer"], [""]) and head_of(folder) == "sequence"
+    if is_one:
+        _check_texts(folder, None)
+    return is_one
 
 
 def _check_texts(folder: Path, lowers: Path | None) -> None:
