@@ -226,6 +226,24 @@ def test_broken_folders_are_refused(tmp_path: Path) -> None:
         TranslationTokenizer.from_pretrained(made)
 
 
+def test_added_tokens_are_refused(tmp_path: Path) -> None:
+    """The reference matches them whole."""
+    made = _write(tmp_path / "opus-mt", codes=(">>fra<<",))
+    config = json.loads((made / "tokenizer_config.json").read_text())
+    told = {"0": {"content": EOS, "special": True}, "1": {"content": ">>fra<<", "special": True}}
+    config["added_tokens_decoder"] = told
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    tokens = TranslationTokenizer.from_pretrained(made).source
+    (made / "added_tokens.json").write_text(json.dumps({"<term>": tokens.vocab_size}))
+    with pytest.raises(UserError, match="added token '<term>': not supported in a Marian folder"):
+        TranslationTokenizer.from_pretrained(made)
+    (made / "added_tokens.json").unlink()
+    config["added_tokens_decoder"]["2"] = {"content": tokens.tokens[5], "special": False}
+    (made / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="not supported in a Marian folder"):
+        TranslationTokenizer.from_pretrained(made)
+
+
 @pytest.mark.filterwarnings("ignore:Recommended")
 @pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
 def test_the_reference_reads_what_we_learn(tmp_path: Path, separate: bool) -> None:

@@ -28,6 +28,11 @@ _CODE = re.compile(r">>[^\s<>]+<<")
 """What chooses the language to be written, at the start of a text."""
 
 
+def is_code(token: str) -> bool:
+    """Tell whether a token is the code of a language."""
+    return _CODE.fullmatch(token) is not None
+
+
 class MarianText:
     """One side of a Marian folder.
 
@@ -56,7 +61,7 @@ class MarianText:
             if token not in ids:
                 raise UserError(f"{source}: {token!r} is not in its vocabulary")
         self.eos_token_id, self.unk_token_id, self.pad_token_id = map(ids.__getitem__, SPECIAL)
-        self._codes = {token for token in self.tokens if _CODE.fullmatch(token)}
+        self._codes = {token for token in self.tokens if is_code(token)}
         self._spelling = Spelling(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
         wrong = UserError(f"{source}: not a model of sentencepiece, or damaged")
         if not model:  # the library would make a tokenizer without a model of it

@@ -8,6 +8,7 @@ folders are read from ``.spm`` files.
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,8 +16,9 @@ from typing import Any, Self
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json, write_json
 from heedful.sources import resolve
-from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, read_side
-from heedful.tokens.text import EOS, PAD, UNKNOWN, TextTokenizer
+from heedful.tokens.folder import MORE, content_of, read_files
+from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
+from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
 from heedful.tokens.vocabulary import read_ids
 
 Side = TextTokenizer | MarianText
@@ -107,6 +109,7 @@ class TranslationTokenizer:
             read = _side(source, folder / VOCABULARY)
             both = cls(read, _side(target, folder / TARGET_VOCABULARY) if separate else read)
         else:
+            _check_added(folder, source)
             both = cls(
                 read_side(folder / SOURCE_MODEL, source), read_side(folder / TARGET_MODEL, target)
             )
@@ -120,6 +123,20 @@ def is_translation_folder(folder: Path) -> bool:
         (folder / SOURCE_MODEL).is_file()
         or ((folder / CONFIG).is_file() and _SEGMENTATION in read_json(folder / CONFIG))
     )
+
+
+def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
+    """Refuse tokens that the reference would match whole before it cuts a text.
+
+    Raises:
+        UserError: there is one that is neither special nor the code of a language.
+    """
+    files = read_files(folder)
+    entries = [*(files.config.get("added_tokens_decoder") or {}).values()]
+    entries += [*(files.config.get(MORE) or ()), *(files.special.get(MORE) or ()), *files.added]
+    for token in map(content_of, entries):
+        if token not in SPECIAL and not (token in ids and is_code(token)):
+            raise UserError(f"{folder}: added token {token!r}: not supported in a Marian folder")
 
 
 def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
