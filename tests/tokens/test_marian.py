@@ -201,6 +201,13 @@ def test_a_language_that_is_not_written_is_refused(folder: Path) -> None:
         ours.source.encode_batch([">>frq<< a"])
 
 
+def test_an_id_of_no_token_is_refused(folder: Path) -> None:
+    """A model may have more words than its folder names."""
+    ours = TranslationTokenizer.from_pretrained(folder).target
+    with pytest.raises(UserError, match=rf"^token id {ours.vocab_size}: .* has the ids 0 to \d+"):
+        ours.decode([2, ours.vocab_size])
+
+
 def test_half_a_surrogate_pair_is_refused(folder: Path) -> None:
     ours = TranslationTokenizer.from_pretrained(folder)
     with pytest.raises(UserError, match=r"^'a\\ud800': holds U\+D800, half of a surrogate pair"):

@@ -56,6 +56,7 @@ class MarianText:
     def __init__(self, model: bytes, ids: Mapping[str, int], *, source: str) -> None:
         self.model = model
         self.ids = ids
+        self._source = source
         self.tokens: Sequence[str] = sorted(ids, key=ids.__getitem__)
         for token in SPECIAL:
             if token not in ids:
@@ -96,7 +97,16 @@ class MarianText:
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, without space around it. Special tokens give nothing."""
+        """Return the text of ids, without space around it. Special tokens give nothing.
+
+        Raises:
+            UserError: an id is of no token; a model may have more words than its folder names.
+        """
+        ids = list(ids)
+        if wrong := [token_id for token_id in ids if token_id >= len(self.tokens)]:
+            raise UserError(
+                f"token id {wrong[0]}: {self._source} has the ids 0 to {len(self.tokens) - 1}"
+            )
         return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
