@@ -121,6 +121,16 @@ def test_several_labels_and_numbers(folder: Callable[..., Path], reference: Modu
     assert load(number)(SENTENCES[0]).value == pytest.approx(other["score"], abs=1e-5)
 
 
+def test_the_only_label_is_a_number_whatever_is_said(folder: Callable[..., Path]) -> None:
+    """As one label of one its share would always be 1."""
+    path = folder("bert", "sequence", ["LABEL_0"])
+    right = load(path)(SENTENCES[0]).value
+    config = json.loads((path / "config.json").read_text("utf-8"))
+    config["problem_type"] = "single_label_classification"
+    (path / "config.json").write_text(json.dumps(config), "utf-8")
+    assert load(path)(SENTENCES[0]).value == pytest.approx(right, abs=1e-6)
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
 def test_entities_are_those_of_its_pipeline(
     family: str, folder: Callable[..., Path], reference: ModuleType

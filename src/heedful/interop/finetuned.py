@@ -51,11 +51,11 @@ def _classify(folder: Path, model: Model, reader: Any) -> Goal:
     config = read_config(folder)
     labels = list(config.id2label.values())
     kind = config.problem_type
-    if kind == "regression" or (kind is None and len(labels) == 1):
+    several = kind == "multi_label_classification"
+    if kind == "regression" or (len(labels) == 1 and not several):
         if len(labels) > 1:
             raise UserError(f"{folder}: gives {len(labels)} numbers a text; regress gives one")
         return "regress", {"pairs": None}
-    several = kind == "multi_label_classification"
     return "classify", {"labels": labels, "multi_label": several, "pairs": None}
 
 
