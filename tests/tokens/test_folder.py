@@ -212,6 +212,10 @@ def _lowercase(value: bool) -> dict[str, Any]:
             "says do_lower_case True, tokenizer.json beside it says lowercase False",
         ),
         (
+            {"tokenizer": {"model": {"type": "WordPiece", "unk_token": "a"}}},
+            r"its unknown token is 'a', not '\[UNK\]'",
+        ),
+        (
             {"tokenizer_config": {"cls_token": "a"}, "special_tokens_map": {"cls_token": "b"}},
             "says cls_token 'a', special_tokens_map.json beside it says 'b'",
         ),

@@ -157,13 +157,18 @@ def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
     Raises:
         UserError: a file is missing or damaged, or see there.
     """
-    return read_special(
+    vocabulary = read_special(
         files,
         _tokens(files),
         source=str(files.folder / VOCABULARY),
         defaults=kind.special,
         refused=kind.refused,
     )
+    path, unknown = files.compiled_path, vocabulary.special.unk_token
+    told = typed(path, compiled_part(files, "model", "WordPiece"), "unk_token", (str,))
+    if told not in (None, unknown):
+        raise UserError(f"{path}: its unknown token is {told!r}, not {unknown!r}")
+    return vocabulary
 
 
 def _tokens(files: TokenizerFiles) -> list[str]:
