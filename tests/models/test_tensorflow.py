@@ -138,7 +138,9 @@ def test_of_several_checkpoints_none_is_taken(folder: Path) -> None:
         find_index(folder)
 
 
-@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack"])
+@pytest.mark.parametrize(
+    "name", ["tf_model.h5", "flax_model.msgpack", "pytorch_model.bin.index.json"]
+)
 def test_other_formats_say_what_to_convert(folder: Path, name: str) -> None:
     (folder / INDEX.name).rename(folder / name)
     with pytest.raises(UserError, match=f"weights are in {name}, .* convert it to model.safetens"):

@@ -14,7 +14,7 @@ from heedful.models import tensorflow
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
-FOREIGN = ("tf_model.h5", "flax_model.msgpack")
+FOREIGN = ("pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
 
 def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
