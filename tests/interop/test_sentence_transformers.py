@@ -143,6 +143,17 @@ def test_a_folder_of_the_newest_version(tmp_path: Path, mode: str | list[str]) -
     assert read_layout(folder).max_length == 20
 
 
+@pytest.mark.parametrize("key", ["tokenizer_args", "processing_kwargs", "config_kwargs"])
+def test_arguments_beside_the_files_are_refused(tmp_path: Path, key: str) -> None:
+    folder = _write(tmp_path / "model")
+    for harmless in ({}, None, {"trust_remote_code": True}):
+        files.write_json(folder / "sentence_bert_config.json", {key: harmless})
+        assert read_layout(folder).pooling == "mean"
+    files.write_json(folder / "sentence_bert_config.json", {key: {"model_max_length": 6}})
+    with pytest.raises(UserError, match=f"{key} is .*model_max_length.*, which is not done here"):
+        read_layout(folder)
+
+
 def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
     """Else their vectors would be others than those of the library."""
     for family, kept in (("roberta", True), ("bert", False)):

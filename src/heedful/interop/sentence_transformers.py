@@ -34,6 +34,14 @@ _OTHER_LENGTHS = tuple(
     for family in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 """What the first releases called that file; where there are two, the library reads the first."""
+_ARGUMENTS = (
+    "tokenizer_args",
+    "processor_kwargs",
+    "processing_kwargs",
+    "config_args",
+    "config_kwargs",
+)
+"""Keys of that file for what the library tells the tokenizer and the model beside their files."""
 _PROMPTS = "config_sentence_transformers.json"
 _POOLING = "1_Pooling"
 _MODES: dict[Pooling, str] = {
@@ -117,6 +125,12 @@ def read_layout(folder: Path) -> SentenceLayout:
         length = most if isinstance(most, int) and most < _NO_LENGTH else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
+    for key in _ARGUMENTS:
+        if set(sizes.get(key) or ()) - {"trust_remote_code"}:
+            raise UserError(
+                f"{sizes_path}: {key} is {sizes[key]!r}, which is not done here; write it into the "
+                "files of the tokenizer or the model and set it to null"
+            )
     _check_texts(folder, sizes_path if sizes.get("do_lower_case") else None)
     return SentenceLayout(
         pooling=_read_pooling(folder / paths[1] / "config.json"),
