@@ -8,6 +8,11 @@ from typing import Literal
 from heedful.errors import UserError
 from heedful.settings.ranges import PrecisionName, in_range
 
+EPOCHS, LEAST_STEPS, MOST_EVALUATIONS = 3, 200, 20
+"""Passes over the training data, steps of those over little of it, and evaluations on --dev, unless
+told otherwise. Three passes over 60 texts are 6 steps, after which a model has learnt little (Zhang
+et al. 2021, "Revisiting few-sample BERT fine-tuning")."""
+
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
 
@@ -29,8 +34,8 @@ Schedule = Literal[
 class TrainSettings:
     """How to train, the same for every task."""
 
-    epochs: int = 3
-    """Passes over the training data."""
+    epochs: int | None = None
+    """Passes over the training data; default: 3, or as many as make 200 steps."""
     steps: int | None = None
     """Optimizer steps; overrides --epochs."""
     max_minutes: float | None = None
@@ -70,7 +75,7 @@ class TrainSettings:
     seed: int = 0
     """Seed of new weights, the order of the data and dropout."""
     evaluate_every: int | None = None
-    """Steps between evaluations on --dev; default: once an epoch."""
+    """Steps between evaluations on --dev; default: once an epoch, at most 20 times."""
     metric: str | None = None
     """Metric that picks the best step; default: the task's main one."""
     patience: int | None = None
@@ -116,6 +121,20 @@ class TrainSettings:
         in_range("average", self.average, 1, 10**6, what=count)
         in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
+
+    def total_steps(self, steps_per_epoch: int) -> int:
+        """Return how many steps to train for.
+
+        Args:
+            steps_per_epoch: steps of one pass over the training data.
+        """
+        few = max(EPOCHS, math.ceil(LEAST_STEPS / steps_per_epoch))
+        return self.steps or steps_per_epoch * (self.epochs or few)
+
+    def steps_between_evaluations(self, steps_per_epoch: int) -> int:
+        """Return after how many steps to evaluate on --dev; see `total_steps`."""
+        rarely = math.ceil(self.total_steps(steps_per_epoch) / MOST_EVALUATIONS)
+        return self.evaluate_every or max(steps_per_epoch, rarely)
 
     @property
     def answer_tokens(self) -> int:

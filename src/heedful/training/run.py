@@ -324,7 +324,7 @@ def _run(
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
-    total_steps = training.steps or training.epochs * steps_per_epoch
+    total_steps = training.total_steps(steps_per_epoch)
     work = Work(
         model=model,
         optimizer=adamw(
