@@ -131,6 +131,20 @@ def test_the_only_label_is_a_number_whatever_is_said(folder: Callable[..., Path]
     assert load(path)(SENTENCES[0]).value == pytest.approx(right, abs=1e-6)
 
 
+def test_a_tokenizer_without_token_types_tells_a_bert_of_none(
+    folder: Callable[..., Path], reference: ModuleType
+) -> None:
+    path = folder("bert", "sequence", ["up", "down", "charm"])
+    told = load(path)((SENTENCES[0], SENTENCES[1])).scores
+    config = {"tokenizer_class": "DistilBertTokenizer"}
+    (path / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
+    theirs = pipe(reference, "text-classification", path)
+    (other,) = theirs([{"text": SENTENCES[0], "text_pair": SENTENCES[1]}], top_k=None)
+    scores = load(path)((SENTENCES[0], SENTENCES[1])).scores
+    assert scores == pytest.approx({one["label"]: one["score"] for one in other}, abs=1e-5)
+    assert scores != pytest.approx(told, abs=1e-4)
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
 def test_entities_are_those_of_its_pipeline(
     family: str, folder: Callable[..., Path], reference: ModuleType
