@@ -48,6 +48,27 @@ def error_of(paths: list[Path], columns: ColumnSettings, format: str | None = No
     return message
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str) -> None:
+    """As spreadsheets write it where 0,5 is a half."""
+    content = f'text{mark}label\n"good{mark} new, ""so"" so"{mark}pos\nan "open quote{mark}neg\n'
+    records = read_records([write("a.csv", content)], ColumnSettings())
+    rows = [(record.text, record.labels) for record in records]
+    assert rows == [(f'good{mark} new, "so" so', ("pos",)), ('an "open quote', ("neg",))]
+
+
+def test_a_comma_in_the_header_or_no_header_parts_by_commas(write: Write) -> None:
+    path = write("a.csv", "text,label;urgent\na;b,pos\n")
+    (record,) = read_records([path], ColumnSettings(label="label;urgent"))
+    assert (record.text, record.labels) == ("a;b", ("pos",))
+    quoted = write("b.csv", '"text;label"\na;b\n')
+    (record,) = read_records([quoted], ColumnSettings(text="text;label", label=None))
+    assert record.text == "a;b"
+    bare = write("c.csv", "a;b\nc;d\n")
+    settings = ColumnSettings(header=False, text="1", label=None)
+    assert [record.text for record in read_records([bare], settings)] == ["a;b", "c;d"]
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.ndjson.gz", "a.CSV.GZ"])
 def test_the_ending_says_the_format(write: Write, name: str) -> None:
     content = {

@@ -8,6 +8,7 @@ does not give the expected number of fields either, it is an error.
 """
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,12 +63,25 @@ def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
         last = number
 
 
-def csv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> Iterator[Row]:
+def delimiter_of(header: str) -> str:
+    """Return what parts the columns of a CSV file, by its first line.
+
+    That is the comma. Spreadsheets that write 0,5 for a half put semicolons between columns, and
+    some programs tabs: these count where there is no comma outside quotes.
+    """
+    bare = re.sub('"[^"]*"', "", header)
+    return next((mark for mark in ",;\t" if mark in bare), ",")
+
+
+def csv_rows(
+    lines: Iterator[str], source: str, *, delimiter: str = ",", keep_empty: bool = False
+) -> Iterator[Row]:
     """Yield the rows of comma-separated text. Empty lines between records are skipped.
 
     Args:
         lines: of the text.
         source: how the file is named in messages.
+        delimiter: what stands there for the comma.
         keep_empty: take an empty line as a row where rows have one field, but for the first lines
             of the file and the last, which nobody means as rows.
 
@@ -78,7 +92,7 @@ def csv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
     # The limit holds for the whole process, so it is only raised; we limit lines and records.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
     buffer = _LineBuffer(lines)
-    reader = csv.reader(buffer, strict=True)
+    reader = csv.reader(buffer, delimiter=delimiter, strict=True)
     first: _First | None = None
     last = 0
     while True:
@@ -96,7 +110,8 @@ def csv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
                 ) from None
             row = None
         if row is None or (len(buffer.taken) > 1 and first is not None and len(row) != first.width):
-            row = _first_line(buffer, row, first, f"{source}, line {number}")
+            where = f"{source}, line {number}"
+            row = _first_line(buffer, row, first, delimiter, where)
         if row:
             first = first or _First(number, len(row))
             first.check(row, number, source)
@@ -114,10 +129,14 @@ def _empty_rows(first: _First, last: int, number: int) -> Iterator[Row]:
 
 
 def _first_line(
-    buffer: "_LineBuffer", record: list[str] | None, first: _First | None, where: str
+    buffer: "_LineBuffer",
+    record: list[str] | None,
+    first: _First | None,
+    delimiter: str,
+    where: str,
 ) -> list[str]:
     """Read the first line of a record again, with quotes as plain characters."""
-    row = without_line_end(buffer.taken[0]).split(",")
+    row = without_line_end(buffer.taken[0]).split(delimiter)
     if first is not None and len(row) != first.width:
         if record is not None:
             return record  # its quotes balance; only the number of fields is wrong

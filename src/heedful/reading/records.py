@@ -6,12 +6,13 @@ cannot be read is an error that names its line.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, ending_of
-from heedful.reading.delimited import Row, csv_rows, tsv_rows, without_line_end
+from heedful.reading.delimited import Row, csv_rows, delimiter_of, tsv_rows, without_line_end
 from heedful.reading.fields import (
     Cells,
     Field,
@@ -207,9 +208,17 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     lines = read_lines(path, encoding=columns.encoding)
     if format == "text":
         return _text_rows(lines)
-    split = csv_rows if format == "csv" else tsv_rows
     source = source_name(path)
-    return _table_rows(split(lines, source, keep_empty=keep_empty), source, columns)
+    if format == "tsv":
+        return _table_rows(tsv_rows(lines, source, keep_empty=keep_empty), source, columns)
+    header = next(lines, "")
+    rows = csv_rows(
+        chain([header] if header else [], lines),
+        source,
+        delimiter=delimiter_of(header) if columns.header else ",",
+        keep_empty=keep_empty,
+    )
+    return _table_rows(rows, source, columns)
 
 
 def _table_rows(rows: Iterator[Row], source: str, columns: ColumnSettings) -> Iterator[_Row]:
