@@ -131,6 +131,19 @@ def test_the_only_label_is_a_number_whatever_is_said(folder: Callable[..., Path]
     assert load(path)(SENTENCES[0]).value == pytest.approx(right, abs=1e-6)
 
 
+def test_what_writes_with_another_vocabulary_is_refused(
+    folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    reader = folder("bert", "body")
+    model = heedful.BertEncoderDecoder.from_encoder_decoder_pretrained(
+        reader, folder("gpt2", "causal_lm"), decoder_start_token_id=2
+    )
+    model.save_pretrained(tmp_path / "both")
+    shutil.copy(reader / "vocab.txt", tmp_path / "both")
+    with pytest.raises(UserError, match="both: it writes with another vocabulary than it reads"):
+        load(tmp_path / "both")
+
+
 def test_a_tokenizer_without_token_types_tells_a_bert_of_none(
     folder: Callable[..., Path], reference: ModuleType
 ) -> None:

@@ -202,7 +202,7 @@ def test_what_cannot_read_one_text_to_write_another_is_named(
 ) -> None:
     write_folder(family, tmp_path / family)
     assert train(tmp_path / family, pairs, tmp_path / "run", "--label", "reply") == 2
-    message = f"a {family} cannot read one text to write another; name a BERT, RoBERTa,"
+    message = f"no model of '{family}' reads one text to write another; name a BERT, RoBERTa,"
     assert message in capsys.readouterr().err
 
 

@@ -117,6 +117,8 @@ def _pretrained(objective: str, model: Model, reader: Any) -> Goal:
 
 
 def _write(folder: Path, model: Model, reader: Any) -> Goal:
+    if isinstance(model, BertEncoderDecoder):
+        model.check_vocabulary(folder)
     return "generate", {"pairs": isinstance(model, BertEncoderDecoder)}
 
 

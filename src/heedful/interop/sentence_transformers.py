@@ -161,10 +161,10 @@ def _is_ranker(folder: Path) -> bool:
     Raises:
         UserError: a file is damaged, or its texts are changed before they are read.
     """
-    is_one = _read_modules(folder) == (["Transformer"], [""]) and head_of(folder) == "sequence"
-    if is_one:
-        _check_texts(folder, None)
-    return is_one
+    if _read_modules(folder) != (["Transformer"], [""]) or head_of(folder) != "sequence":
+        return False
+    _check_texts(folder, None)
+    return True
 
 
 def _check_texts(folder: Path, lowers: Path | None) -> None:

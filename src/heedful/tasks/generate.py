@@ -187,7 +187,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
             both: BertEncoderDecoder = load()
         elif "causal_lm" not in family.models or encodes(data.model, data.revision) is None:
             raise UserError(
-                f"{folder}: a {model_type} cannot read one text to write another; name a "
+                f"{folder}: no model of {model_type!r} reads one text to write another; name a "
                 "BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
             )
         else:
@@ -196,6 +196,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
                 load(head="causal_lm", is_decoder=True, add_cross_attention=True),
                 decoder_start_token_id=tokenizer.cls_token_id,
             )
+        both.check_vocabulary(folder)
         if both.encoder.pooler is not None:
             both.encoder.pooler.requires_grad_(False)  # nothing reads it
         return both

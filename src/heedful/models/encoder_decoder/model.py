@@ -92,6 +92,23 @@ class BertEncoderDecoder(Model):
         """The most tokens that it writes."""
         return self.decoder.max_positions
 
+    def check_vocabulary(self, folder: Path) -> None:
+        """Refuse a decoder that writes with another vocabulary than what the encoder reads.
+
+        Args:
+            folder: where the model is from, which has one tokenizer.
+
+        Raises:
+            UserError: it does.
+        """
+        parts = self.encoder, self.decoder
+        words = [part.get_input_embeddings().num_embeddings for part in parts]
+        if words[0] != words[1]:
+            raise UserError(
+                f"{folder}: it writes with another vocabulary than it reads with, and has one "
+                "tokenizer; the model alone opens as heedful.BertEncoderDecoder"
+            )
+
     def head_parameters(self) -> list[nn.Parameter]:
         """Return what stands on the two bodies, and may learn at a rate of its own."""
         bridge = [] if self.enc_to_dec_proj is None else [*self.enc_to_dec_proj.parameters()]

@@ -140,8 +140,8 @@ def _two_sided(
     """
     end, start_piece, end_piece = ends
     # The end of a text that was stopped has not been written, and may have no position.
-    ending = [end] if written.ended else []
-    labels = torch.tensor([*written.token_ids, *ending])  # (S,)
+    size = len(written.token_ids) + written.ended
+    labels = torch.tensor([*written.token_ids, end])[:size]  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         rows = labels.to(batch.inputs["input_ids"]).expand(batch.num_examples, -1)  # (N, S)
@@ -151,10 +151,9 @@ def _two_sided(
     back = replace(
         written.side,
         name=f"{written.side.name}, read back",
-        tokens=(special(start_piece), *written.side.tokens)[: len(labels)],
+        tokens=(special(start_piece), *written.side.tokens)[:size],
     )
-    ended = [special(end_piece)] if written.ended else []
-    wrote = replace(written.side, tokens=(*written.side.tokens, *ended))
+    wrote = replace(written.side, tokens=(*written.side.tokens, special(end_piece))[:size])
     return Aim(
         target=_words(target, f"the {written.side.name}"),
         examples=(replace(computed.fitted.pieces[part], labels=()),),
