@@ -9,7 +9,7 @@ import pytest
 import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
-from heedful.tasks.classify import Classify, alike, class_weights, order_labels
+from heedful.tasks.classify import Classify, Prediction, alike, class_weights, order_labels
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -61,3 +61,19 @@ def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
     goal = json.loads((tmp_path / "run" / "heedful.json").read_text())["goal"]
     assert goal["labels"] == ["b", " a", "a"]
     assert "labels ' a' and 'a' differ in spaces or capitals alone, and are two" in lines
+
+
+@pytest.mark.parametrize(
+    ("label", "plain"),
+    [
+        ("late\r\ndelivery", "late delivery"),
+        ("two  spaces", "two  spaces"),
+        (["late\ndelivery", "refund"], "late delivery,refund"),
+        ([], ""),
+    ],
+)
+def test_a_plain_answer_is_one_line(label: str | list[str], plain: str) -> None:
+    prediction = Prediction(
+        label=label, score=None, scores={}, tokens_total=3, tokens_used=3, windows=1
+    )
+    assert prediction.plain() == plain

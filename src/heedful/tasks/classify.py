@@ -63,8 +63,9 @@ class Prediction:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the label, or labels with commas."""
-        return self.label if isinstance(self.label, str) else ",".join(self.label)
+        """Return the label, or labels with commas, on one line."""
+        labels = [self.label] if isinstance(self.label, str) else self.label
+        return ",".join(" ".join(label.splitlines()) for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
