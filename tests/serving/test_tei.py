@@ -55,6 +55,18 @@ def test_embed_ids(client: httpx.Client) -> None:
     assert close(post(client, "/embed", {"inputs": ids[0]}), vectors[:1])
 
 
+def test_embed_ids_of_unknown_words_and_masks(client: httpx.Client) -> None:
+    texts = ["the Ω cat", "it is [MASK] white", "don't"]
+    vectors = post(client, "/embed", {"inputs": texts})
+    for special in (True, False):
+        asked = {"inputs": texts, "add_special_tokens": special}
+        rows = post(client, "/models/embed/tokenize", asked)
+        ids = [[token["id"] for token in row] for row in rows]
+        assert close(post(client, "/embed", {"inputs": ids}), vectors)
+        padded = [[*row, 0, 0] for row in ids]  # of [PAD]
+        assert close(post(client, "/embed", {"inputs": padded}), vectors)
+
+
 def test_a_long_text_is_refused_unless_it_may_be_cut(client: httpx.Client, live: Live) -> None:
     for path, body in (
         ("/embed", {"inputs": LONG}),

@@ -1,6 +1,6 @@
 """What clients of text-embeddings-inference speak: vectors, labels, ranks and tokens of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -191,7 +191,10 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.post("/decode", response_model=list[str])
     async def decode(body: DecodeBody, run: NamedRun = named) -> Json:
         """Turn ids into texts."""
-        return Json(await _decoded(service, body, _tokenizer(service, run)))
+        rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
+        tokenizer = _tokenizer(service, run)
+        decode = partial(tokenizer.batch_decode, skip_special_tokens=body.skip_special_tokens)
+        return Json(await _decoded(service, rows, tokenizer, decode))
 
     @routes.get("/info", response_model=Info)
     async def info(run: NamedRun = named) -> Json:
@@ -259,7 +262,22 @@ async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
         return [inputs]
     if all(isinstance(text, str) for text in inputs):
         return list(inputs)
-    return await _decoded(service, DecodeBody(ids=inputs), served.predictor.tokenizer)
+    tokenizer = served.predictor.tokenizer
+    rows = inputs if isinstance(inputs[0], list) else [inputs]
+    # Tidied, text could be cut into other tokens; so could it without its unknown words and masks.
+    decode = partial(tokenizer.batch_decode, clean_up_tokenization_spaces=False)
+    return await _decoded(service, [_bare(row, tokenizer) for row in rows], tokenizer, decode)
+
+
+def _bare(ids: list[int], tokenizer: ModelTokenizer) -> list[int]:
+    """Return ids without padding, and without the special tokens that stand around a text."""
+    ids = [token_id for token_id in ids if token_id != tokenizer.pad_token_id]
+    begin, end = list(tokenizer.layout.begin), list(tokenizer.layout.end)
+    if begin and ids[: len(begin)] == begin:
+        ids = ids[len(begin) :]
+    if end and ids[-len(end) :] == end:
+        ids = ids[: -len(end)]
+    return ids
 
 
 def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
@@ -335,13 +353,17 @@ def _special(token_id: int, tokenizer: ModelTokenizer) -> dict[str, Any]:
     return {"id": token_id, "text": text, "special": True, "start": None, "stop": None}
 
 
-async def _decoded(service: Service, body: DecodeBody, tokenizer: ModelTokenizer) -> list[str]:
-    """Return the text of ids, or of several rows of them.
+async def _decoded(
+    service: Service,
+    rows: list[list[int]],
+    tokenizer: ModelTokenizer,
+    decode: Callable[[Sequence[list[int]]], list[str]],
+) -> list[str]:
+    """Return the text of each row of ids.
 
     Raises:
         Problem: there are too many rows or ids, or there is no token of an id.
     """
-    rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
     check_items(len(rows), service.settings)
     if sum(map(len, rows)) > service.settings.max_tokens:
         raise too_many_tokens(service.settings.max_tokens)
@@ -351,9 +373,7 @@ async def _decoded(service: Service, body: DecodeBody, tokenizer: ModelTokenizer
             raise Problem("validation", f"{token_id} is not an id of this run: 0 to {last}")
     texts: list[str] = []
     for part in turns(rows):
-        texts += await service.encoding(
-            partial(tokenizer.batch_decode, part, body.skip_special_tokens)
-        )
+        texts += await service.encoding(partial(decode, part))
     return texts
 
 
