@@ -209,6 +209,18 @@ TOO_LONG = b"\xff\xff\xff\x00a"
     [
         ("none", {"inputs": [text()]}, {}, 404, "no run of that name"),
         ("classify", {"inputs": [text(shape=[2])]}, {}, 400, "1 texts do not have the shape [2]"),
+        (
+            "choose",
+            {
+                "inputs": [
+                    text(name="question", shape=[2], data=["who?", "what?"]),
+                    text(name="choices", shape=[2, 3], data=[["a", "b"], ["c", "d", "e", "f"]]),
+                ]
+            },
+            {},
+            400,
+            "choices: row 1 of 2 texts in the shape [2, 3]",
+        ),
         ("classify", {"inputs": [text(shape=[-1])]}, {}, 400, "do not have the shape [-1]"),
         ("classify", {"inputs": [text(shape=[0, 2**63], data=[])]}, {}, 400, "do not have the sh"),
         ("classify", {"inputs": [text(datatype="FP32")]}, {}, 400, "texts are BYTES"),

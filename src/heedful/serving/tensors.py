@@ -211,6 +211,10 @@ def _flat(tensor: InputTensor) -> list[str]:
     data: list[Any] = tensor.data or []
     if len(tensor.shape) > 1 and any(isinstance(row, list) for row in data):
         rows = [row if isinstance(row, list) else [row] for row in data]
+        for number, row in enumerate(rows, start=1):
+            if len(row) != tensor.shape[1]:
+                message = f"{tensor.name}: row {number} of {len(row):,} texts"
+                raise Problem("validation", f"{message} in the shape {tensor.shape}")
         data = list(chain.from_iterable(rows))
     for text in data:
         if not isinstance(text, str):
