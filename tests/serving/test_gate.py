@@ -354,6 +354,19 @@ async def test_ready_is_not_alive() -> None:
         assert (await ask(client)).status_code == 200
 
 
+async def test_a_path_of_a_run_tells_of_that_run_alone() -> None:
+    async with service_of("classify", "embed") as service, client_of(service) as client:
+        service.runs["classify"].warm = False
+        for path in ("health", "v2/health/ready"):
+            assert (await client.get(f"/models/classify/{path}")).status_code == 503
+            assert (await client.get(f"/models/embed/{path}")).status_code == 200
+            assert (await client.get(f"/models/none/{path}")).status_code == 404
+        assert (await client.get("/v2/health/ready")).status_code == 503
+        for path in ("v2", "v2/health/live"):
+            assert (await client.get(f"/models/classify/{path}")).status_code == 200
+            assert (await client.get(f"/models/none/{path}")).status_code == 404
+
+
 HOSTILE = (
     b"",
     b"{",

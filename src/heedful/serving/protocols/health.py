@@ -41,14 +41,16 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def require_ready(service: Service) -> None:
-    """Raise unless every run is ready.
+def require_ready(service: Service, run: str | None = None) -> None:
+    """Raise unless a run is ready; without its name, unless every run is.
 
     Raises:
-        Problem: one is not.
+        Problem: one is not, or there is none of that name.
     """
-    if not service.ready:
+    if run is None and not service.ready:
         raise Problem("not ready", "not every run is ready yet", retry_after=1)
+    if run is not None and not service.find(run, lambda served: True, "a run").warm:
+        raise Problem("not ready", f"{run} is not ready yet", retry_after=1)
 
 
 def render(problem: Problem) -> tuple[int, Any]:

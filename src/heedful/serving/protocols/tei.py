@@ -101,8 +101,7 @@ def _add_health(routes: APIRouter, service: Service) -> None:
     @routes.get("/models/{run}/health", **about)
     async def run_health(run: RunName) -> Json:
         """Tell whether a run is ready: 200, or else 503."""
-        if not service.find(run, lambda served: True, "a run").warm:
-            raise Problem("not ready", f"{run} is not ready yet", retry_after=1)
+        health.require_ready(service, run)
         return Json({"status": "ready"})
 
 

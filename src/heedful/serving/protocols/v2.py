@@ -129,18 +129,20 @@ def _add_server(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.get("/v2", response_model=ServerMetadata)
     async def server(run: NamedRun = named) -> Json:
         """Say what the server is."""
+        _check(service, run)
         extensions = ["binary_tensor_data"]
         return Json({"name": "heedful", "version": __version__, "extensions": extensions})
 
     @routes.get("/v2/health/live", response_model=Live)
     async def live(run: NamedRun = named) -> Json:
         """Tell that the server lives."""
+        _check(service, run)
         return Json({"live": True})
 
     @routes.get("/v2/health/ready", response_model=ServerReady)
     async def ready(run: NamedRun = named) -> Json:
-        """Tell whether every run is ready: 200, or else 503."""
-        health.require_ready(service)
+        """Tell whether every run is ready, or the one that the path names: 200, or else 503."""
+        health.require_ready(service, run)
         return Json({"ready": True})
 
 
@@ -167,6 +169,16 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         encoding = request.headers.get("content-encoding", "").strip().lower()
         content = unpacked(await request.body(), encoding, service.settings.max_body)
         return await _infer(service, served, read(content, request.headers.get(HEADER)))
+
+
+def _check(service: Service, run: NamedRun) -> None:
+    """Raise if a path names a run that there is not.
+
+    Raises:
+        Problem: it does.
+    """
+    if run is not None:
+        _find(service, run, VERSION)
 
 
 def _find(service: Service, name: str, version: str) -> Served:
