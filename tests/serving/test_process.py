@@ -20,6 +20,7 @@ from tests.serving.outside import SECONDS, Server, serving
 
 import heedful
 from heedful.files import write_manifest
+from heedful.serving.loading import version_of
 
 HEAD = b"POST /api/runs/classify/predict HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -188,6 +189,15 @@ def test_a_changed_folder_is_taken_up_without_losing_a_request(
     assert set(labels) <= {"animal", "new animal"}
     assert answer(server, "classify", "the red cat sleeps")[0]["label"] == "new animal"
     assert "tag: unchanged\n" in server.said
+
+
+def test_a_folder_has_changed_where_one_in_it_has(tmp_path: Path) -> None:
+    folder = shutil.copytree(RUNS / "embed", tmp_path / "embed")
+    before = version_of(str(folder))
+    assert version_of(str(folder)) == before
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text(pooling.read_text("utf-8") + "\n", "utf-8")
+    assert version_of(str(folder)) != before
 
 
 def test_a_killed_server_comes_back_and_a_stopped_one_drains(server: Server) -> None:

@@ -12,7 +12,7 @@ from heedful.settings import PredictSettings, ServeSettings
 from heedful.sources import PACKAGES
 
 Version = tuple[tuple[str, int, int, int], ...]
-"""Name, size, time and number of each file of a folder."""
+"""Name, size, time and number of each file of a folder, and of the folders in it."""
 
 _NOT_READ = {"MODEL_CARD.md"}
 """Files of a run on which no answer depends, so that users may edit them."""
@@ -62,8 +62,8 @@ def version_of(folder: str) -> Version:
     """Return what tells whether the files of a folder have changed."""
     if folder in PACKAGES or not Path(folder).is_dir():
         return ()
-    files = [path for path in sorted(Path(folder).iterdir()) if path.is_file()]
-    states = [(path.name, path.stat()) for path in files]
+    files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+    states = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
     return tuple((name, one.st_size, one.st_mtime_ns, one.st_ino) for name, one in states)
 
 
