@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.browser import Browser, assert_accessible
 from tests.serving.conftest import serving
-from tests.serving.inside import client_of, service_of, service_of_loaded
+from tests.serving.inside import client_of, loaded, service_of, service_of_loaded
 
 import heedful
 from heedful.serving.examples import EXCHANGES
@@ -58,11 +58,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def served(run: Path) -> Callable[[Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]], Any]:
     """Give what asks a server of the run."""
-    loaded = load(str(run), ServeSettings(precision="fp32"))
+    read = load(str(run), ServeSettings(precision="fp32"))
 
     def asked(ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
         async def both() -> Any:
-            async with service_of_loaded(loaded) as service, client_of(service) as client:
+            async with service_of_loaded(read) as service, client_of(service) as client:
                 return await ask(client)
 
         return asyncio.run(both())
@@ -129,6 +129,17 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     reply = served(lambda client: client.post("/", content=PICTURE, headers=headers))
     assert reply.status_code in (400, 422)
     assert "picture 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
+
+
+def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:
+    async def ask() -> httpx.Response:
+        runs = load(str(run), ServeSettings(precision="fp32")), loaded("classify")
+        async with service_of_loaded(*runs) as service, client_of(service) as client:
+            return await client.post("/predict", json={"inputs": "the red cat sleeps"})
+
+    reply = asyncio.run(ask())
+    assert reply.status_code == 200
+    assert reply.json()[0]["label"] == "animal"
 
 
 def test_a_run_of_texts_reads_no_bytes() -> None:

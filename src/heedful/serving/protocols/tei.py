@@ -145,7 +145,7 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
             raise Problem("validation", "inputs: give single texts or pairs, not both")
         served = service.find(
             run,
-            lambda served: isinstance(served.task, Classify) and served.task.pairs in (pairs, None),
+            lambda served: _sorts(served, pairs=pairs),
             f"a run of classify that learnt from {'pairs of texts' if pairs else 'single texts'}",
         )
         answers = await ask(service, served, sequences, long_text=_rule(body), raw=body.raw_scores)
@@ -283,6 +283,12 @@ def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
     """Return labels with their scores, the highest first."""
     best_first = sorted(scores.items(), key=lambda item: -item[1])
     return [{"label": label, "score": score} for label, score in best_first]
+
+
+def _sorts(served: Served, *, pairs: bool) -> bool:
+    """Tell whether a run gives single texts, or pairs, their labels."""
+    task = served.task
+    return isinstance(task, Classify) and task.pairs in (pairs, None) and not task.pictures
 
 
 def _ranks(served: Served) -> bool:
