@@ -192,8 +192,9 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
         """Turn ids into texts."""
         rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
         tokenizer = _tokenizer(service, run)
+        _check_ids(service, rows, tokenizer)
         decode = partial(tokenizer.batch_decode, skip_special_tokens=body.skip_special_tokens)
-        return Json(await _decoded(service, rows, tokenizer, decode))
+        return Json(await _decoded(service, rows, decode))
 
     @routes.get("/info", response_model=Info)
     async def info(run: NamedRun = named) -> Json:
@@ -263,9 +264,10 @@ async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
         return list(inputs)
     tokenizer = served.predictor.tokenizer
     rows = inputs if isinstance(inputs[0], list) else [inputs]
+    _check_ids(service, rows, tokenizer)
     # Tidied, text could be cut into other tokens; so could it without its unknown words and masks.
     decode = partial(tokenizer.batch_decode, clean_up_tokenization_spaces=False)
-    return await _decoded(service, [_bare(row, tokenizer) for row in rows], tokenizer, decode)
+    return await _decoded(service, [_bare(row, tokenizer) for row in rows], decode)
 
 
 def _bare(ids: list[int], tokenizer: ModelTokenizer) -> list[int]:
@@ -358,13 +360,8 @@ def _special(token_id: int, tokenizer: ModelTokenizer) -> dict[str, Any]:
     return {"id": token_id, "text": text, "special": True, "start": None, "stop": None}
 
 
-async def _decoded(
-    service: Service,
-    rows: list[list[int]],
-    tokenizer: ModelTokenizer,
-    decode: Callable[[Sequence[list[int]]], list[str]],
-) -> list[str]:
-    """Return the text of each row of ids.
+def _check_ids(service: Service, rows: list[list[int]], tokenizer: ModelTokenizer) -> None:
+    """Refuse what is not decoded.
 
     Raises:
         Problem: there are too many rows or ids, or there is no token of an id.
@@ -376,6 +373,12 @@ async def _decoded(
         if not 0 <= token_id < len(tokenizer):
             last = len(tokenizer) - 1
             raise Problem("validation", f"{token_id} is not an id of this run: 0 to {last}")
+
+
+async def _decoded(
+    service: Service, rows: list[list[int]], decode: Callable[[Sequence[list[int]]], list[str]]
+) -> list[str]:
+    """Return the text of each row of ids."""
     texts: list[str] = []
     for part in turns(rows):
         texts += await service.encoding(partial(decode, part))
