@@ -281,6 +281,11 @@ LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
         (GENERATE, {"num_beams": 2, "do_sample": True}, "num_beams searches and do_sample draws"),
         (
             GENERATE,
+            {"num_return_sequences": 5},  # as many as a call gives unless told otherwise
+            "num_return_sequences 5: a search keeps num_beams 4 texts; give a larger num_beams",
+        ),
+        (
+            GENERATE,
             {"num_beams": 2, "num_return_sequences": 3},
             "num_return_sequences 3: a search keeps num_beams 2 texts; give a larger num_beams",
         ),

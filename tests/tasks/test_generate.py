@@ -214,10 +214,9 @@ def test_a_family_of_its_like_reads_one_text_to_write_another(
     write_folder(family, tmp_path / family)
     model = load_model(tmp_path / family, head="causal_lm", is_decoder=True)
     end = load_encoder_tokenizer(tmp_path / family).sep_token_id
+    head = "lm_head" if family == "roberta" else "generator_lm_head"
     with torch.no_grad():  # so that no text ends
-        model.get_submodule("lm_head" if family == "roberta" else "generator_lm_head").bias[
-            end
-        ] -= 9
+        model.get_submodule(head).bias[end] -= 9
     model.save_pretrained(tmp_path / family, overwrite=True)
     out = tmp_path / "run"
     options = ["--label", "reply", "--steps", "2"]

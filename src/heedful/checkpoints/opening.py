@@ -202,7 +202,9 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         before, now = old.settings.get(key), new.settings.get(key)
         if key not in free and before != now:
             option = "--" + key.replace("_", "-")
-            raise UserError(f"{run} was started with {option} {before}, now it is {now}")
+            started = f"without {option}" if before is None else f"with {option} {before}"
+            now = "not given" if now is None else now
+            raise UserError(f"{run} was started {started}, now it is {now}")
     _same_files(f"{run} was started on other training data", old.data, new.data)
     if old.dev is not None and new.dev is not None:
         _same_files(f"{run} was started with other data of --dev", old.dev, new.dev)

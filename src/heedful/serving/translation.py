@@ -6,6 +6,7 @@ from pydantic import Field
 
 from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.pipelines import CallOptions, Count
+from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
 
 
@@ -67,7 +68,11 @@ class Translated(Reply):
 
 
 async def translate(service: Service, served: Served, body: Translation) -> Any:
-    """Return the translation of each text; or several of each."""
+    """Return the translation of each text; or several of each, as many as are asked for.
+
+    Raises:
+        Problem: a search does not keep so many.
+    """
     asked = body.parameters or TranslationParameters()
     generating = asked.generate_parameters or GenerateParameters()
     options: Any = {
@@ -76,7 +81,13 @@ async def translate(service: Service, served: Served, body: Translation) -> Any:
     }
     if asked.truncation is not None:
         options["long_text"] = "refuse" if asked.truncation == "do_not_truncate" else "head"
+    several, settings = generating.num_return_sequences or 1, served.settings(**options)
+    if several > settings.beam and not settings.sample:
+        raise Problem(
+            "validation",
+            f"num_return_sequences {several}: a search keeps num_beams {settings.beam} texts; "
+            "give a larger num_beams",
+        )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     answers = await ask(service, served, texts, **options)
-    several = generating.num_return_sequences or 1
     return [{"translation_text": one.text} for answer in answers for one in answer.n_best[:several]]

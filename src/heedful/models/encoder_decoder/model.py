@@ -181,12 +181,14 @@ class BertEncoderDecoder(Model):
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under the names that they have in a folder."""
+        parts = {
+            part: model.file_weights() if isinstance(model, Model) else model.state_dict()
+            for part, model in self.named_children()
+        }
         return {
             f"{part}.{name}": tensor
-            for part, model in self.named_children()
-            for name, tensor in (
-                model.file_weights() if isinstance(model, Model) else model.state_dict()
-            ).items()
+            for part, weights in parts.items()
+            for name, tensor in weights.items()
         }
 
     def set_file_weights(
