@@ -7,12 +7,23 @@ from pathlib import Path
 import pytest
 
 from heedful.cli import run
-from heedful.errors import UserError, amount, listed, shorten, unknown_name
+from heedful.errors import UserError, amount, listed, other_option, shorten, unknown_name
 from heedful.models import BertConfig
 from heedful.tasks.classify import class_weights, order_labels
 
 LABELS = [f"label-{number:02}" for number in range(77)]
 SHORT = ", ".join(LABELS[:12]) + " and 65 more"
+
+
+def test_an_option_that_is_not_given_has_no_value() -> None:
+    started = "run was started with"
+    assert str(other_option("run", "epochs", 3, 5)) == f"{started} --epochs 3, now it is 5"
+    assert (
+        str(other_option("run", "epochs", 3, None)) == f"{started} --epochs 3, now it is not given"
+    )
+    assert str(other_option("run", "max_length", None, 9)) == (
+        f"{started}out --max-length, now it is 9"
+    )
 
 
 def test_twelve_names_are_listed_and_the_others_counted() -> None:

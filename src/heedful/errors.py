@@ -45,6 +45,21 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
     )
 
 
+def other_option(where: object, name: str, before: object, now: object) -> UserError:
+    """Build the error for an option that is not what it was when something was started.
+
+    Args:
+        where: what was started.
+        name: the option, as a field of settings is called.
+        before: what it was; None if it was not given.
+        now: the same today.
+    """
+    option = "--" + name.replace("_", "-")
+    started = f"without {option}" if before is None else f"with {option} {before}"
+    today = "not given" if now is None else now
+    return UserError(f"{where} was started {started}, now it is {today}")
+
+
 def listed(names: Collection[object]) -> str:
     """Join names for a message: the first ``MOST_NAMES``, then how many more there are."""
     shown = ", ".join(shorten(str(name), LONGEST_NAME) for name in islice(names, MOST_NAMES))

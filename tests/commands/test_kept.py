@@ -149,7 +149,7 @@ def test_what_does_not_go_on(
     text = data.read_text("utf-8")
     for change, options, message in [
         ("", [], "give --resume to go on with it"),
-        ("", ["--resume", "--max-length", "9"], "was started with --max-length None, now it is 9"),
+        ("", ["--resume", "--max-length", "9"], "was started without --max-length, now it is 9"),
         ("the very red", ["--resume"], "was started on other data: of the items 1 to 7 some have"),
     ]:
         data.write_text(text.replace(change, "the", 1) if change else text, "utf-8")

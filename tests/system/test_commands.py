@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,19 @@ def trained(tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out) -> Pat
     train = ["train", "classify", "--model", tiny_model, "--train", colours, "--dev", colours]
     command(capsys, *train, "--out", out, *options, "--dropout", "0", "--precision", "fp32")
     return out
+
+
+def test_commands_to_go_on_with_can_be_typed_whatever_the_folder_is_called(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "my tickets' run"
+    train = ["train", "classify", "--model", tiny_model, "--train", colours, "--steps", 1]
+    assert run([*map(str, train), "--out", str(out)]) == 0
+    *_, said = capsys.readouterr().err.splitlines()
+    for line in (said.partition("try: ")[2], (out / "MODEL_CARD.md").read_text("utf-8")):
+        words = shlex.split(line[line.index("heedful predict") :].partition("\n")[0])
+        assert Path(words[2]).name == out.name
+    assert shlex.split(said)[-3] == str(out)
 
 
 def test_train_evaluate_predict(trained: Path, colours: Path, capsys: Out) -> None:

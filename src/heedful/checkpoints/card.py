@@ -1,5 +1,6 @@
 """``MODEL_CARD.md``: a description of a run, from its record."""
 
+import shlex
 from pathlib import Path
 
 from heedful.checkpoints.runs import RunRecord
@@ -36,13 +37,14 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     reads = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
     if sees:
         reads = f"a picture as {length} tokens."
+    run = shlex.quote(folder.parent.name)
     text = f"""# A heedful run: {record.task}
 
 {purpose}
 It reads {reads}
 
-    heedful predict {folder.parent.name} {example}
-    heedful evaluate {folder.parent.name} --data {"FOLDER" if sees else "FILE"}
+    heedful predict {run} {example}
+    heedful evaluate {run} --data {"FOLDER" if sees else "FILE"}
 
 ## Training data
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, listed, other_option
 from heedful.files import naming, refuse_if_read
 from heedful.settings import RunSettings
 
@@ -201,10 +201,7 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)
         if key not in free and before != now:
-            option = "--" + key.replace("_", "-")
-            started = f"without {option}" if before is None else f"with {option} {before}"
-            now = "not given" if now is None else now
-            raise UserError(f"{run} was started {started}, now it is {now}")
+            raise other_option(run, key, before, now)
     _same_files(f"{run} was started on other training data", old.data, new.data)
     if old.dev is not None and new.dev is not None:
         _same_files(f"{run} was started with other data of --dev", old.dev, new.dev)

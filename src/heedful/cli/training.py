@@ -1,5 +1,6 @@
 """``heedful train TASK``: one command a task, made from its line of the table."""
 
+import shlex
 from collections.abc import Callable
 from inspect import Parameter as Argument
 from inspect import Signature, cleandoc
@@ -112,7 +113,8 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
         print_table(scores_table(outcome.scores))
     task = read_task(read_record(out), out)
     data = "FOLDER" if "see" in task.abilities else "FILE"
-    say(f"try: heedful predict {out} {task.example}   or: heedful evaluate {out} --data {data}")
+    run = shlex.quote(str(out))
+    say(f"try: heedful predict {run} {task.example}   or: heedful evaluate {run} --data {data}")
 
 
 for task, entry in TASKS.items():

@@ -3,6 +3,7 @@
 import gc
 import json
 import math
+import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -315,7 +316,7 @@ def vocabulary(
     say(
         f"{len(tokenizer):,} tokens in {out}; "
         f"try: heedful train pretrain --train FILES {command.family_options(settings)}"
-        f"--preset mini --vocabulary {out} --out RUN"
+        f"--preset mini --vocabulary {shlex.quote(str(out))} --out RUN"
     )
 
 

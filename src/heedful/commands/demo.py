@@ -1,5 +1,6 @@
 """``heedful demo``: a pre-trained BERT learns to sort support tickets."""
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,5 +90,6 @@ def run_demo(
         say(f"4. Why, and where it looks, for the first ticket: {picture}")
     except UserError as error:
         say(f"4. No picture of why, and where it looks: {error}")
-    say(f'Next: heedful predict {out} "your own text", or train on your own CSV (--help tells how)')
+    run = shlex.quote(str(out))
+    say(f'Next: heedful predict {run} "your own text", or train on your own CSV (--help tells how)')
     return scores

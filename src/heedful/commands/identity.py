@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful import __version__, files
-from heedful.errors import UserError
+from heedful.errors import UserError, other_option
 from heedful.predictor import Predictor
 from heedful.reading import fingerprint
 from heedful.reading.elsewhere import is_elsewhere
@@ -94,8 +94,7 @@ def check_identity(where: str, before: Mapping[str, Any], now: Mapping[str, Any]
     for key in sorted(before["settings"].keys() | now["settings"].keys()):
         old, new = before["settings"].get(key), now["settings"].get(key)
         if old != new:
-            option = "--" + key.replace("_", "-")
-            raise UserError(f"{where} was started with {option} {old}, now it is {new}")
+            raise other_option(where, key, old, new)
     for key in now:
         if before[key] != now[key]:
             raise UserError(f"{where} was started with other {key}")

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from heedful import files
 from heedful.commands.identity import check_identity
 from heedful.commands.shards import Row
-from heedful.errors import UserError, message_of
+from heedful.errors import UserError, message_of, other_option
 
 ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
@@ -201,9 +201,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
         raise UserError(f"{parts.folder / ASKED}: a key is missing; give --overwrite")
     if size not in (None, before[_SIZE]):
-        raise UserError(
-            f"{parts.folder} was started with --shard-size {before[_SIZE]}, now it is {size}"
-        )
+        raise other_option(parts.folder, "shard_size", before[_SIZE], size)
     check_identity(str(parts.folder), before, facts)
     parts = replace(
         parts,
