@@ -50,13 +50,14 @@ def measure(seed: int, *, tune: bool) -> tuple[float, float]:
         out = str(folder / "run")
         started = time.monotonic()
         train = ("--train", str(folder / "train"), "--seed", str(seed), "--out", out)
-        _heedful("train", "classify", *train, *SETTINGS)
+        heedful("train", "classify", *train, *SETTINGS)
         seconds = time.monotonic() - started
-        scores = json.loads(_heedful("evaluate", out, "--data", str(folder / "test")))
+        scores = json.loads(heedful("evaluate", out, "--data", str(folder / "test")))
     return scores["accuracy"], seconds
 
 
-def _heedful(*arguments: str) -> str:
+def heedful(*arguments: str) -> str:
+    """Run a command of heedful, and return what it prints; what it says of an error ends this."""
     command = [sys.executable, "-m", "heedful", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
