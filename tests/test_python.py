@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -49,15 +49,35 @@ def names(kind: type) -> set[str]:
     return {field.name for field in fields(kind)}
 
 
+KINDS = [ColumnSettings, RunSettings, TeacherSettings]
+KINDS += [kind for entry in TASKS.values() for kind in (entry.data, entry.options, entry.training)]
+
+
 def test_the_keywords_are_the_settings() -> None:
-    settings = names(ColumnSettings) | names(RunSettings) | names(TeacherSettings)
-    for entry in TASKS.values():
-        settings |= names(entry.data) | names(entry.options) | names(entry.training)
+    settings = set().union(*map(names, KINDS))
     assert set(TrainOptions.__annotations__) == settings - {"train", "dev", "out"}
     assert set(PredictOptions.__annotations__) == names(PredictSettings)
     evaluate = names(PredictSettings) | names(ColumnSettings) | names(ScoreSettings)
     assert set(EvaluateOptions.__annotations__) == evaluate
     assert set(ExplainOptions.__annotations__) == names(PredictSettings) | names(ExplainSettings)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "kinds"),
+    [(TrainOptions, KINDS), (EvaluateOptions, [PredictSettings, ColumnSettings, ScoreSettings])],
+)
+def test_a_keyword_has_the_type_of_its_setting(keywords: type, kinds: list[type]) -> None:
+    types: dict[str, set[Any]] = {}
+    for kind in kinds:
+        for name, hint in get_type_hints(kind).items():
+            types.setdefault(name, set()).add(hint)
+    # Python takes names of files as text, too, and tasks differ in what some settings may be.
+    alike = {name for name, hints in types.items() if len(hints) == 1 and "Path" not in str(hints)}
+    hints = get_type_hints(keywords)
+    assert len(alike & set(hints)) > 20
+    assert {name: {hints[name]} for name in alike & set(hints)} == {
+        name: types[name] for name in alike & set(hints)
+    }
 
 
 @pytest.mark.parametrize("kind", ["dicts", "arrow", "path"])

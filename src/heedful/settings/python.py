@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Literal, TypedDict
 
+from heedful.settings.data import DataFormat
 from heedful.settings.explaining import MethodName
 from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName
 from heedful.settings.scoring import BleuTokenize
@@ -30,16 +31,16 @@ class TrainOptions(TypedDict, total=False):
     label: str | None
     header: bool
     label_separator: str | None
-    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    format: DataFormat | None
     encoding: str
     # Training
-    epochs: int
+    epochs: int | None
     steps: int | None
     max_minutes: float | None
     batch_size: int
     batch_tokens: int | Literal["auto"]
     group_by_length: bool | None
-    learning_rate: float
+    learning_rate: float | None
     head_learning_rate: float | None
     schedule: Schedule
     warmup: float
@@ -91,7 +92,7 @@ class TrainOptions(TypedDict, total=False):
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
     objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
-    mask_share: float
+    mask_share: float | None
     masking: Literal["token", "word", "n-gram", "entity"]
     phrases: str | PathLike[str] | None
     max_predictions: int | None
@@ -165,6 +166,6 @@ class EvaluateOptions(PredictOptions, total=False):
     label: str | None
     header: bool
     label_separator: str | None
-    format: Literal["csv", "tsv", "jsonl", "parquet", "text", "conll"] | None
+    format: DataFormat | None
     encoding: str
     bleu_tokenize: BleuTokenize | None
