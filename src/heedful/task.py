@@ -30,6 +30,7 @@ from heedful.settings import (
     HEAD_RATE,
     ColumnSettings,
     LongText,
+    ParallelSettings,
     PredictSettings,
     RunSettings,
     ScoreSettings,
@@ -128,6 +129,13 @@ class Recipe:
     training: TrainSettings
     run: RunSettings
     teaching: TeacherSettings = field(default_factory=TeacherSettings)
+
+    @property
+    def from_scratch(self) -> bool:
+        """Whether the model has learnt nothing yet."""
+        if isinstance(self.data, ParallelSettings):
+            return self.data.model is None and self.teaching.student_layers is None
+        return getattr(self.options, "preset", None) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

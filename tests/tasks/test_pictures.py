@@ -18,6 +18,7 @@ from heedful.compiled.kernels import of_encoders
 from heedful.errors import UserError
 from heedful.models import FAMILIES, ViTConfig, ViTForImageClassification, ViTModel
 from heedful.settings import ColumnSettings
+from heedful.training.optimize import adamw
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
 
@@ -123,6 +124,27 @@ def test_a_stopped_run_goes_on_to_the_same_weights(data: Path, model: Path, tmp_
     _train(data, tmp_path / "again", **options, resume=True)
     weights = [heedful.load_model(one).state_dict() for one in (whole, tmp_path / "again")]
     assert_same_bits(*weights, "same code")
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_a_model_from_scratch_learns_faster_and_its_head_as_fast(
+    from_scratch: bool, data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: dict[str, float] = {}
+
+    def watched(*args: Any, **options: Any) -> torch.optim.AdamW:
+        rates.update({name: options[name] for name in ("learning_rate", "head_learning_rate")})
+        return adamw(*args, **options)
+
+    monkeypatch.setattr("heedful.training.run.adamw", watched)
+    small = {"preset": "mini", "image_size": 8, "patch_size": 4}
+    start = small if from_scratch else {"model": str(model)}
+    lines: list[str] = []
+    _train(data, tmp_path / "run", **start, steps=1, say=lines.append)
+    learnt = {"learning_rate": 7e-5, "head_learning_rate": 1.4e-3}
+    fresh = {"learning_rate": 5e-4, "head_learning_rate": 5e-4}
+    assert rates == pytest.approx(fresh if from_scratch else learnt)
+    assert f"learning rate {'0.0005' if from_scratch else '7e-05'}, " in "".join(lines)
 
 
 def test_pictures_are_moved_by_their_number_alone() -> None:

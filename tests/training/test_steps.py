@@ -1,8 +1,10 @@
-"""How many steps a run has, and how often it is evaluated, where nobody says."""
+"""How long and how fast a model learns, and how often it is evaluated, where nobody says."""
 
 import pytest
 
+from heedful.models import BertConfig
 from heedful.settings import TrainSettings, TranslateTrainSettings
+from heedful.settings.training import FINE_TUNING
 
 
 @pytest.mark.parametrize(
@@ -17,11 +19,49 @@ from heedful.settings import TrainSettings, TranslateTrainSettings
         (TrainSettings(steps=7), 2, 7, 2),
         (TrainSettings(epochs=3, steps=7), 2, 7, 2),
         (TrainSettings(evaluate_every=3), 1, 200, 3),
-        (TranslateTrainSettings(), 2, 30, 2),
+        (TranslateTrainSettings(), 2, 200, 10),
     ],
 )
 def test_steps_and_evaluations(
     settings: TrainSettings, steps_per_epoch: int, steps: int, every: int
 ) -> None:
-    assert settings.total_steps(steps_per_epoch) == steps
-    assert settings.steps_between_evaluations(steps_per_epoch) == every
+    usual = settings.usual(from_scratch=False)
+    assert usual == FINE_TUNING
+    assert settings.total_steps(steps_per_epoch, usual) == steps
+    assert settings.steps_between_evaluations(steps_per_epoch, steps) == every
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps_per_epoch", "steps"),
+    [
+        (TrainSettings(), 1000, 3000),
+        (TrainSettings(), 45, 2025),
+        (TrainSettings(epochs=3), 45, 135),
+        (TranslateTrainSettings(), 1000, 15000),
+        (TranslateTrainSettings(), 16, 2000),
+        (TranslateTrainSettings(epochs=15), 16, 240),
+        (TranslateTrainSettings(steps=7), 16, 7),
+    ],
+)
+def test_a_model_from_scratch_makes_more_steps(
+    settings: TrainSettings, steps_per_epoch: int, steps: int
+) -> None:
+    usual = settings.usual(from_scratch=True)
+    assert settings.total_steps(steps_per_epoch, usual) == steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "from_scratch", "rates"),
+    [
+        (TrainSettings(), False, [7e-5, 7e-5, 7e-5]),
+        (TrainSettings(), True, [5e-4, 5e-4, 1.25e-4]),
+        (TranslateTrainSettings(), False, [7e-5, 7e-5, 7e-5]),
+        (TranslateTrainSettings(), True, [1e-3, 1e-3, 1e-3]),
+    ],
+)
+def test_a_model_from_scratch_learns_faster_and_a_wide_one_more_slowly(
+    settings: TrainSettings, from_scratch: bool, rates: list[float]
+) -> None:
+    usual = settings.usual(from_scratch=from_scratch)
+    configs = [BertConfig(hidden_size=width, num_attention_heads=4) for width in (128, 256, 1024)]
+    assert [usual.rate(config) for config in configs] == pytest.approx(rates)

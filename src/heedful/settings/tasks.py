@@ -29,7 +29,7 @@ class ClassifySettings:
     Or it sorts pictures, from folders that hold one folder a label:
 
         heedful train classify --train digits --format images --preset mini
-            --image-size 32 --patch-size 8 --epochs 50 --learning-rate 1e-3 --out runs/digits
+            --image-size 32 --patch-size 8 --out runs/digits
     """
 
     labels: str | None = None
@@ -185,7 +185,7 @@ class PretrainSettings:
     From scratch, or on from another model to make it know your field:
 
         heedful train pretrain --train books/*.txt --documents gap
-            --preset mini --vocabulary words --learning-rate 1e-3 --out runs/mini
+            --preset mini --vocabulary words --out runs/mini
 
         heedful train pretrain --train reports.txt --objective mlm
             --out runs/field

@@ -3,15 +3,13 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from heedful.errors import UserError
 from heedful.settings.ranges import PrecisionName, in_range
 
-EPOCHS, LEAST_STEPS, MOST_EVALUATIONS = 3, 200, 20
-"""Passes over the training data, steps of those over little of it, and evaluations on --dev, unless
-told otherwise. Three passes over 60 texts are 6 steps, after which a model has learnt little (Zhang
-et al. 2021, "Revisiting few-sample BERT fine-tuning")."""
+MOST_EVALUATIONS = 20
+"""On --dev, unless told otherwise."""
 
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
@@ -31,11 +29,49 @@ Schedule = Literal[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Usual:
+    """How long and how fast a model learns, unless told otherwise."""
+
+    epochs: int
+    """Passes over the training data."""
+    least_steps: int
+    """Steps that are made even if there is little of it. Three passes over 60 texts are 6 steps,
+    after which a model has learnt little (Zhang et al. 2021, "Revisiting few-sample BERT
+    fine-tuning")."""
+    learning_rate: float
+    """Highest learning rate of the schedule."""
+    width: int | None = None
+    """Hidden size that has this rate; a wider model learns more slowly, by as much as it is wider.
+    None if all have it."""
+
+    def rate(self, config: Any) -> float:
+        """Return the highest learning rate of a model.
+
+        Args:
+            config: its configuration, which has a ``hidden_size`` where that counts.
+        """
+        if self.width is None:
+            return self.learning_rate
+        width: int = config.hidden_size
+        return self.learning_rate * min(1, self.width / width)
+
+
+FINE_TUNING = Usual(epochs=3, least_steps=200, learning_rate=7e-5)
+"""Of models that have learnt something."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSettings:
     """How to train, the same for every task."""
 
+    # Published rates fall as models get wider: ELECTRA's are 5e-4 at 256 and 2e-4 at 768 (Clark et
+    # al. 2020, table 6), BERT's 1e-4 at 768 and 1024 (Devlin et al. 2019, appendix A.2).
+    scratch: ClassVar[Usual] = Usual(epochs=3, least_steps=2000, learning_rate=5e-4, width=256)
+    """Of models that have learnt nothing."""
+
     epochs: int | None = None
-    """Passes over the training data; default: 3, or as many as make 200 steps."""
+    """Passes over the training data; default: 3, or as many as make 200 steps, and 2,000 with
+    --preset."""
     steps: int | None = None
     """Optimizer steps; overrides --epochs."""
     max_minutes: float | None = None
@@ -48,11 +84,12 @@ class TrainSettings:
     group_by_length: bool | None = None
     """Put items of similar length into a step: faster, but steps differ more from each other.
     Default: yes, except for a Transformer that translates."""
-    learning_rate: float = 7e-5
-    """Highest learning rate of the schedule."""
+    learning_rate: float | None = None
+    """Highest learning rate of the schedule; default: 7e-5, and 5e-4 with --preset, less for widths
+    above 256."""
     head_learning_rate: float | None = None
-    """Highest learning rate of the head; default: that of the encoder, 20 times it for a fresh
-    head."""
+    """Highest learning rate of the head; default: that of the encoder, 20 times it for a fresh head
+    on one that has learnt."""
     schedule: Schedule = "linear"
     """Schedule of the learning rate after the warm-up."""
     warmup: float = 0.1
@@ -122,18 +159,28 @@ class TrainSettings:
         in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
 
-    def total_steps(self, steps_per_epoch: int) -> int:
+    def usual(self, *, from_scratch: bool) -> Usual:
+        """Return how long and how fast a model learns where these settings do not say."""
+        return self.scratch if from_scratch else FINE_TUNING
+
+    def total_steps(self, steps_per_epoch: int, usual: Usual) -> int:
         """Return how many steps to train for.
 
         Args:
             steps_per_epoch: steps of one pass over the training data.
+            usual: see `usual`.
         """
-        few = max(EPOCHS, math.ceil(LEAST_STEPS / steps_per_epoch))
+        few = max(usual.epochs, math.ceil(usual.least_steps / steps_per_epoch))
         return self.steps or steps_per_epoch * (self.epochs or few)
 
-    def steps_between_evaluations(self, steps_per_epoch: int) -> int:
-        """Return after how many steps to evaluate on --dev; see `total_steps`."""
-        rarely = math.ceil(self.total_steps(steps_per_epoch) / MOST_EVALUATIONS)
+    def steps_between_evaluations(self, steps_per_epoch: int, total_steps: int) -> int:
+        """Return after how many steps to evaluate on --dev.
+
+        Args:
+            steps_per_epoch: steps of one pass over the training data.
+            total_steps: steps of the training.
+        """
+        rarely = math.ceil(total_steps / MOST_EVALUATIONS)
         return self.evaluate_every or max(steps_per_epoch, rarely)
 
     @property
@@ -144,14 +191,17 @@ class TrainSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateTrainSettings(TrainSettings):
-    """How to train a translation from scratch: longer, and with larger steps than to fine-tune."""
+    """How to train a translation: from scratch longer, and with larger steps, than others."""
 
-    epochs: int = 15
-    """Passes over the training data."""
+    scratch: ClassVar[Usual] = Usual(epochs=15, least_steps=2000, learning_rate=1e-3)
+
+    epochs: int | None = None
+    """Passes over the training data; default: 15, or as many as make 2,000 steps; with --model 3,
+    or 200 steps."""
     batch_size: int = 64
     """Pairs per optimizer step, over all devices."""
-    learning_rate: float = 1e-3
-    """Highest learning rate of the schedule."""
+    learning_rate: float | None = None
+    """Highest learning rate of the schedule; default: 1e-3, with --model 7e-5."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -96,7 +96,7 @@ def fit(run: Run) -> Outcome:
     settings, scores = run.settings, dict[str, Any]()
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
-    evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch)
+    evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
     unread: list[Taken] = []
     state = _begin(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)

@@ -126,8 +126,8 @@ def train(
         say(task.card())
         say(
             f"{examples.card}, {amount(run.total_steps, 'step')} of {recipe.training.batch_size}, "
-            f"{run.precision.name} on {device} "
-            f"({run.precision.reason})"
+            f"learning rate {run.work.optimizer.defaults['lr']:.2g}, "
+            f"{run.precision.name} on {device} ({run.precision.reason})"
         )
         outcome = fit(run)
     task.clean_up(recipe)
@@ -320,18 +320,20 @@ def _run(
     say: Say,
 ) -> Run:
     """Put together what is trained."""
-    training, model, rate = recipe.training, what.model, recipe.training.head_learning_rate
+    training, model, head_rate = recipe.training, what.model, recipe.training.head_learning_rate
+    usual = training.usual(from_scratch=recipe.from_scratch)
+    rate = training.learning_rate or usual.rate(start.model.config)
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
-    total_steps = training.total_steps(steps_per_epoch)
+    total_steps = training.total_steps(steps_per_epoch, usual)
     work = Work(
         model=model,
         optimizer=adamw(
             model,
-            learning_rate=training.learning_rate,
-            head=model.fresh_head_parameters() if rate is None else model.head_parameters(),
-            head_learning_rate=rate or task.head_rate * training.learning_rate,
+            learning_rate=rate,
+            head=model.fresh_head_parameters() if head_rate is None else model.head_parameters(),
+            head_learning_rate=head_rate or rate * (1 if recipe.from_scratch else task.head_rate),
             weight_decay=training.weight_decay,
             betas=task.betas,
             epsilon=task.epsilon,
