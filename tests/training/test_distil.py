@@ -137,6 +137,23 @@ def test_every_task_has_a_teacher(
     assert load_model(tmp_path / "run").config.num_hidden_layers == 1
 
 
+def _pretrained(family: str, objective: Any, folder: Path) -> dict[str, Any]:
+    """Pre-train a tiny model, and return options to learn from it."""
+    write_folder(family, folder / "model", max_position_embeddings=32)
+    options: dict[str, Any] = {name: QUICK[name] for name in ("batch_size", "precision", "say")}
+    options |= {"train": DATA / "pretrain.txt", "objective": objective, "max_length": 24}
+    heedful.train(
+        "pretrain", model=str(folder / "model"), out=folder / "teacher", steps=1, **options
+    )
+    return options | {"model": str(folder / "model"), "teacher": folder / "teacher"}
+
+
+def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None:
+    options = _pretrained("albert", "sop", tmp_path)
+    heedful.train("pretrain", out=tmp_path / "run", steps=2, **options)
+    assert read_record(tmp_path / "run").teacher is not None
+
+
 def test_a_writer_keeps_layers_of_both_its_stacks(tmp_path: Path) -> None:
     options = {name: value for name, value in QUICK.items() if name != "head_learning_rate"}
     heedful.train(

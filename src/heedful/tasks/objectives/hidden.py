@@ -128,6 +128,6 @@ def lessons(batch: Batch) -> tuple[Lesson, ...]:
         Lesson(
             kind="classes",
             count=float(len(batch.targets["pairs"])),
-            read=lambda output: output.seq_relationship_logits,
+            read=lambda output: output.pair_logits,
         ),
     )
