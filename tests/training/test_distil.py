@@ -154,6 +154,14 @@ def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None
     assert read_record(tmp_path / "run").teacher is not None
 
 
+def test_words_in_any_order_are_not_learnt_from_a_teacher(tmp_path: Path) -> None:
+    """They are read in several calls, each with what was remembered of the last."""
+    options = _pretrained("xlnet", "plm", tmp_path)
+    with pytest.raises(UserError, match=r"^teacher: train pretrain with these"):
+        heedful.train("pretrain", out=tmp_path / "run", steps=2, **options)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_writer_keeps_layers_of_both_its_stacks(tmp_path: Path) -> None:
     options = {name: value for name, value in QUICK.items() if name != "head_learning_rate"}
     heedful.train(

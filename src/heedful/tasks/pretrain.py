@@ -380,8 +380,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     @property
     def taught_by(self) -> Literal["scores"] | None:
-        """A teacher gives scores of words."""
-        return "scores" if self.abilities & {"fill", "write"} else None
+        """A teacher gives scores of words, where one call of the model tells all of a batch."""
+        in_passes = self.objective == "plm"
+        return "scores" if self.abilities & {"fill", "write"} and not in_passes else None
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
         """Return the scores of words, and of pairs where those are learnt."""
