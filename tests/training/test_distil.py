@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests import tiny
 from tests.exact import assert_same_bits
 from tests.golden.copies import LATEST
@@ -36,7 +38,13 @@ from heedful.settings import TeacherSettings
 from heedful.task import Fit, Start
 from heedful.tasks import read_task
 from heedful.tokens import load_tokenizer
-from heedful.training.distil import Distillation, check_depth, distillation, spread
+from heedful.training.distil import (
+    Distillation,
+    check_depth,
+    distillation,
+    spread,
+    teacher_print,
+)
 
 DATA = LATEST / "data"
 QUICK: dict[str, Any] = {
@@ -146,6 +154,28 @@ def _pretrained(family: str, objective: Any, folder: Path) -> dict[str, Any]:
         "pretrain", model=str(folder / "model"), out=folder / "teacher", steps=1, **options
     )
     return options | {"model": str(folder / "model"), "teacher": folder / "teacher"}
+
+
+def test_a_teacher_in_shards_is_known_by_all_of_them(tmp_path: Path) -> None:
+    teacher = shutil.copytree(LATEST / "classify", tmp_path / "teacher")
+    weights = load_file(teacher / "model.safetensors")
+    (teacher / "model.safetensors").unlink()
+    shards = {f"model-0000{half}-of-00002.safetensors": [*weights][half::2] for half in (0, 1)}
+    for shard, names in shards.items():
+        save_file({name: weights[name] for name in names}, teacher / shard)
+    index = {"weight_map": {name: shard for shard, names in shards.items() for name in names}}
+    (teacher / "model.safetensors.index.json").write_text(json.dumps(index))
+    settings = TeacherSettings(teacher=teacher)
+    before = teacher_print(settings)
+    assert before is not None
+    assert before["file"] == str(teacher)
+    assert before["bytes"] == sum((teacher / shard).stat().st_size for shard in shards)
+
+    last = teacher / [*shards][1]
+    last.write_bytes(last.read_bytes()[:-1] + b"x")
+    after = teacher_print(settings)
+    assert after is not None
+    assert after["sha256"] != before["sha256"]
 
 
 def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None:

@@ -58,13 +58,29 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_shards(folder: Path) -> dict[str, Tensor]:
+def weight_files(folder: Path) -> list[Path]:
+    """Return the file that the weights of a folder are in, or the shards.
+
+    Raises:
+        UserError: the index of the shards is damaged.
+    """
+    if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file():
+        return [folder / WEIGHTS]
+    return [folder / shard for shard in sorted({*_shard_of_each(folder).values()})]
+
+
+def _shard_of_each(folder: Path) -> dict[str, str]:
     where = files.read_json(folder / INDEX).get("weight_map")
     if not isinstance(where, dict):
         raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
     for shard in where.values():
         if not isinstance(shard, str) or Path(shard).name != shard:
             raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
+    return where
+
+
+def _read_shards(folder: Path) -> dict[str, Tensor]:
+    where = _shard_of_each(folder)
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(where.values())):
         tensors |= files.read_tensors(folder / shard)

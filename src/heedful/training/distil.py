@@ -6,6 +6,7 @@ hidden states, each a mean of its own count (Sanh et al. 2019, section 3).
 Shapes: N examples of a batch, T tokens of an example, D model width.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,7 +26,7 @@ from heedful.host import on_host, where_true
 from heedful.interop import answering_record
 from heedful.models.loading import load_model
 from heedful.models.model import Model
-from heedful.models.weights import WEIGHTS
+from heedful.models.weights import weight_files
 from heedful.readers import load_reader
 from heedful.reading import fingerprint
 from heedful.settings import TeacherSettings
@@ -143,11 +144,21 @@ def teacher_record(settings: TeacherSettings, task: str) -> RunRecord | None:
 
 
 def teacher_print(settings: TeacherSettings) -> dict[str, Any] | None:
-    """Return the file, the bytes and the SHA-256 of the teacher's weights, if there is one."""
+    """Return the file, the bytes and the SHA-256 of the teacher's weights, if there is one.
+
+    Of weights in several files they are the folder, the bytes of all, and a hash of their hashes.
+    """
     if settings.teacher is None:
         return None
-    (file,) = fingerprint([settings.teacher / WEIGHTS])
-    return asdict(file)
+    prints = fingerprint(weight_files(settings.teacher))
+    if len(prints) == 1:
+        return asdict(prints[0])
+    shards = "".join(f"{Path(part.file).name}\0{part.sha256}\n" for part in prints)
+    return {
+        "file": str(settings.teacher),
+        "bytes": sum(part.bytes for part in prints),
+        "sha256": hashlib.sha256(shards.encode()).hexdigest(),
+    }
 
 
 def distillation(
