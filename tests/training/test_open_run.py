@@ -11,6 +11,7 @@ import pytest
 from tests.golden.asking import command
 from tests.golden.copies import LATEST, ONE_OF_EACH
 
+import heedful
 from heedful import cli
 from heedful.checkpoints.opening import (
     after_restart,
@@ -26,6 +27,7 @@ from heedful.files import MANIFEST
 from heedful.settings import RunSettings
 from heedful.tasks.pretrain import CORPUS
 from heedful.tasks.translate import VOCABULARY
+from heedful.training import run as run_module
 from heedful.training.prune import CHOSEN
 
 CHECKPOINTS = "checkpoints"
@@ -73,6 +75,22 @@ def test_without_torchrun_nothing_is_marked(
     assert after_restart(settings, first=True) == settings
     make_run(settings, record("regress"))
     assert [path.name for path in settings.out.iterdir()] == [RECORD]
+
+
+def test_a_run_that_began_meanwhile_is_not_mixed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, load = tmp_path / "run", run_module._start
+
+    def loading(*arguments: Any) -> Any:
+        make_run(RunSettings(out=out), record("regress"))
+        return load(*arguments)
+
+    monkeypatch.setattr(run_module, "_start", loading)
+    data, model = LATEST / "data" / "classify.csv", str(LATEST / "body")
+    with pytest.raises(UserError, match="run holds an unfinished run"):
+        heedful.train("classify", train=data, model=model, out=out, steps=1)
+    assert read_record(out) == record("regress")
 
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:
