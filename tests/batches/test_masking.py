@@ -1,13 +1,16 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.tiny import SPECIAL, byte_level_tokenizer
 
-from heedful import BertTokenizer, UserError
+from heedful import BertTokenizer, RobertaTokenizer, UserError
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule, n_grams
 from heedful.batches.segments import IN_WORD
+from heedful.tokens.bpe import ALPHABET
+from heedful.tokens.bytelevel_folder import ROBERTA
 from heedful.tokens.vocabulary import Vocabulary
 
 WORDS = [f"w{number}" for number in range(40)]
@@ -135,6 +138,25 @@ def test_words_of_bytes_are_hidden_whole() -> None:
     assert chosen.any(0)[1:-1].all()
     for word in words:
         assert (chosen[:, word].all(1) == chosen[:, word].any(1)).all()
+
+
+def test_a_chinese_sentence_is_not_one_word_to_a_tokenizer_that_splits_at_spaces() -> None:
+    merges = []
+    for character in "中国很大，":
+        first, second, third = (ALPHABET[byte] for byte in character.encode())
+        merges += [(first, second), (first + second, third)]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, *map("".join, merges), "<mask>"]
+    tokenizer = RobertaTokenizer(Vocabulary(tokens, ROBERTA), merges)
+    ids = np.array(tokenizer.encode("ab很大，中国x 国好"), dtype=np.int32)
+    ids[7] |= IN_WORD  # as a segmenter says of 中国
+    words = [[1, 2], [3], [4], [5], [6, 7], [8], [9], [10], [11, 12, 13]]
+    for masking in ("word", "n-gram", "entity"):
+        rule = mask_rule(tokenizer, masking=masking, share=0.4, most=None)
+        chosen = draws(rule, 100, ids)[1] != IGNORED
+        assert chosen.any(0)[1:-1].all()
+        assert not chosen[:, 1:-1].all(1).any()
+        assert all((chosen[:, word].any(1) == chosen[:, word].all(1)).all() for word in words)
+        assert all((chosen[:, a[0]] != chosen[:, b[0]]).any() for a, b in pairwise(words))
 
 
 def runs_of(words: NDArray[np.bool_]) -> list[int]:

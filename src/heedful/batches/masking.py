@@ -7,6 +7,7 @@ tokens, and the number of workers does not change them.
 Shapes: T length of a sequence, V vocabulary.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from heedful.batches.phrases import Phrases
 from heedful.batches.segments import IN_WORD
 from heedful.errors import UserError
+from heedful.scripts import HAN, WIDE_MARKS
 from heedful.tokens import Tokenizer
 
 IGNORED = -100
@@ -45,7 +47,9 @@ class MaskRule:
     choose: Choose
     """Chooses which are predicted."""
     continues: NDArray[np.bool_]
-    """(V,) True = a token that continues a word."""
+    """(V,) True = a token that continues a word. Empty where tokens are chosen one by one."""
+    ends: NDArray[np.bool_]
+    """(V,) True = a token that ends a word, so that none continues it. Empty as above."""
     phrases: Phrases | None
     """What is a word, too, although it has spaces; None for nothing."""
     share: float
@@ -84,16 +88,35 @@ def mask_rule(
     special[tokenizer.all_special_ids] = True
     if special.all():
         raise UserError(f"{tokenizer.vocabulary.source}: the vocabulary has only special tokens")
-    continues = [tokenizer.continues_word(token_id) for token_id in range(len(tokenizer))]
+    count = 0 if masking == "token" else len(tokenizer)
+    edges = [_edges(tokenizer, token_id) for token_id in range(count)]
+    continues, ends = np.array(edges, np.bool_).reshape(-1, 2).T  # each (V,)
     return MaskRule(
         mask_id=tokenizer.mask_token_id,
         special=special,
         replacements=np.flatnonzero(~special),
         choose=MASKINGS[masking],
-        continues=np.array(continues),
+        continues=continues,
+        ends=ends,
         phrases=Phrases(phrases, tokenizer) if phrases else None,
         share=share,
         most=most,
+    )
+
+
+_WITHOUT_SPACES = re.compile(f"[{HAN}{WIDE_MARKS}]")
+
+
+def _edges(tokenizer: Tokenizer, token_id: int) -> tuple[bool, bool]:
+    """Tell whether a token continues a word, and whether it ends one.
+
+    To a tokenizer that tells words by spaces alone, a Chinese sentence is a single word: there a
+    word begins and ends with each token, unless a segmenter says otherwise.
+    """
+    continues, text = tokenizer.continues_word(token_id), tokenizer.text_of([token_id])
+    return (
+        continues and not _WITHOUT_SPACES.match(text),
+        _WITHOUT_SPACES.match(text[-1:]) is not None,
     )
 
 
@@ -218,7 +241,7 @@ def _words(
     # The token after a special token begins a word, even if the word's first piece was cut off.
     goes_on = (ids & IN_WORD != 0)[ordinary]
     ids = ids & ~IN_WORD
-    goes_on |= rule.continues[ids[ordinary]]
+    goes_on |= rule.continues[ids[ordinary]] & ~rule.ends[ids[ordinary - 1]]
     begins = ~goes_on | (np.diff(ordinary, prepend=-2) > 1)
     if rule.phrases is not None:
         in_sequence = np.zeros(len(ids) + 1, np.bool_)
