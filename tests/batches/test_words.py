@@ -20,7 +20,15 @@ from heedful.batches.words import (
 )
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText
-from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary, load_encoder_tokenizer
+from heedful.tokens import (
+    BertTokenizer,
+    RobertaTokenizer,
+    Tokenizer,
+    Vocabulary,
+    load_encoder_tokenizer,
+)
+from heedful.tokens.bpe import ALPHABET
+from heedful.tokens.bytelevel_folder import ROBERTA
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, "é", ".", "'", "中"]
@@ -287,3 +295,14 @@ def test_each_ideograph_is_a_word_where_a_tokenizer_splits_off_none(rule: WordRu
     _, spans = piece_words(text, byte_level_tokenizer(), rule)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["in", "北", "京", "abc", "，", "it", "'s", "é"]
+
+
+def test_pieces_that_share_a_character_are_one_word() -> None:
+    text = "的中x"
+    bytes_ = [ALPHABET[byte] for byte in text.encode()]
+    merges = [(bytes_[2], bytes_[3]), (bytes_[4], bytes_[5])]  # the first goes over both ideographs
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, *map("".join, merges), "<mask>"]
+    tokenizer = RobertaTokenizer(Vocabulary(tokens, ROBERTA), merges)
+    assert tokenizer.pieces(text).offsets == [(0, 1), (0, 1), (0, 2), (1, 2), (2, 3)]
+    _, spans = piece_words(text, tokenizer, "pieces")
+    assert spans.tolist() == [[0, 2]] * 4 + [[2, 3]]

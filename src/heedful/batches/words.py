@@ -67,8 +67,8 @@ def piece_words(
     """Return the ids of a text's pieces, and for each piece the span of its word in the text.
 
     Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs;
-    by the rule ``pieces`` its pieces, of which those of one character are one. White space and
-    characters that the tokenizer drops are not words.
+    by the rule ``pieces`` its pieces, of which those that share a character are one. White space
+    and characters that the tokenizer drops are not words.
 
     Shape:
         N ids, and (N, 2) start and end.
@@ -76,7 +76,8 @@ def piece_words(
     pieces = tokenizer.pieces(text)
     spans = past_spaces(text, pieces.offsets)  # (N, 2)
     if rule == "pieces":
-        number = spans[:, 0].astype(np.int64)
+        apart = spans[1:, 0] >= np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
+        number = np.concatenate([[0], apart.cumsum()])
     else:
         number = np.array(pieces.words, dtype=np.int64)
         if tokenizer.words_at_spaces:
