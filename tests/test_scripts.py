@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.scripts import join, space_between
+from heedful.scripts import close_up, join, space_between
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,18 @@ def test_the_scripts_at_a_seam_decide(before: str, after: str, space: str) -> No
 def test_many_texts_are_joined() -> None:
     assert join([]) == ""
     assert join(["甲。", "乙。", "C d.", "E"]) == "甲。乙。C d. E"
+
+
+@pytest.mark.parametrize(
+    ("spaced", "text"),
+    [
+        ("他 说 ： “ 你 好 ！ ” （ 完 ）", "他说：“你好！”（完）"),
+        ("2020 年 ， bert 发 布 了", "2020 年，bert 发布了"),
+        ("真 的? 是. i am", "真的?是. i am"),
+        ("約 翰 · 史 — — 東 京 で す", "約翰·史——東京です"),
+        ("한국어 입니다, it's 5 o'clock.", "한국어 입니다, it's 5 o'clock."),
+        ("", ""),
+    ],
+)
+def test_spaces_between_joined_words_are_dropped_where_none_was(spaced: str, text: str) -> None:
+    assert close_up(spaced) == text

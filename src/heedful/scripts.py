@@ -25,6 +25,9 @@ UNSPACED = KANA + HAN + WIDE_MARKS
 _BEFORE = re.compile(rf"[{UNSPACED}][^\w\s]*\Z")
 _AFTER = re.compile(rf"[^\w\s]*[{UNSPACED}]")
 _WIDE = re.compile(f"[{WIDE_MARKS}]")
+_SPACED = re.compile(
+    rf"[{UNSPACED}][^\w\s]*(?: [^\w\s]+)* (?=[{UNSPACED}])|(?<=[{WIDE_MARKS}]) | (?=[{WIDE_MARKS}])"
+)
 _WORDS = re.compile(rf"(?P<unspaced>[{HAN}{KANA}])|[^\W\d_{HAN}{KANA}]+")
 _KANA = re.compile(f"[{KANA}]")
 _SEAM = 16
@@ -48,6 +51,11 @@ def join(parts: Iterable[str]) -> str:
     parts = list(parts)
     seams = (f"{space_between(before, after)}{after}" for before, after in pairwise(parts))
     return "".join([*parts[:1], *seams])
+
+
+def close_up(text: str) -> str:
+    """Drop the spaces of a text whose words were joined by them, where none was; see `join`."""
+    return _SPACED.sub(lambda match: match.group().replace(" ", ""), text)
 
 
 def is_unspaced(text: str) -> bool:

@@ -48,6 +48,13 @@ def test_pieces_that_go_on_with_a_word() -> None:
     assert tokenizer.text_of([]) == ""
 
 
+def test_words_of_chinese_are_joined_without_spaces() -> None:
+    tokenizer = BertTokenizer(Vocabulary([*SPECIAL, "你", "好", "，", "bert", "##a"]))
+    ids = [2, 5, 6, 7, 8, 9, 5, 6, 3]
+    assert tokenizer.text_of(ids) == tokenizer.continuation(ids, [5]) == "你好，berta 你好"
+    assert tokenizer.decode(ids[1:-1]) == "你 好 ， berta 你 好"  # as in the reference
+
+
 def test_a_row_may_end_with_its_class_token_and_be_padded_on_the_left() -> None:
     layout = PairLayout(
         middle=(4,), end=(4, 3), second_type=1, closing_type=2, pads_left=True, padding_type=3

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, overload
 
 from heedful.errors import UserError
+from heedful.scripts import close_up
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import tidy
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
@@ -352,7 +353,8 @@ class ModelTokenizer:
     def text_of(self, ids: Iterable[int]) -> str:
         """Return the text of ids, without special tokens and without a mark at its start."""
         tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
-        return tidy(self._encoder.join(tokens, mark=False))
+        text = tidy(self._encoder.join(tokens, mark=False))
+        return text if self._encoder.writes_spaces else close_up(text)
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
         """Return what other ids add to the text of some.
