@@ -14,6 +14,8 @@ HAN = r"\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u31c0-\u31ef\u3400-\u4dbf\u4e00-\
     r"\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Ideographs, with their radicals and strokes."""
+HANGUL = r"\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
+"""Syllables of Korean, and the letters that they are made of."""
 WIDE_MARKS = r"\u3001-\u3004\u3008-\u301f\u3030-\u303f\ufe10-\ufe19\ufe30-\ufe4f" + (
     r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )

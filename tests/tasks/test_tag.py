@@ -370,6 +370,11 @@ def test_split_words_have_the_tags_of_whole_ones(
         ("Bonn-based", [(0, 4)], "tokenizer"),
         ("see #tag", [(5, 8)], "tokenizer"),
         ("5kg", [(0, 1)], "tokenizer"),
+        ("서울 갔다", [(0, 2)], "spaces"),
+        ("서울에서", [(0, 2)], "pieces"),
+        ("東京は", [(0, 2)], "spaces"),
+        ("今日ソニーは", [(2, 5)], "pieces"),
+        ("KBS에", [(0, 3)], "pieces"),
     ],
 )
 def test_what_a_word_is(

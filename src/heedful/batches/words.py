@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText, Word
+from heedful.scripts import HANGUL, KANA
 from heedful.tokens import Tokenizer
 from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION
 from heedful.tokens.clusters import ACCENTS
@@ -40,6 +41,7 @@ _APART = re.compile(
 
 _SPLIT = re.compile(rf"[{PUNCTUATION.ranges()}{IDEOGRAPHS.ranges()}\s]")
 _IDEOGRAPH = re.compile(rf"[{IDEOGRAPHS.ranges()}]")
+_WITH_PARTICLES = re.compile(f"[{KANA}{HANGUL}]")
 
 
 def word_breaks(text: str) -> list[int]:
@@ -59,6 +61,15 @@ def word_breaks(text: str) -> list[int]:
 def in_one_word(text: str, end: int, start: int) -> bool:
     """Tell whether a tokenizer takes what ends at one offset and what starts at another as one."""
     return _SPLIT.search(text, end - 1, start + 1) is None
+
+
+def before_particle(text: str, at: int) -> bool:
+    """Tell whether an offset is in a word of kana or Hangul.
+
+    There a particle follows a name, and a tokenizer takes both as one: ソニーは, 서울에서.
+    """
+    inside = 0 < at < len(text) and in_one_word(text, at, at)
+    return inside and _WITH_PARTICLES.search(text, at - 1, at + 1) is not None
 
 
 def piece_words(

@@ -23,6 +23,7 @@ from heedful.batches.windows import WINDOW_SHARE, fit_text, naming
 from heedful.batches.words import (
     Spans,
     WordRule,
+    before_particle,
     entities_in_words,
     first_inside,
     first_pieces,
@@ -135,8 +136,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             edges = {edge for entity in entities for edge in (entity.start, entity.end)}
             if words == "spaces" and not edges.issubset(word_breaks(record.text)):
                 words = "tokenizer"  # for entities that are part of such a word: Paris-based
-            if any(in_one_word(record.text, a.end, b.start) for a, b in pairwise(entities)):
-                words = "pieces"  # for two that touch in one: 5kg
+            if any(in_one_word(record.text, a.end, b.start) for a, b in pairwise(entities)) or any(
+                before_particle(record.text, edge) for edge in edges
+            ):
+                words = "pieces"  # for two that touch in one, 5kg, and for 서울 in 서울에서
         if not types:
             raise UserError("the training data has no entities: every word is tagged O")
         return cls(
