@@ -231,6 +231,19 @@ def test_a_column_of_characters_is_a_text_without_spaces(
     assert two.words == ((0, 1), (1, 3), (4, 5), (6, 8))
 
 
+def test_a_column_of_korean_characters_has_the_spaces_that_have_a_line(
+    read: Callable[..., list[TaggedText]],
+) -> None:
+    text = "\uadf8\ub294 \uc11c\uc6b8\uc5d0 \uac14\ub2e4."
+    tags = {3: "B-LC", 4: "I-LC"}
+    (one,) = read(
+        "".join(f"{character}\t{tags.get(at, 'O')}\n" for at, character in enumerate(text))
+    )
+    assert one.text == text
+    assert one.entities == (Entity(3, 5, "LC"),)
+    assert one.words == tuple((at, at + 1) for at in range(len(text)))
+
+
 def test_words_of_several_characters_keep_their_spaces(
     read: Callable[..., list[TaggedText]],
 ) -> None:

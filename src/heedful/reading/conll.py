@@ -1,7 +1,7 @@
 """CoNLL columns to tagged texts: one word on each line, a blank line between sentences.
 
-Chinese and Japanese are often tagged character by character. Such a column is a text without
-spaces.
+Chinese, Japanese and Korean are often tagged character by character. Such a column is a text
+without further spaces: that of Korean has a line for each.
 """
 
 import re
@@ -26,7 +26,7 @@ from heedful.reading.tagging import (
     parse_tag,
     scheme_of,
 )
-from heedful.scripts import UNSPACED
+from heedful.scripts import HANGUL, UNSPACED
 
 DOCUMENT = "-DOCSTART-"
 MAX_WORDS = 100_000
@@ -37,8 +37,8 @@ _SHOWN = 32
 """How many sentences show whether a column holds words or characters."""
 _MOST = 0.9
 """Share of a column's words that are one character; Latin words and numbers may be longer."""
-_UNSPACED = re.compile(f"[{UNSPACED}]")
-_LATIN = re.compile(rf"[^\W{UNSPACED}]")
+_EAST_ASIAN = re.compile(f"[{UNSPACED}{HANGUL}]")
+_LATIN = re.compile(rf"[^\W{UNSPACED}{HANGUL}]")
 
 
 def read_conll(
@@ -51,8 +51,8 @@ def read_conll(
 ) -> Iterator[TaggedText]:
     """Yield the sentences of a file; each text is its words with one space between them.
 
-    In a file whose first sentences are Chinese or Japanese with one character on each line, there
-    is no space, except between two Latin words.
+    In a file whose first sentences are Chinese, Japanese or Korean with one character on each line,
+    there is no space that has no line, except between two Latin words.
 
     Tabs separate columns; in a line without tabs, spaces do. The file's first entity shows the
     scheme of the tags, which holds for the whole file.
@@ -112,10 +112,10 @@ def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
 
 
 def _are_characters(words: Sequence[str]) -> bool:
-    """Tell whether words are single characters, at least half of them Chinese or Japanese."""
+    """Tell whether words are single characters, half of them Chinese, Japanese or Korean."""
     single = [word for word in words if len(word) == 1]
-    unspaced = sum(_UNSPACED.fullmatch(word) is not None for word in single)
-    return len(single) >= _MOST * len(words) and unspaced >= len(words) / 2
+    east_asian = sum(_EAST_ASIAN.fullmatch(word) is not None for word in single)
+    return len(single) >= _MOST * len(words) and east_asian >= len(words) / 2
 
 
 def join_characters(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
