@@ -20,6 +20,7 @@ from heedful.scripts import close_up, join, space_between
         ("It", "（他）", ""),
         ("on 3 May.", "“Yes”", " "),
         ("二〇二〇年", "〇月", ""),
+        ("ジョン・", "Smith", ""),
         ("", "他", ""),
         ("a", "", ""),
     ],

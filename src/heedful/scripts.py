@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-KANA = r"\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"
+KANA = r"\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"
 """Hiragana and katakana, of half width and historic ones, too."""
 HAN = r"\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u31c0-\u31ef\u3400-\u4dbf\u4e00-\u9fff" + (
     r"\uf900-\ufaff\U00020000-\U0003ffff"
@@ -16,7 +16,7 @@ HAN = r"\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u31c0-\u31ef\u3400-\u4dbf\u4e00-\
 """Ideographs, with their radicals and strokes."""
 HANGUL = r"\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
 """Syllables of Korean, and the letters that they are made of."""
-WIDE_MARKS = r"\u3001-\u3004\u3008-\u301f\u3030-\u303f\ufe10-\ufe19\ufe30-\ufe4f" + (
+WIDE_MARKS = r"\u3001-\u3004\u3008-\u301f\u3030-\u303f\u30a0\u30fb\ufe10-\ufe19\ufe30-\ufe4f" + (
     r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
 """Punctuation that only these scripts use: it is as wide as an ideograph, its space included."""

@@ -11,7 +11,7 @@ from tests.tiny import SPECIAL, byte_level_tokenizer
 from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
-from heedful.batches.segments import IN_WORD, load_segmenter
+from heedful.batches.segments import IN_WORD, is_chinese, load_segmenter
 from heedful.batches.sentences import SentenceRule, running_sentences
 from heedful.reading.documents import Document, read_documents
 from heedful.tokens.vocabulary import Vocabulary
@@ -138,6 +138,12 @@ def test_words_of_chinese_sentences_are_marked(
         "ab##c",
         "\u304b\u5929",
     ]
+
+
+def test_a_dot_between_the_parts_of_a_name_is_no_kana() -> None:
+    for dot in "\u30fb\uff65\u00b7":
+        assert is_chinese(f"\u7ea6\u7ff0{dot}\u53f2\u5bc6\u65af")
+    assert not is_chinese("\u6771\u4eac\u30bf\u30ef\u30fc")
 
 
 def test_words_need_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
