@@ -552,6 +552,16 @@ def test_wrong_training(
     assert not Path("run").exists()
 
 
+def test_a_context_in_another_encoding_is_explained(
+    trained: Path, tmp_path: Path, capsys: Out
+) -> None:
+    file = tmp_path / "context.txt"
+    file.write_bytes("the apple was blue。".encode("gb18030"))
+    words = ["explain", str(trained), "an apple is?", "--context-file", str(file)]
+    assert run([*words, "--method", "none", "--encoding", "gb18030"]) == 0
+    assert json.loads(capsys.readouterr().out)["sides"][0]["texts"][1] == "the apple was blue。"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -143,6 +143,9 @@ def test_lists_are_ranked_anew(
     assert run(["score", str(masked_run), "--n-best", str(path), "--weight", "0"]) == 0
     first, _ = map(json.loads, capsys.readouterr().out.splitlines())
     assert first["hypotheses"][0]["total"] == 0
+    path.write_bytes('{"id": "句", "hypotheses": ["the sky"]}'.encode("gb18030"))
+    assert run(["score", str(masked_run), "--n-best", str(path), "--encoding", "gb18030"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "句"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def explain(
     from heedful.explanations.explaining import explain_record
     from heedful.explanations.tables import explanation_table
 
-    inputs = reading.texts_of(predictor.task, texts, context, context_file)
+    inputs = reading.texts_of(predictor.task, texts, context, context_file, columns.encoding)
     paths = [input] if input else []
     records = [*reading.records_of(predictor.task, inputs, paths, columns)]
     if out is not None and len(records) != 1:

@@ -258,7 +258,7 @@ def score(
         raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
     predictor = _predictor(run, predicting)
     if n_best is not None:
-        for line in score.rerank(predictor, n_best, weight=weight):
+        for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):
             print(line)
         return
     records = inputs.records_of(predictor.task, texts, [input] if input else [], columns)

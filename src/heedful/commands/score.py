@@ -8,6 +8,7 @@ from pathlib import Path
 from heedful.errors import UserError
 from heedful.predictor import Predictor
 from heedful.reading import Record
+from heedful.reading.lines import UTF8
 from heedful.reading.n_best import NBestList, read_n_best
 from heedful.task import AnyTask
 from heedful.tasks.generate import Generate
@@ -74,7 +75,9 @@ def line_of(likelihood: Likelihood, *, everything: bool) -> str:
     return json.dumps(row, ensure_ascii=False)
 
 
-def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
+def rerank(
+    predictor: Predictor, path: Path, *, weight: float, encoding: str = UTF8
+) -> Iterator[str]:
     """Put the hypotheses of each list in order, the best first, and format it as a JSON object.
 
     The order is that of ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4).
@@ -83,11 +86,12 @@ def rerank(predictor: Predictor, path: Path, *, weight: float) -> Iterator[str]:
         predictor: a run that was pre-trained.
         path: JSON lines; see `heedful.reading.n_best`.
         weight: how much the text's likelihood counts beside its own score.
+        encoding: how characters are stored.
 
     Raises:
         UserError: see `score_texts` and `read_n_best`.
     """
-    lists, copies = tee(read_n_best(path))
+    lists, copies = tee(read_n_best(path, encoding))
     texts = ((entry.text, entry.where) for item in copies for entry in item.entries)
     scored = score_texts(predictor, texts)
     for item in lists:

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import list_of, read_objects
-from heedful.reading.lines import read_files, source_name
+from heedful.reading.lines import UTF8, read_files, source_name
 
 KEY = "hypotheses"
 
@@ -34,23 +35,24 @@ class NBestList:
     """The other keys of the line, such as an id."""
 
 
-def read_n_best(path: Path) -> Iterator[NBestList]:
+def read_n_best(path: Path, encoding: str = UTF8) -> Iterator[NBestList]:
     """Yield the lists of a file of JSON lines.
 
     A hypothesis is a text, or an object with ``text`` and perhaps ``score``.
 
     Args:
         path: the file; ``-`` is stdin.
+        encoding: how characters are stored.
 
     Raises:
         UserError: at once for a missing file; during iteration, with its line, for a line without
             hypotheses, an empty text or a score that is not a number.
     """
-    return read_files([path], _read, "lists")
+    return read_files([path], partial(_read, encoding=encoding), "lists")
 
 
-def _read(path: Path) -> Iterator[NBestList]:
-    for number, record in read_objects(path):
+def _read(path: Path, encoding: str) -> Iterator[NBestList]:
+    for number, record in read_objects(path, encoding):
         where = f"{source_name(path)}, line {number}"
         items = list_of(record, KEY, where)
         if not items:
