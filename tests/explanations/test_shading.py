@@ -29,6 +29,24 @@ def test_a_token_without_characters_is_shown_by_its_piece() -> None:
     assert (piece.before, piece.shown, piece.after) == ("a ", "▁", "b")
 
 
+def test_characters_of_several_tokens_are_shown_once() -> None:
+    """As of a token for the space before a text, and of tokens for the bytes of a character."""
+    spans = [(0, 1), (0, 2), (3, 4), (3, 4), (3, 4), (4, 6), (5, 7)]
+    tokens = tuple(
+        Token(piece="?", text=0, start=start, end=end, word=0 if end < 3 else 1)
+        for start, end in spans
+    )
+    read = Side(name="text", texts=("你好 😂abc",), tokens=tokens)
+    shown = [piece.before + piece.shown + piece.after for piece in running_text(read)]
+    assert shown == ["", "你好", "", "", " 😂", "a", "bc"]
+    scores = (1.0, -2.0, 1.0, 1.0, 2.0, 0.25, 0.0)
+    attribution = Attribution(method="m", target="t", scores=(scores,))
+    (shading,) = shadings((read,), attribution)
+    assert [piece.shown for piece, _, _ in shading.tokens] == ["你好", "😂", "a", "bc"]
+    sums = [score for _, score, _ in shading.tokens]
+    assert sums == pytest.approx([-1.0, 4.0, 0.25, 0.0])
+
+
 def test_shades_and_bars_follow_the_scores() -> None:
     read = side("yes extraordinary no")
     scores = (0.0, 2.0, 0.5, 0.5, -4.0, 0.1)

@@ -116,13 +116,16 @@ def _side(side: Side) -> dict[str, object]:
         "texts": len(side.texts),
         "tokens": [
             {
-                "shown": piece.shown,
+                "shown": shown,
+                "here": piece.shown,
                 "before": piece.before,
                 "after": piece.after,
                 "special": piece.special,
                 "text": token.text,
             }
-            for piece, token in zip(running_text(side), side.tokens, strict=True)
+            for piece, token, shown in zip(
+                running_text(side), side.tokens, side.shown(), strict=True
+            )
         ],
     }
 

@@ -17,6 +17,7 @@ class Piece:
     before: str
     """The characters between the token before it in the same text and this one."""
     shown: str
+    """Its characters; none where all of them are the next token's, too, and shown there."""
     after: str
     """What follows the last token of a text: white space, or what the model did not read."""
     special: bool
@@ -42,22 +43,28 @@ class Shading:
     picture: Patches | None
     """What the tokens after the first are patches of, if they are."""
     tokens: tuple[tuple[Piece, float, int], ...]
-    """Each token, its score, and its shade; below 0 where it speaks against the target."""
+    """Each token, its score, and its shade; below 0 where it speaks against the target. Tokens of
+    the same characters are one, whose score is the sum of theirs."""
     words: tuple[Word, ...]
     """The strongest first."""
 
 
 def running_text(side: Side) -> list[Piece]:
-    """Return the tokens of a side with all that stands between them."""
+    """Return the tokens of a side with all that stands between them, and no character twice."""
     last = {token.text: index for index, token in enumerate(side.tokens)}
     ends = dict.fromkeys(range(len(side.texts)), 0)
     pieces = []
     for index, (token, shown) in enumerate(zip(side.tokens, side.shown(), strict=True)):
         before = after = ""
         if token.text is not None and token.start is not None and token.end is not None:
-            text = side.texts[token.text]
-            before = text[ends[token.text] : token.start]
-            ends[token.text] = max(ends[token.text], token.end)
+            text, begun = side.texts[token.text], ends[token.text]
+            # The next token may begin before this one ends, or at the same character.
+            nexts = [one for one in side.tokens[index + 1 : index + 2] if one.text == token.text]
+            end = min([token.end, *(one.start or 0 for one in nexts)])
+            if token.start < token.end:
+                shown = text[max(begun, token.start) : end]
+            if shown:
+                before, ends[token.text] = text[begun : token.start], max(begun, end)
             if last[token.text] == index:
                 after = text[ends[token.text] :]
         pieces.append(Piece(before=before, shown=shown, after=after, special=token.text is None))
@@ -71,17 +78,15 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
         for side, scores in zip(sides, attribution.scores, strict=True)
         if scores is not None
     ]
-    strongest = max((abs(score) for _, scores in scored for score in scores), default=0) or 1.0
+    rows = [list(_joined(running_text(side), scores)) for side, scores in scored]
+    strongest = max((abs(score) for row in rows for _, score in row), default=0) or 1.0
     sums = [list(_words(side, scores)) for side, scores in scored]
     longest = max((abs(score) for words in sums for _, score, _ in words), default=0) or 1.0
     return [
         Shading(
             name=side.name,
             picture=side.picture,
-            tokens=tuple(
-                (piece, score, round(SHADES * score / strongest))
-                for piece, score in zip(running_text(side), scores, strict=True)
-            ),
+            tokens=tuple((piece, score, round(SHADES * score / strongest)) for piece, score in row),
             words=tuple(
                 Word(
                     shown=shown,
@@ -93,8 +98,18 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
                 for shown, score, special in sorted(words, key=lambda word: -abs(word[1]))
             ),
         )
-        for (side, scores), words in zip(scored, sums, strict=True)
+        for (side, _), row, words in zip(scored, rows, sums, strict=True)
     ]
+
+
+def _joined(pieces: list[Piece], scores: tuple[float, ...]) -> Iterator[tuple[Piece, float]]:
+    """Yield the pieces that show something, each with the scores of those before that do not."""
+    waiting = 0.0
+    for piece, score in zip(pieces, scores, strict=True):
+        waiting += score
+        if piece.shown or piece.after:
+            yield piece, waiting
+            waiting = 0.0
 
 
 def _words(side: Side, scores: tuple[float, ...]) -> Iterator[tuple[str, float, bool]]:

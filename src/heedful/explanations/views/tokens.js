@@ -12,8 +12,8 @@ function element(name, className = "", text = "") {
 // A token that is only white space would be nothing to see.
 const visibleText = (shown) => (shown.trim() ? shown : "␣".repeat(shown.length || 1));
 
-function option(token, at, side) {
-  const node = element("span", token.special ? "token special" : "token", visibleText(token.shown));
+function option(token, at, side, shown = token.shown) {
+  const node = element("span", token.special ? "token special" : "token", visibleText(shown));
   node.setAttribute("role", "option");
   node.setAttribute("aria-selected", "false");
   node.dataset.at = at;
@@ -126,8 +126,9 @@ function runningText(side, visible, nodeOf) {
   const unread = (text) => text.trim() ? element("span", "muted", text) : text;
   side.tokens.forEach((token, at) => {
     if (token.before) paragraph.append(unread(token.before));
-    if (there.has(at)) paragraph.append(nodeOf(token, at));
-    else if (!token.special) paragraph.append(element("span", "muted", token.shown));
+    // The characters of several tokens are shown once, by the last of them.
+    if (token.here && there.has(at)) paragraph.append(nodeOf(token, at));
+    else if (!token.special) paragraph.append(element("span", "muted", token.here));
     if (token.after) paragraph.append(unread(token.after));
   });
   return paragraph;
@@ -157,7 +158,7 @@ function tokenView(box, choice, changed) {
   function build(sides) {
     lists = sides.map((side) => {
       const list = runningText(picture.map[side], picture[side], (token, at) =>
-        option(token, at, side),
+        option(token, at, side, token.here),
       );
       list.setAttribute("role", "listbox");
       list.setAttribute("aria-label", phrase`Tokens: ${sentence(picture.map[side].name)}`);
@@ -191,7 +192,9 @@ function tokenView(box, choice, changed) {
   function copyOf(head, token) {
     const part = pictureOf(picture.map, { ...choice, only: head });
     const other = token.side === "rows" ? "columns" : "rows";
-    const text = runningText(part.map[other], part[other], (one, at) => option(one, at, other));
+    const text = runningText(part.map[other], part[other], (one, at) =>
+      option(one, at, other, one.here),
+    );
     shadeTokens(text, part, other, token);
     for (const node of text.querySelectorAll("[data-at]")) {
       node.removeAttribute("role");
