@@ -100,6 +100,15 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:
     assert "2 of 3 were cut: 2,940 tokens were not read" in said
 
 
+def test_each_bar_of_lengths_has_as_many_of_them(tmp_path: Path) -> None:
+    data = tmp_path / "new.csv"
+    rows = [f"{'cat ' * length},animal" for length in range(1, 47)]
+    data.write_text("\n".join(["text,label", *rows]), "utf-8")
+    said = text_of(heedful.report(LATEST / "classify", data).html)
+    bars = [f"{first} to {first + 1} 2" for first in range(1, 47, 2)]
+    assert " ".join(["tokens items", *bars]) in said
+
+
 def test_the_shaded_texts_of_a_pair_stand_apart() -> None:
     html = heedful.report(*ONE_OF_EACH["answer"][::2], precision="fp32").html
     shaded = re.search(r'<p class="running" dir="auto">(.*?)</p>', html, re.DOTALL)

@@ -148,17 +148,17 @@ def lines(
 
 def bars(
     title: str,
-    edges: Sequence[float],
+    edges: Sequence[int],
     heights: Sequence[float],
     *,
     x_label: str,
     name: str,
 ) -> Chart:
-    """Draw a histogram.
+    """Draw a histogram of whole numbers.
 
     Args:
         title: says what goes up.
-        edges: of the bars; one more than there are bars.
+        edges: the number that each bar begins with, and the one after the last bar.
         heights: of the bars, from 0.
         x_label: what goes to the right.
         name: what goes up, for the table.
@@ -166,27 +166,32 @@ def bars(
     x = _scale(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
     y = _scale(0, max(*heights, 1) * 1.05, HEIGHT - BOTTOM, TOP)
     spans = list(zip(edges, edges[1:], heights, strict=False))
-    highest = max(spans, key=lambda span: span[2])
+    first, after, _ = max(spans, key=lambda span: span[2])
     return Chart(
         title=title,
-        about=f"{title}; most of them from {shown(highest[0])} to {shown(highest[1])}",
+        about=f"{title}; most of them from {first:,} to {after - 1:,}",
         x_label=x_label,
         x_ticks=x.ticks(),
         y_ticks=y.ticks(),
         head=[x_label, name],
-        rows=[[f"{shown(a)} to {shown(b)}", shown(height)] for a, b, height in spans if height],
+        rows=[[_run(a, b), shown(height)] for a, b, height in spans if height],
         bars=[
             Bar(
                 x=x.at(a),
                 y=y.at(height),
                 width=max(round(x.at(b) - x.at(a) - 1, 1), 0.5),
                 height=round(y.at(0) - y.at(height), 1),
-                about=f"{shown(a)} to {shown(b)}: {shown(height)}",
+                about=f"{_run(a, b)}: {shown(height)}",
             )
             for a, b, height in spans
             if height
         ],
     )
+
+
+def _run(first: int, after: int) -> str:
+    """Name the whole numbers of a bar."""
+    return f"{first:,}" if after - first == 1 else f"{first:,} to {after - 1:,}"
 
 
 def shown(value: float) -> str:

@@ -25,6 +25,7 @@ LARGEST_MATRIX = 25
 """The most labels of a confusion matrix; of more, the most frequent mistakes are listed."""
 MOST_LABELS = 40
 MOST_POINTS = 1000
+MOST_BARS = 30
 SEEN = 8
 """Items of a list that are seen without unfolding it."""
 LONGEST_LINE = 40
@@ -220,7 +221,10 @@ def _calibration(observation: Observation) -> dict[str, Any] | None:
 
 def _lengths(observation: Observation) -> dict[str, Any]:
     total, used = observation.lengths.T
-    heights, edges = np.histogram(total, bins=min(30, max(int(np.ptp(total)), 1)))
+    # Each bar has as many whole numbers as any other.
+    size = -(-(int(np.ptp(total)) + 1) // MOST_BARS)
+    edges = np.arange(total.min(), total.max() + size + 1, size)
+    heights, _ = np.histogram(total, bins=edges)
     chart = charts.bars(
         "How many items have how many tokens",
         edges.tolist(),
