@@ -62,3 +62,18 @@ def test_what_an_explanation_is_about() -> None:
     assert doubtful((right, 0.9), (wrong, 0.95)) == "New"  # it is wrong
     assert doubtful((right, 0.9)) == "Ann"
     assert doubtful() is None
+
+
+def test_an_entity_is_told_from_the_same_words_before_it() -> None:
+    text = "Ann Lee saw Ann May near Ann"
+    record = TaggedText(text=text, words=None, entities=(Entity(0, 7, "PER"),), source="a", line=1)
+    judge = entities(("LOC", "PER"))
+
+    def doubtful(*spans: tuple[Span, float]) -> str | None:
+        (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
+        return judgement.doubtful
+
+    second, third = (12, 15, "LOC"), (25, 28, "LOC")
+    assert doubtful((second, 0.9)) == "Ann May"
+    assert doubtful((second, 0.8), (third, 0.9)) == "Ann May"  # nothing tells the third
+    assert doubtful((third, 0.9)) is None

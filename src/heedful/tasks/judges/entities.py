@@ -1,5 +1,6 @@
 """Judges of entities: which are right, and what kind of mistake each wrong one is."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 from heedful.judging import Fault, Judge, Judgement, each
@@ -80,14 +81,19 @@ def mistakes(
 
 
 def _doubtful(text: str, scores: Mapping[Span, float], hits: Set[Span]) -> str | None:
-    """Return the first word of the surest wrong entity, or else of the least sure one."""
-    if not scores:
-        return None
-    wrong = scores.keys() - hits
-    start, end, _ = (
-        max(wrong, key=scores.__getitem__) if wrong else min(scores, key=scores.__getitem__)
-    )
-    return text[start:end].split()[0]
+    """Name the surest wrong entity, or else the least sure one, that can be told from others."""
+    wrong = sorted((span for span in scores if span not in hits), key=lambda span: -scores[span])
+    order = wrong or sorted(scores, key=scores.__getitem__)
+    names = (_name(text, start, end) for start, end, _ in order)
+    return next((name for name in names if name is not None), None)
+
+
+def _name(text: str, start: int, end: int) -> str | None:
+    """Return the first word of an entity, and those after it that tell it from one before."""
+    ends = [found.end() for found in re.finditer(r"\S+", text)]
+    ends = [start + len(text[start:end].split()[0]), *(stop for stop in ends if stop > start)]
+    names = (text[start:stop] for stop in ends)
+    return next((name for name in names if text.find(name) == start), None)
 
 
 def _common(first: Span, second: Span) -> int:
