@@ -151,3 +151,9 @@ def test_a_misspelt_option_is_named_with_the_one_that_is_missing(
 ) -> None:
     assert run(["export", "r", "--too", "x", "--format", "hf"]) == EXIT_USER_ERROR
     assert "Did you mean --to instead of --too?" in capsys.readouterr().err
+
+
+def test_help_shows_square_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "pretrain", "--help"]) == 0
+    shown = capsys.readouterr().out.replace("│", " ")
+    assert "default: what [[is marked]] in the text." in " ".join(shown.split())

@@ -53,11 +53,13 @@ def put_help_on_one_line() -> None:
 
 def _put_on_one_line(kind: type) -> None:
     from docstring_parser import parse_from_object
+    from rich.markup import escape
 
+    # Square brackets in a sentence are no markup of the library that shows it.
     sentences = {one.arg_name: one.description or "" for one in parse_from_object(kind).params}
     defaults = {field.name: field.default for field in fields(kind)}
     for name in kind.__annotations__.keys() & defaults.keys():
-        text = " ".join(sentences[name].split())
+        text = escape(" ".join(sentences[name].split()))
         shown: Any = None  # as the library shows it
         if isinstance(defaults[name], tuple):
             shown = ", ".join if defaults[name] else False
