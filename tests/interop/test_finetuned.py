@@ -158,6 +158,44 @@ def test_a_tokenizer_without_token_types_tells_a_bert_of_none(
     assert scores != pytest.approx(told, abs=1e-4)
 
 
+@pytest.mark.parametrize("family", ["bert", "albert", "big_bird", "distilbert"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_input_names": ["input_ids", "attention_mask"]},
+        {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]},
+        {"tokenizer_class": "PreTrainedTokenizerFast"},
+    ],
+)
+def test_models_are_told_the_token_types_that_a_folder_names(
+    family: str,
+    config: dict[str, Any],
+    folder: Callable[..., Path],
+    reference: ModuleType,
+    tmp_path: Path,
+) -> None:
+    options: dict[str, Any] = {"attention_type": "original_full"} if family == "big_bird" else {}
+    path = folder(family, "sequence", ["up", "down", "charm"], **options)
+    reference.AutoTokenizer.from_pretrained(path).save_pretrained(path)
+    said = json.loads((path / "tokenizer_config.json").read_text("utf-8"))
+    (path / "tokenizer_config.json").write_text(json.dumps(said | config), "utf-8")
+    pair = (SENTENCES[0], SENTENCES[1])
+    theirs = reference.AutoTokenizer.from_pretrained(path)
+    model = reference.AutoModelForSequenceClassification.from_pretrained(path)
+    given = theirs(*pair, return_tensors="pt")
+    if family == "distilbert":  # which has no types
+        theirs.model_input_names = ["input_ids", "attention_mask"]
+    with torch.inference_mode():
+        told = {name: given[name] for name in theirs.model_input_names}
+        expected = model.eval()(**told).logits.softmax(-1)[0].tolist()
+    assert [*load(path)(pair).scores.values()] == pytest.approx(expected, abs=1e-5)
+    ours = heedful.load_tokenizer(path)
+    ours.save_pretrained(tmp_path / "again")
+    for folder_read in (path, tmp_path / "again"):
+        read = reference.AutoTokenizer.from_pretrained(folder_read)
+        assert {*read(*pair)} == {*heedful.load_tokenizer(folder_read)(*pair)} == {*given}
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "electra"])
 def test_entities_are_those_of_its_pipeline(
     family: str, folder: Callable[..., Path], reference: ModuleType

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
 from heedful.tokens.compiled_file import check_layout
-from heedful.tokens.folder import read_files
+from heedful.tokens.folder import read_files, tells_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.tokenizer import ModelTokenizer
@@ -136,7 +136,8 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
-        types = cls.kind.token_types
+        types, second = cls.kind.token_types, cls.kind.second_type
+        tokenizer._tell_types(tells_types(files, usual=types, second_type=second))
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
         return tokenizer
 
@@ -150,7 +151,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.kind, self.vocabulary, settings)
+        write_folder(Path(folder), self.kind, self.vocabulary, settings, told=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""

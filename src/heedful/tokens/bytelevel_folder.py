@@ -18,6 +18,7 @@ from heedful.tokens.folder import (
     compiled_tokens,
     content_of,
     described_entries,
+    input_names,
     read_files,
     read_max_length,
     read_special,
@@ -253,8 +254,19 @@ def write_folder(
     vocabulary: Vocabulary,
     merges: list[Pair],
     settings: ByteLevelSettings,
+    *,
+    told: bool,
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+
+    Args:
+        folder: where they go.
+        kind: the class.
+        vocabulary: the tokens.
+        merges: the pairs of which they were made.
+        settings: what else decides ids and text.
+        told: whether models are told token types.
+    """
     tokens = vocabulary.special
     special = special_entries(vocabulary)
     special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
@@ -264,7 +276,8 @@ def write_folder(
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
     described = described_entries(vocabulary)
-    config = {**asdict(settings), **special, "added_tokens_decoder": described}
+    names = input_names(told=told, usual=kind.token_types)
+    config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)
     write_merges(folder / MERGES, merges)

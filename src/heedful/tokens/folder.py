@@ -30,6 +30,9 @@ _LARGEST_LENGTH = 10**20
 _SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
 """What added tokens may ask for."""
 
+TYPES = "token_type_ids"
+"""What calls return them as, and files name them."""
+
 MORE = "additional_special_tokens"
 """The key of special tokens without a name."""
 
@@ -141,6 +144,26 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     if length != int(length) or length < 1:
         raise UserError(f"{files.config_path}: {key} {length!r}: must be a whole number from 1")
     return int(length)
+
+
+def tells_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+    """Tell whether models are told token types, as the files say or as is usual for the class.
+
+    Raises:
+        UserError: the file says it in another way than by a list of names.
+    """
+    names = typed(files.config_path, files.config, "model_input_names", (list,))
+    if names is not None:
+        return TYPES in names
+    # The reference's general class tells them wherever its rows have any.
+    general = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
+    return usual or (general and second_type > 0)
+
+
+def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
+    """Return what a file says of token types: nothing where they are as usual for the class."""
+    names = ["input_ids", *([TYPES] if told else []), "attention_mask"]
+    return {} if told == usual else {"model_input_names": names}
 
 
 def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:

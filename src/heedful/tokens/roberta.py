@@ -18,7 +18,7 @@ from heedful.tokens.bytelevel_folder import (
     read_vocabulary,
     write_folder,
 )
-from heedful.tokens.folder import read_files
+from heedful.tokens.folder import read_files, tells_types
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
 
@@ -115,7 +115,7 @@ class ByteLevelTokenizer(ModelTokenizer):
         )
         settings = read_settings(files, cls.kind, overrides)
         vocabulary, merges = read_vocabulary(files, cls.kind)
-        return cls(
+        tokenizer = cls(
             vocabulary,
             merges,
             add_prefix_space=bool(settings.add_prefix_space),
@@ -123,6 +123,9 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
+        usual, second = cls.kind.token_types, cls.kind.second_type
+        tokenizer._tell_types(tells_types(files, usual=usual, second_type=second))
+        return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write ``vocab.json``, ``merges.txt`` and what says how they are used."""
@@ -132,7 +135,8 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.kind, self.vocabulary, list(self.merges), settings)
+        merges, told = list(self.merges), self.token_types
+        write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, told=told)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""

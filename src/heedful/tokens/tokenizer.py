@@ -1,6 +1,7 @@
 """The calls of a tokenizer, with the reference's arguments and results, however it cuts texts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -68,6 +69,11 @@ class ModelTokenizer:
         self.mask_token, self.mask_token_id = special.mask_token, ids.get(special.mask_token)
         self.all_special_tokens = list(vocabulary.special_ids())
         self.all_special_ids = list(vocabulary.special_ids().values())
+
+    def _tell_types(self, told: bool) -> None:
+        """Set whether calls return token types, and models are told them."""
+        self.token_types = told
+        self.layout = replace(self.layout, tells_types=told)
 
     def __len__(self) -> int:
         return len(self.vocabulary)

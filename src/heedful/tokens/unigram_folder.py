@@ -16,6 +16,7 @@ from heedful.tokens.folder import (
     check_config,
     compiled_part,
     described_entries,
+    input_names,
     read_files,
     read_max_length,
     read_special,
@@ -415,14 +416,23 @@ def _vocabulary(
 
 
 def write_folder(
-    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind
+    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, told: bool
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+
+    Args:
+        folder: where they go.
+        recipe: how texts are cut.
+        settings: what else is said.
+        kind: the class.
+        told: whether models are told token types.
+    """
     vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
     described = described_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
+    values |= input_names(told=told, usual=kind.token_types)
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     if recipe.model:

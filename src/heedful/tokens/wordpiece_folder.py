@@ -16,6 +16,7 @@ from heedful.tokens.folder import (
     compiled_part,
     compiled_tokens,
     described_entries,
+    input_names,
     read_max_length,
     read_special,
     special_entries,
@@ -189,13 +190,28 @@ def _tokens(files: TokenizerFiles) -> list[str]:
 
 
 def write_folder(
-    folder: Path, kind: WordPieceKind, vocabulary: Vocabulary, settings: WordPieceSettings
+    folder: Path,
+    kind: WordPieceKind,
+    vocabulary: Vocabulary,
+    settings: WordPieceSettings,
+    *,
+    told: bool,
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them."""
+    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+
+    Args:
+        folder: where they go.
+        kind: the class.
+        vocabulary: the tokens.
+        settings: what else decides ids and text.
+        told: whether models are told token types.
+    """
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
     if vocabulary.added:
         special["added_tokens_decoder"] = described_entries(vocabulary)
-    write_json(folder / CONFIG, {"tokenizer_class": kind.name, **asdict(settings), **special})
+    names = input_names(told=told, usual=kind.token_types)
+    config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
+    write_json(folder / CONFIG, config)

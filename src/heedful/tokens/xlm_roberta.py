@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.sources import resolve
-from heedful.tokens.folder import read_files
+from heedful.tokens.folder import read_files, tells_types
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
     XLM_ROBERTA,
@@ -86,11 +86,14 @@ class XLMRobertaTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
         settings = read_settings(files, overrides, cls.kind)
-        return cls(
+        tokenizer = cls(
             read_recipe(files, cls.kind, settings),
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
+        usual, second = cls.kind.token_types, cls.kind.second_type
+        tokenizer._tell_types(tells_types(files, usual=usual, second_type=second))
+        return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the file that it was read from, as it was, and what says how it is used."""
@@ -98,7 +101,7 @@ class XLMRobertaTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.recipe, settings, self.kind)
+        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
