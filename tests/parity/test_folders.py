@@ -11,7 +11,7 @@ from tests.exact import assert_same_bits
 from tests.parity.families import ROWS
 
 from heedful import models
-from heedful.files import read_json, read_tensors
+from heedful.files import read_json, read_tensors, write_tensors
 from heedful.models import FAMILIES, BertForSequenceClassification, BertModel, Head
 
 SIZES: dict[str, Any] = {
@@ -168,3 +168,22 @@ def test_a_model_that_the_reference_pruned(reference: ModuleType, tmp_path: Path
     ours = BertModel.from_pretrained(tmp_path)
     assert ours.config.pruned_heads == {0: [0, 2, 3], 1: [1]}
     torch.testing.assert_close(_call(ours, {}), _call(theirs, {}))
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_a_bias_of_pieces_that_is_named_by_the_decoder_alone(
+    reference: ModuleType, tmp_path: Path, family: str
+) -> None:
+    kind = FAMILIES[family].models["masked_lm"]
+    getattr(models, kind)(FAMILIES[family].config_class()(**ROWS[family].sizes)).save_pretrained(
+        tmp_path
+    )
+    tensors = {**read_tensors(tmp_path / "model.safetensors")}
+    (name,) = {"lm_head.bias", "predictions.bias"} & tensors.keys()
+    bias = torch.randn(len(tensors.pop(name)))
+    write_tensors(
+        tmp_path / "model.safetensors", tensors | {name.replace(".bias", ".decoder.bias"): bias}
+    )
+    ours = getattr(models, kind).from_pretrained(tmp_path)
+    theirs = getattr(reference, kind).from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(ours(IDS).logits, theirs(IDS).logits)

@@ -34,6 +34,9 @@ fresh."""
 OPTIONAL = ("crossattention", "distance_embedding", "mask_token")
 """Parts of an encoder that may start fresh, too."""
 
+_DECODER_BIAS = ".decoder.bias"
+"""What a file may call the bias of a head that scores pieces, instead or besides."""
+
 BODY = (*ENCODER, *OPTIONAL, "pooler")
 """What is not a head."""
 
@@ -144,6 +147,10 @@ def set_weights(
         if name not in BUFFERS and (not fresh_head or _part(name) in BODY):
             weights[name] = tensor
     parameters = _by_plain_name(model, prefix)
+    for name in [name for name in weights if name.endswith(_DECODER_BIAS)]:
+        bias = name.removesuffix(_DECODER_BIAS) + ".bias"
+        if bias in parameters and bias not in weights:
+            weights[bias] = weights.pop(name)
     missing = [name for name in parameters if name not in weights]
     surplus = [name for name in weights if name not in parameters]
 
