@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.exact import assert_same_bits
+from tests.tiny_folders import write_folder
 
 from heedful.decoding.search import Search
 from heedful.errors import UserError
@@ -79,7 +80,7 @@ def test_what_is_missing_is_named(still: BertConfig) -> None:
     with pytest.raises(UserError, match="needs is_decoder and add_cross_attention"):
         BertEncoderDecoder(BertModel(still), BertLMHeadModel(still))
     writer = dataclasses.replace(still, **WRITES)
-    with pytest.raises(UserError, match="the encoder's config has is_decoder"):
+    with pytest.raises(UserError, match=r"the encoder's config \(bert\) has is_decoder"):
         BertEncoderDecoder(BertModel(writer), BertLMHeadModel(writer))
 
 
@@ -100,3 +101,9 @@ def test_a_configuration_that_is_wrong_is_named(
     path.write_text(json.dumps(_model(still).config.to_dict() | change))
     with pytest.raises(UserError, match=message):
         EncoderDecoderConfig.read(path)
+
+
+def test_a_decoder_cannot_be_what_reads(tmp_path: Path) -> None:
+    write_folder("gpt2", tmp_path / "gpt2")
+    with pytest.raises(UserError, match=r"the encoder's config \(gpt2\) has is_decoder"):
+        BertEncoderDecoder.from_encoder_decoder_pretrained(tmp_path / "gpt2", tmp_path / "gpt2")

@@ -25,7 +25,7 @@ from heedful.models.encoder import Encoder
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.inputs import shift_right
 from heedful.models.labels import labelled_positions
-from heedful.models.loading import load_model
+from heedful.models.loading import encodes, load_model
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
@@ -55,7 +55,10 @@ class BertEncoderDecoder(Model):
     ) -> None:
         super().__init__()
         if encoder.config.is_decoder:
-            raise UserError("the encoder's config has is_decoder; it must read both ways")
+            family = encoder.config.MODEL_TYPE
+            raise UserError(
+                f"the encoder's config ({family}) has is_decoder; it must read both ways"
+            )
         if not decoder.config.add_cross_attention:
             raise UserError("the decoder's config needs is_decoder and add_cross_attention")
         self.encoder = encoder
@@ -152,7 +155,8 @@ class BertEncoderDecoder(Model):
         Raises:
             UserError: see ``load_model``; a family may not read both ways, or attend to an encoder.
         """
-        reader = load_model(encoder, head="body", is_decoder=False, add_cross_attention=False)
+        reads = encodes(encoder)
+        reader = load_model(encoder, head="body", is_decoder=reads, add_cross_attention=False)
         writer = load_model(decoder, head="causal_lm", is_decoder=True, add_cross_attention=True)
         return cls(reader, writer, decoder_start_token_id=decoder_start_token_id).eval()
 
