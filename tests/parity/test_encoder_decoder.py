@@ -121,6 +121,20 @@ def test_folders_both_ways(reference: ModuleType, tmp_path: Path, width: int) ->
     torch.testing.assert_close(read(**batch).logits, theirs(**batch).logits)
 
 
+def test_a_start_that_the_search_alone_is_told(reference: ModuleType, tmp_path: Path) -> None:
+    ours, theirs = (model.float() for model in _models(reference, 24))
+    theirs.config.decoder_start_token_id = None
+    theirs.generation_config.decoder_start_token_id = START
+    theirs.save_pretrained(tmp_path)
+    again = BertEncoderDecoder.from_pretrained(tmp_path)
+    assert again.config == ours.config
+    ids = _batch()["input_ids"][:1]
+    read = reference.EncoderDecoderModel.from_pretrained(tmp_path).eval()
+    expected = read.generate(ids, do_sample=False, max_new_tokens=4, eos_token_id=1)
+    ((written,),) = again.generate(ids, search=Search(eos_token_id=1, max_new_tokens=4))
+    assert [START, *written.tokens] == expected[0].tolist()[: len(written.tokens) + 1]
+
+
 def test_a_warm_start(
     reference: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,7 +55,7 @@ class EncoderDecoderConfig:
         config = cls(
             encoder=_part(values["encoder"], "body", f"{path}: encoder"),
             decoder=_part(values["decoder"], "causal_lm", f"{path}: decoder"),
-            decoder_start_token_id=values.get("decoder_start_token_id"),
+            decoder_start_token_id=_start(values, path),
         )
         decoder: Any = config.decoder
         if not (decoder.is_decoder and decoder.add_cross_attention):
@@ -78,6 +78,14 @@ class EncoderDecoderConfig:
             "decoder_start_token_id": self.decoder_start_token_id,
             "pad_token_id": getattr(self.decoder, "pad_token_id", None),
         }
+
+
+def _start(values: dict[str, Any], path: Path) -> Any:
+    """Return the token that a text to write starts after, by the file that the search reads."""
+    beside = path.with_name("generation_config.json")
+    search = read_json(beside) if beside.is_file() else {}
+    start = search.get("decoder_start_token_id")
+    return values.get("decoder_start_token_id") if start is None else start
 
 
 def _part(values: dict[str, Any], head: Head, where: str) -> ReferenceConfig:
