@@ -136,6 +136,21 @@ def test_a_tokenizer_in_one_file_is_told_by_its_model(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
+def test_a_model_may_read_the_pieces_of_another_family(tmp_path: Path) -> None:
+    """As multilingual BERTs read XLM-RoBERTa's, whose folders name the general class."""
+    compiled = tmp_path / "tokenizer.json"
+    _say(tmp_path, "PreTrainedTokenizerFast", "bert")
+    pieces = [[token, -1.0] for token in ("<s>", "<pad>", "</s>", "<unk>", "a", "<mask>")]
+    compiled.write_text(json.dumps({"model": {"type": "Unigram", "vocab": pieces}}))
+    assert kind_of(tmp_path).classes[0] == "XLMRobertaTokenizer"
+    _say(tmp_path, None, "roberta")
+    vocabulary = {token: at for at, token in enumerate(SPECIAL)}
+    compiled.write_text(json.dumps({"model": {"type": "WordPiece", "vocab": vocabulary}}))
+    assert kind_of(tmp_path).classes[0] == "BertTokenizer"
+    compiled.write_text(json.dumps({"model": {"type": "WordLevel", "vocab": vocabulary}}))
+    assert kind_of(tmp_path).classes[0] == "RobertaTokenizer"  # which says what is wrong
+
+
 def test_other_classes_are_named(folder: Path) -> None:
     _say(folder, "BartTokenizer", "bert")
     message = "tokenizer_class 'BartTokenizer' is not supported .did you mean 'BertTokenizer'"

@@ -169,11 +169,18 @@ def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
 def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
     """Return a part of ``tokenizer.json``, empty where it is missing or of another kind."""
     part: dict[str, Any] = typed(files.compiled_path, files.compiled, key, (dict,)) or {}
+    return part if _kind(part) == kind else {}
+
+
+def compiled_kind(files: TokenizerFiles) -> str | None:
+    """Return what cuts words by ``tokenizer.json``; None where it does not say."""
+    return _kind(typed(files.compiled_path, files.compiled, "model", (dict,)) or {})
+
+
+def _kind(part: Mapping[str, Any]) -> str | None:
     # The first releases did not say of what kind a model is; of theirs, one has merges.
-    told = part.get("type", "BPE" if "merges" in part else None)
-    if told is None and isinstance(part.get("vocab"), list):
-        told = "Unigram"
-    return part if told == kind else {}
+    told: str | None = part.get("type", "BPE" if "merges" in part else None)
+    return "Unigram" if told is None and isinstance(part.get("vocab"), list) else told
 
 
 def compiled_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str, int]:

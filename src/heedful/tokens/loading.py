@@ -19,7 +19,14 @@ from heedful.tokens.bert import (
 )
 from heedful.tokens.big_bird import BigBirdTokenizer
 from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
-from heedful.tokens.folder import ANY_CLASS, COMPILED, CONFIG, compiled_part, read_files
+from heedful.tokens.folder import (
+    ANY_CLASS,
+    COMPILED,
+    CONFIG,
+    compiled_kind,
+    compiled_part,
+    read_files,
+)
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
@@ -36,6 +43,8 @@ class TokenizerKind:
     """What ``tokenizer_config.json`` calls it, each also with ``Fast`` behind it."""
     model_types: tuple[str, ...]
     """Models that have it, as ``config.json`` calls them."""
+    compiled: str | None = None
+    """What ``tokenizer.json`` calls what cuts words so; None where there is no such file."""
     is_in: Callable[[Path], bool] = lambda folder: False
     """Tells whether a folder that names neither holds its files, and is read as this kind."""
 
@@ -49,6 +58,7 @@ KINDS = (
         read=BertTokenizer.from_pretrained,
         classes=(wordpiece_folder.BERT.name,),
         model_types=("bert", "ernie"),
+        compiled="WordPiece",
         is_in=lambda folder: (
             (folder / wordpiece_folder.VOCABULARY).is_file()
             or bool(compiled_part(read_files(folder), "model", "WordPiece"))
@@ -58,27 +68,32 @@ KINDS = (
         read=DistilBertTokenizer.from_pretrained,
         classes=(wordpiece_folder.DISTILBERT.name,),
         model_types=("distilbert",),
+        compiled="WordPiece",
     ),
     TokenizerKind(
         read=ElectraTokenizer.from_pretrained,
         classes=(wordpiece_folder.ELECTRA.name,),
         model_types=("electra",),
+        compiled="WordPiece",
     ),
     TokenizerKind(
         read=MPNetTokenizer.from_pretrained,
         classes=(wordpiece_folder.MPNET.name,),
         model_types=("mpnet",),
+        compiled="WordPiece",
     ),
     TokenizerKind(
         read=DebertaTokenizer.from_pretrained,
         classes=(bytelevel_folder.DEBERTA_KIND.name,),
         model_types=("deberta",),
+        compiled="BPE",
         is_in=lambda folder: bytelevel_folder.holds(folder, bytelevel_folder.DEBERTA_KIND),
     ),
     TokenizerKind(
         read=GPT2Tokenizer.from_pretrained,
         classes=(bytelevel_folder.GPT2_KIND.name,),
         model_types=("gpt2",),
+        compiled="BPE",
         # RoBERTa's tokens are those of GPT-2 and its own.
         is_in=lambda folder: (
             bytelevel_folder.holds(folder, bytelevel_folder.GPT2_KIND)
@@ -89,6 +104,7 @@ KINDS = (
         read=RobertaTokenizer.from_pretrained,
         classes=(bytelevel_folder.ROBERTA_KIND.name,),
         model_types=("roberta",),
+        compiled="BPE",
         is_in=lambda folder: (
             (folder / bytelevel_folder.MERGES).is_file()
             or bool(compiled_part(read_files(folder), "model", "BPE"))
@@ -98,29 +114,34 @@ KINDS = (
         read=AlbertTokenizer.from_pretrained,
         classes=(unigram_folder.ALBERT.name,),
         model_types=("albert",),
+        compiled="Unigram",
         is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.ALBERT),
     ),
     TokenizerKind(
         read=XLNetTokenizer.from_pretrained,
         classes=(unigram_folder.XLNET.name,),
         model_types=("xlnet",),
+        compiled="Unigram",
         is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.XLNET),
     ),
     TokenizerKind(
         read=XLMRobertaTokenizer.from_pretrained,
         classes=(unigram_folder.XLM_ROBERTA.name,),
         model_types=("xlm-roberta",),
+        compiled="Unigram",
         is_in=lambda folder: unigram_folder.holds(folder, unigram_folder.XLM_ROBERTA),
     ),
     TokenizerKind(
         read=BigBirdTokenizer.from_pretrained,
         classes=(unigram_folder.BIG_BIRD.name,),
         model_types=("big_bird",),
+        compiled="Unigram",
     ),
     TokenizerKind(
         read=DebertaV2Tokenizer.from_pretrained,
         classes=(unigram_folder.DEBERTA_V2.name,),
         model_types=("deberta-v2",),
+        compiled="Unigram",
         is_in=lambda folder: (folder / unigram_folder.DEBERTA_V2.file).is_file(),
     ),
     TokenizerKind(
@@ -130,7 +151,8 @@ KINDS = (
         is_in=translation.is_translation_folder,
     ),
 )
-"""All kinds. The class that a folder names decides, else its model's type, else its files."""
+"""All kinds. The class that a folder names decides, else its model's type unless a
+``tokenizer.json`` is of another kind, else its files."""
 
 
 def load_tokenizer(
@@ -184,12 +206,13 @@ def kind_of(folder: Path) -> TokenizerKind:
             f"{path}: tokenizer_class {name!r} is not supported{did_you_mean(name, allowed)}; "
             f"supported: {', '.join(allowed)}"
         )
-    for kind in KINDS:
-        if model.get("model_type") in kind.model_types:
-            return kind
-    for kind in KINDS:
-        if kind.is_in(folder):
-            return kind
+    of_model = [kind for kind in KINDS if model.get("model_type") in kind.model_types]
+    compiled = compiled_kind(read_files(folder)) if of_model else None
+    if of_model and compiled in (None, of_model[0].compiled):
+        return of_model[0]
+    # A model may read the pieces of another family, as multilingual BERTs read XLM-RoBERTa's.
+    if kinds := [*(kind for kind in KINDS if kind.is_in(folder)), *of_model]:
+        return kinds[0]
     if (folder / "preprocessor_config.json").is_file():
         raise UserError(f"{folder}: its model reads pictures; give one that reads texts")
     raise UserError(
