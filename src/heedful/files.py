@@ -122,8 +122,7 @@ def parse_json(
     try:
         return decode(text)
     except json.JSONDecodeError as error:
-        if error.lineno > 1:
-            at = f"{where}, line {(line or 1) + error.lineno - 1}"
+        at = f"{where}, line {(line or 1) + error.lineno - 1}"
         marked = text.startswith("\ufeff", error.pos)  # which no editor shows
         reason = "a byte order mark" if marked else error.msg
         raise UserError(f"{at}, column {error.colno}: not JSON: {reason}") from None

@@ -45,6 +45,15 @@ def test_both_layouts(tmp_path: Path) -> None:
     assert {record.choices for record in records} == {("red", "blue", "green")}
 
 
+def test_an_array(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([PLAIN, LABELLED]))
+    assert [(record.answer, record.where) for record in read_choices([path])] == [
+        (1, f"{path}, row 1"),
+        (2, f"{path}, row 2"),
+    ]
+
+
 def test_files_one_after_another_and_compressed(tmp_path: Path) -> None:
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(json.dumps(LABELLED).encode()))

@@ -152,7 +152,7 @@ def test_each_line_can_be_a_sentence() -> None:
     assert split_sentences("One. Two\n\n three \n", "line") == ["One. Two", "three"]
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.TSV.gz", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.csv", "a.TSV.gz", "a.jsonl", "a.json", "a.parquet"])
 def test_tables_are_not_running_text(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("text,label\n")
     with pytest.raises(UserError, match="a table, by its name"):

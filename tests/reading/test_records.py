@@ -83,6 +83,64 @@ def test_the_ending_says_the_format(write: Write, name: str) -> None:
     ]
 
 
+ROWS = [
+    {"text": "good\nnew", "label": ["b", 1.5]},
+    {"label": None, "text": "[二]"},
+    {"id": 7, "label": True, "text": ""},
+]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(ROWS, separators=(",", ":")),
+        "\ufeff \n" + json.dumps(ROWS, indent=2, ensure_ascii=False) + "\n\n",
+        json.dumps({"version": 1, "data": ROWS}),
+        "\n".join(map(json.dumps, ROWS)),
+        "\n\n".join(json.dumps(row, indent=1) for row in ROWS),
+    ],
+)
+def test_an_array_is_read_as_lines_are(write: Write, name: str, content: str) -> None:
+    lines = write("a.jsonl", "".join(f"{json.dumps(row)}\n" for row in ROWS))
+    path = write(name, content)
+    records = list(read_records([path], TEXT_ONLY, allow_empty=True))
+    assert [record.text for record in records] == ["good\nnew", "[二]", ""]
+    assert records == [
+        replace(record, source=str(path), unit="row")
+        for record in read_records([lines], TEXT_ONLY, allow_empty=True)
+    ]
+    assert records[1].where == f"{path}, row 2"
+    assert next(read_records([path], ColumnSettings())).labels == ("b", "1.5")
+    message = f"{path}, row 2, column 'label': expected a label, found null"
+    assert error_of([path], ColumnSettings()) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", ": holds no records"),
+        (" \n", ": holds no records"),
+        ("[]", ": holds no records"),
+        ('{"data": []}', ": holds no records"),
+        ('[{"text": "a"}, "b"]', ", row 2: expected a JSON object, found a string"),
+        ('{"text": "a"}\n[]', ", row 2: expected a JSON object, found a list"),
+        ('[[{"text": "a"}]]', ", row 1: expected a JSON object, found a list"),
+        ("3", ", row 1: expected a JSON object, found the number 3"),
+        ('{"data": ["a"]}', ", row 1: no column 'text'; columns: 'data'"),
+        ('[{"text": "a"}, {"txt": "b"}]', ", row 2: no column 'text' (did you mean 'txt'?)"),
+        ('[{"text": "a"} {}]', ", line 1, column 16: not JSON: Expecting ',' delimiter"),
+        ('[{"text": "a"},\n {"text": "b"}', ", line 2, column 15: not JSON: Expecting ','"),
+        ('[{"text": "a"}]\n\n}', ", line 3, column 1: not JSON: Expecting value"),
+        ('[{"text": "a",\n "text": "b"}]', ": 2 keys of one object are named 'text'"),
+        ('[{"text": "a", "score": NaN}]', ": not JSON: NaN is not a JSON value"),
+    ],
+)
+def test_an_array_that_is_wrong(write: Write, content: str, message: str) -> None:
+    path = write("a.json", content)
+    assert error_of([path], TEXT_ONLY).startswith(f"{path}{message}")
+
+
 def test_several_files_are_one_stream(write: Write) -> None:
     paths = [
         write("a.tsv", "text\tlabel\none\tx\n"),
@@ -346,7 +404,7 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             "a.cvs",
             None,
             ColumnSettings(),
-            ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson "
+            ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson .json "
             ".parquet .txt, or say its format: csv, tsv, jsonl, parquet, text",
         ),
         (

@@ -72,6 +72,15 @@ def test_squad_2_says_what_is_impossible(write: Write) -> None:
     assert [len(question.answers or ()) for question in read_questions([path])] == [1, 0]
 
 
+@pytest.mark.parametrize("wrap", [lambda rows: rows, lambda rows: {"data": rows}])
+def test_an_array_of_rows(write: Write, wrap: Callable[[Any], Any]) -> None:
+    rows = [asked(context=SKY), asked("q2", {"text": [], "answer_start": []}, context=SKY)]
+    first, second = read_questions([write("a.json", json.dumps(wrap(rows)))])
+    assert first.answers == (GoldAnswer(text="blue", start=11),)
+    assert second.answers == ()
+    assert first.where.endswith("a.json, row 1, question 'q1'")
+
+
 def test_lines(write: Write) -> None:
     rows = [
         {"question": "What?", "context": SKY, "answers": [{"text": "blue", "start": 11}]},
@@ -233,9 +242,11 @@ def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: 
             document(asked(), asked()),
             PLACE + "this id is used twice, first in {path}, article 1, paragraph 1",
         ),
-        ("{}", ": no 'data'; its keys: none"),
-        ("[]", ": expected an object with 'data', found a list"),
-        ('{"data": {}}', ": 'data': expected a list, found an object"),
+        ("{}", ", article 1: no 'paragraphs'; its keys: none"),
+        ("[]", ": holds no questions"),
+        ("[3]", ", row 1: expected a JSON object, found the number 3"),
+        ('[{"context": "a"}]', ", row 1: no 'question'; its keys: 'context'"),
+        ('{"data": {}}', ", article 1: no 'paragraphs'; its keys: 'data'"),
         (
             '{"data": [{"paragraph": []}]}',
             ", article 1: no 'paragraphs' (did you mean 'paragraph'?); its keys: 'paragraph'",
@@ -245,7 +256,8 @@ def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: 
             ", article 1, paragraph 1: no 'context'; its keys: 'qas'",
         ),
         ('{"data": []}', ": holds no questions"),
-        ("", ", column 1: not JSON: Expecting value"),
+        ("", ": holds no questions"),
+        ('{"data" 3}', ", line 1, column 9: not JSON: Expecting ':' delimiter"),
         ('{"data":\n [}', ", line 2, column 3: not JSON: Expecting value"),
         ('{"data": [],\n "data": []}', ": 2 keys of one object are named 'data'"),
         ("[" * 100_000, ": JSON nested too deeply"),

@@ -73,7 +73,7 @@ def cut_source(
         return [ids]
     if rule == "refuse":
         raise UserError(
-            f"{record.source}, line {record.line}: {len(ids):,} tokens; this run reads {limit} at "
+            f"{record.where}: {len(ids):,} tokens; this run reads {limit} at "
             "once, and --long-text window translates sentence by sentence"
         )
     if rule != "window":

@@ -46,7 +46,8 @@ def explain(
     texts
         Texts to explain the answers for; without any, --input or standard input is read.
     input
-        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
+        .parquet.
     context
         Second text of each pair: the context that holds the answers to questions.
     context_file

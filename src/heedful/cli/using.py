@@ -165,8 +165,8 @@ def predict(
         Texts to predict for; without any, --input or standard input is read: one text per line,
         or JSON lines for an answer run.
     input
-        Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet;
-        or patterns of them, such as 'new/*.csv'.
+        Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
+        .parquet; or patterns of them, such as 'new/*.csv'.
     context
         Second text of each pair: the context that holds the answers to questions.
     context_file
@@ -238,7 +238,8 @@ def score(
     texts
         Texts to score; without any, --input, --n-best or standard input is read.
     input
-        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .parquet.
+        File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
+        .parquet.
     n_best
         A file of lists to re-rank, as JSON lines.
     weight

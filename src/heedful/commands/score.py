@@ -55,7 +55,7 @@ def texts_of(records: Iterable[Record]) -> Iterator[Placed]:
         UserError: one is blank, with its file and line.
     """
     for record in records:
-        where = f"{record.source}, line {record.line}"
+        where = record.where
         if not record.text.strip():
             raise UserError(f"{where}: empty; there is nothing to score")
         yield record.text, where

@@ -1,4 +1,4 @@
-"""Questions with several choices, one of them right, from JSON lines.
+"""Questions with several choices, one of them right, from JSON.
 
 There are two forms, told apart by ``question``: a text, with ``choices`` and ``answer`` beside it;
 or, as in CommonsenseQA (Talmor et al. 2019), an object with ``stem`` and ``choices`` of ``label``
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.fields import kind_of
-from heedful.reading.json_objects import as_text, list_of, read_objects, value_of
+from heedful.reading.json_objects import as_text, list_of, read_objects, unit_of, value_of
 from heedful.reading.lines import UTF8, read_files, source_name
 
 
@@ -32,7 +32,7 @@ class Choices:
 def read_choices(
     paths: Sequence[Path], *, labelled: bool = True, encoding: str = UTF8
 ) -> Iterator[Choices]:
-    """Read questions from files of JSON lines, one at a time.
+    """Read questions from files of JSON, one at a time.
 
     Args:
         paths: files, also compressed ones; ``-`` is stdin.
@@ -41,14 +41,14 @@ def read_choices(
 
     Raises:
         UserError: at once for a missing file; during iteration for what is wrong inside a file,
-            with its line.
+            with its line or row.
     """
     return read_files(paths, partial(_read, labelled=labelled, encoding=encoding), "questions")
 
 
 def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
     for number, item in read_objects(path, encoding):
-        where = f"{source_name(path)}, line {number}"
+        where = f"{source_name(path)}, {unit_of(path)} {number}"
         question = value_of(item, "question", where)
         if isinstance(question, Mapping):
             yield _with_labels(item, question, where, labelled)

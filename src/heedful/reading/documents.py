@@ -22,7 +22,7 @@ book), the end of a file, or the end of a line."""
 MAX_CHARACTERS = 2**26
 """The longest document: 64 million characters, about a hundred novels."""
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 _BLANK_LINES = {"line": 0, "blank-line": 1, "gap": 2, "file": math.inf}
 """How many blank lines end a document."""

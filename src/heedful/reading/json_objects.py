@@ -8,85 +8,87 @@ from typing import cast
 
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.files import parse_json, unique_keys
+from heedful.reading.compressed import ending_of
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import check_characters, kind_of
-from heedful.reading.lines import MAX_LINE_BYTES, UTF8, read_lines, source_name
+from heedful.reading.lines import UTF8, read_lines, source_name
 
-
-def parse_user_json(text: str, where: str, line: int | None = None) -> object:
-    """Parse one JSON value; ``NaN``, ``Infinity`` and equal keys of an object are errors, too.
-
-    Raises:
-        UserError: see `heedful.files.parse_json`.
-    """
-    return parse_json(text, where, line, decode=_DECODER.decode)
+MAX_DOCUMENT_BYTES = 2**30
+"""The largest document that is read; SQuAD has 42 MB."""
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
 
 
-# Made once: a decoder for each line would take longer than what it decodes.
+# ``NaN``, ``Infinity`` and equal keys of an object are errors, too. Made once: a decoder for each
+# line would take longer than what it decodes.
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
 
 
 def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the line number and the object of each line of a file; blank lines are skipped.
+    """Yield the objects of a file, each with its number from 1; `unit_of` says what is counted.
+
+    One stands on each line, and blank lines are skipped. A file whose name ends in ``.json`` is a
+    document instead, which is held in memory as a whole: an array of objects, alone or as the
+    ``data`` of an object, or objects one after the other.
 
     Raises:
-        UserError: a line is not a JSON object, or see `heedful.reading.lines.read_lines`.
+        UserError: there is something else than an object, or see
+            `heedful.reading.lines.read_lines`.
     """
+    source, unit = source_name(path), unit_of(path)
+    values = _rows(path, encoding) if unit == "row" else _lines(path, encoding)
+    for number, value in values:
+        if not isinstance(value, dict):
+            found = kind_of(value)
+            raise UserError(f"{source}, {unit} {number}: expected a JSON object, found {found}")
+        yield number, value
+
+
+def unit_of(path: Path) -> str:
+    """Return what numbers of objects count: the rows of a document, or lines."""
+    return "row" if ending_of(path) == ".json" else "line"
+
+
+def _lines(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
     source = source_name(path)
     for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         text = without_line_end(line)
-        if not text or text.isspace():
-            continue
-        yield number, _object(text, source, number)
+        if text and not text.isspace():
+            yield number, parse_json(text, source, number, decode=_DECODER.decode)
 
 
-def read_spread_objects(
-    path: Path, encoding: str = UTF8
-) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the first line number and the object of each object of a file.
-
-    An object may go over several lines; one begins on a new line.
-
-    Raises:
-        UserError: what stands there is not a JSON object, or does not end; or see
-            `heedful.reading.lines.read_lines`.
-    """
-    source = source_name(path)
-    lines: list[str] = []
-    start = depth = size = 0
-    for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
-        if not lines:
-            if line.isspace():
-                continue
-            start = number
-        lines.append(line)
-        size += len(line)
-        depth += sum(_DEPTHS.get(token, 0) for token in _TOKEN.findall(line))
-        if size > MAX_LINE_BYTES:
-            break
-        if depth <= 0:
-            yield start, _object("".join(lines), source, start)
-            lines, depth, size = [], 0, 0
-    if lines:
-        raise UserError(
-            f"{source}, line {start}: the object that begins here does not end"
-            + (f" within {MAX_LINE_BYTES:,} characters" if size > MAX_LINE_BYTES else "")
-        )
+def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
+    text = "".join(read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding))
+    values = parse_json(text, source_name(path), decode=_decode_all)
+    assert isinstance(values, list)
+    match values:
+        case [list(rows)]:
+            values = rows
+        case [{"data": list(rows)}] if all(isinstance(row, dict) for row in rows):
+            values = rows
+    return enumerate(values, start=1)
 
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]')
-_DEPTHS = {"{": 1, "[": 1, "}": -1, "]": -1}
+def _decode_all(text: str) -> list[object]:
+    """Return the JSON values of a text, which stand one after the other."""
+    values = []
+    position = _end_of_space(text, 0)
+    while position < len(text):
+        value, position = _DECODER.raw_decode(text, position)
+        values.append(value)
+        position = _end_of_space(text, position)
+    return values
 
 
-def _object(text: str, source: str, line: int) -> dict[str, object]:
-    value = parse_user_json(text, source, line)
-    if not isinstance(value, dict):
-        raise UserError(f"{source}, line {line}: expected a JSON object, found {kind_of(value)}")
-    return value
+def _end_of_space(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    assert space is not None
+    return space.end()
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 # Each of these takes where the object is, for messages, and raises a UserError if its value is

@@ -124,7 +124,7 @@ class Cleaning:
         if reason is None:
             return True
         self.dropped[reason] += 1
-        self._first.setdefault(reason, f"{record.source}, line {record.line}")
+        self._first.setdefault(reason, record.where)
         return False
 
     def _reason(self, source_tokens: int, target_tokens: int) -> str | None:

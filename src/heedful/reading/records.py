@@ -1,4 +1,4 @@
-"""Users' files to records: CSV, TSV, JSON lines, Parquet and plain text, streamed.
+"""Users' files to records: CSV, TSV, JSON, Parquet and plain text, streamed.
 
 Several files are one stream, read in order. Nothing is cut, guessed or skipped silently: a row that
 cannot be read is an error that names its line.
@@ -22,7 +22,7 @@ from heedful.reading.fields import (
     read_text,
     unique,
 )
-from heedful.reading.json_objects import read_objects
+from heedful.reading.json_objects import read_objects, unit_of
 from heedful.reading.lines import (
     STDIN,
     check_file,
@@ -44,6 +44,7 @@ _ENDINGS = {
     ".tsv": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "jsonl",
     ".parquet": "parquet",
     ".txt": "text",
 }
@@ -61,12 +62,14 @@ class Record:
     source: str
     """The name of the file in messages."""
     line: int
-    """Line of the file, from 1 (row of a Parquet file)."""
+    """Line of the file, from 1; or row, where a file has no lines."""
+    unit: str = "line"
+    """Which of both it is."""
 
     @property
     def where(self) -> str:
         """What messages call it."""
-        return f"{self.source}, line {self.line}"
+        return f"{self.source}, {self.unit} {self.line}"
 
     @property
     def texts(self) -> dict[str, str]:
@@ -189,7 +192,7 @@ def _records(
 ) -> Iterator[Record]:
     separator = columns.label_separator
     source = source_name(path)
-    unit = "row" if format == "parquet" else "line"
+    unit = {"parquet": "row", "jsonl": unit_of(path)}.get(format, "line")
     for number, fields, cells in _rows(path, format, columns, allow_empty):
         try:
             text = read_text(cells, fields.text, allow_empty)
@@ -197,7 +200,9 @@ def _records(
             labels = read_labels(cells, fields.label, separator) if fields.label else None
         except UserError as error:
             raise UserError(f"{source}, {unit} {number}, {error}") from None
-        yield Record(text=text, text_pair=pair, labels=labels, source=source, line=number)
+        yield Record(
+            text=text, text_pair=pair, labels=labels, source=source, line=number, unit=unit
+        )
 
 
 def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) -> Iterator[_Row]:
@@ -239,7 +244,7 @@ def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     for number, value in read_objects(path, columns.encoding):
         if fields is None or list(value) != names:
             names = list(value)
-            where = f"{source_name(path)}, line {number}"
+            where = f"{source_name(path)}, {unit_of(path)} {number}"
             fields = _fields(columns, where, names, 0)  # keys have no order, so no numbers
         yield number, fields, list(value.values())
 

@@ -10,12 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from heedful.errors import UserError
-from heedful.reading.compressed import ending_of
 from heedful.reading.fields import find_field, kind_of, read_text
 from heedful.reading.json_objects import (
     number_of,
     read_objects,
-    read_spread_objects,
+    unit_of,
     value_of,
 )
 from heedful.reading.lines import UTF8, read_files, source_name
@@ -27,7 +26,6 @@ def read_spans(
     *,
     text: str = "text",
     entities: str | None = None,
-    labelled: bool = True,
     encoding: str = UTF8,
 ) -> Iterator[TaggedText]:
     """Yield the texts of a file with their entities.
@@ -38,45 +36,43 @@ def read_spans(
     instead of a list, they are in CLUENER's layout.
 
     Args:
-        path: the file; ``-`` is stdin. One object stands on each line; in a file whose name ends in
-            ``.json`` it may go over several.
+        path: the file; ``-`` is stdin. See `heedful.reading.json_objects.read_objects`.
         text: key of the text.
         entities: key of the entities; by default ``entities``, or ``label`` where that is missing.
-        labelled: whether to read entities.
         encoding: how characters are stored.
 
     Raises:
-        UserError: at once for a missing file; during iteration for a blank text where entities are
-            read, and for an entity that is outside its text, begins or ends with a space, or
-            overlaps another.
+        UserError: at once for a missing file; during iteration for a blank text, and for an entity
+            that is outside its text, begins or ends with a space, or overlaps another.
     """
-    read = partial(_read, text=text, entities=entities, labelled=labelled, encoding=encoding)
+    read = partial(_read, text=text, entities=entities, encoding=encoding)
     return read_files([path], read, "texts")
 
 
-def _read(
-    path: Path, text: str, entities: str | None, labelled: bool, encoding: str
-) -> Iterator[TaggedText]:
-    source = source_name(path)
-    read = read_spread_objects if ending_of(path) == ".json" else read_objects
-    for number, item in read(path, encoding):
-        where = f"{source}, line {number}"
+def _read(path: Path, text: str, entities: str | None, encoding: str) -> Iterator[TaggedText]:
+    source, unit = source_name(path), unit_of(path)
+    for number, item in read_objects(path, encoding):
+        where = f"{source}, {unit} {number}"
         names = list(item)
         field = find_field(text, where, names, 0)
         try:
-            content = read_text(list(item.values()), [field], allow_empty=not labelled)
+            content = read_text(list(item.values()), [field], allow_empty=False)
         except UserError as error:
             raise UserError(f"{where}, {error}") from None
-        spans = None
-        if labelled:
-            key = entities or ("entities" if "entities" in item or "label" not in item else "label")
-            find_field(key, where, names, 0)
-            entities_where = f"{where}, column {key!r}"
-            items = item[key]
-            if key != "entities" and isinstance(items, Mapping):
-                items = list(_from_types(items, entities_where))
-            spans = _entities(items, entities_where, content)
-        yield TaggedText(text=content, words=None, entities=spans, source=source, line=number)
+        key = entities or ("entities" if "entities" in item or "label" not in item else "label")
+        find_field(key, where, names, 0)
+        entities_where = f"{where}, column {key!r}"
+        items = item[key]
+        if key != "entities" and isinstance(items, Mapping):
+            items = list(_from_types(items, entities_where))
+        yield TaggedText(
+            text=content,
+            words=None,
+            entities=_entities(items, entities_where, content),
+            source=source,
+            line=number,
+            unit=unit,
+        )
 
 
 def _entities(items: object, where: str, text: str) -> tuple[Entity, ...]:

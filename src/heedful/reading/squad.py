@@ -1,7 +1,8 @@
 """Questions about texts, with their answers as slices of those texts.
 
-SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer) is one document, held in
-memory as a whole; JSON lines are streamed. Without answers, tables are read as well.
+SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer), or an array of rows, is
+one document, held in memory as a whole; JSON lines are streamed. Without answers, tables are read
+as well.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +16,13 @@ from heedful.reading.json_objects import (
     list_of,
     number_of,
     objects_of,
-    parse_user_json,
     read_objects,
     text_of,
     value_of,
 )
-from heedful.reading.lines import STDIN, UTF8, read_files, read_lines, source_name
+from heedful.reading.lines import STDIN, UTF8, read_files, source_name
 from heedful.reading.records import read_records
 from heedful.settings import ColumnSettings
-
-MAX_DOCUMENT_BYTES = 2**30
-"""The largest SQuAD document that is read; SQuAD itself has 42 MB."""
 
 _TABLES = (".csv", ".tsv", ".parquet")
 _LINES = (".jsonl", ".ndjson")
@@ -132,9 +129,11 @@ def _items(path: Path, encoding: str) -> Iterator[_Item]:
 
 def _document_items(path: Path, encoding: str) -> Iterator[_Item]:
     source = source_name(path)
-    text = "".join(read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding))
-    articles = objects_of(parse_user_json(text, source), "data", source)
-    for number, article in enumerate(articles, start=1):
+    for number, article in read_objects(path, encoding):
+        if "context" in article:  # a row, as in JSON lines
+            where = f"{source}, row {number}"
+            yield where, text_of(article, "context", where), article
+            continue
         article_where = f"{source}, article {number}"
         for count, paragraph in enumerate(objects_of(article, "paragraphs", article_where), 1):
             where = f"{article_where}, paragraph {count}"
@@ -151,11 +150,9 @@ def _row_items(path: Path, encoding: str) -> Iterator[_Item]:
 
 def _table_items(path: Path, encoding: str) -> Iterator[_Item]:
     columns = ColumnSettings(text="question", text_pair="context", label=None, encoding=encoding)
-    unit = "row" if path.suffix.lower() == ".parquet" else "line"
     for record in read_records([path], columns, allow_empty=True):
         assert record.text_pair is not None
-        where = f"{record.source}, {unit} {record.line}"
-        yield where, record.text_pair, {"question": record.text}
+        yield record.where, record.text_pair, {"question": record.text}
 
 
 def _answers(

@@ -57,11 +57,13 @@ class TaggedText:
     """The name of the file in messages."""
     line: int
     """Its line, from 1; if each word has a line, that of the first word."""
+    unit: str = "line"
+    """What is counted instead where a file has no lines."""
 
     @property
     def where(self) -> str:
         """What messages call it."""
-        return f"{self.source}, line {self.line}"
+        return f"{self.source}, {self.unit} {self.line}"
 
     def line_of(self, entity: Entity) -> int:
         """Return the line on which an entity begins."""

@@ -351,7 +351,7 @@ def _may_be_scored(recipe: Recipe) -> bool:
 def _with_both_texts(record: Record) -> Record:
     for text in (record.text, record.text_pair or ""):
         if not text.strip():
-            raise UserError(f"{record.source}, line {record.line}: an empty text in a pair")
+            raise UserError(f"{record.where}: an empty text in a pair")
     return record
 
 

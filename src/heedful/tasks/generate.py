@@ -149,7 +149,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         Raises:
             UserError: with file and line.
         """
-        where = f"{record.source}, line {record.line}"
+        where = record.where
         if (record.labels is not None) != self.pairs:
             expected = "a text to read and one to write" if self.pairs else "plain text"
             raise UserError(f"{where}: expected {expected}")

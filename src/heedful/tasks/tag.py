@@ -380,16 +380,21 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
             label if label != default.label else None,
         )
         return read_conll(path, word=word, tag=tag, labelled=labelled, encoding=columns.encoding)
-    if kind == "jsonl" and (labelled or ending == ".json"):
+    if kind == "jsonl" and labelled:
         entities = None if label == default.label else label
-        return read_spans(
-            path, text=text, entities=entities, labelled=labelled, encoding=columns.encoding
-        )
+        return read_spans(path, text=text, entities=entities, encoding=columns.encoding)
     if labelled:
         raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
     records = read_records([path], replace(columns, label=None), allow_empty=True)
     return (
-        TaggedText(text=item.text, words=None, entities=None, source=item.source, line=item.line)
+        TaggedText(
+            text=item.text,
+            words=None,
+            entities=None,
+            source=item.source,
+            line=item.line,
+            unit=item.unit,
+        )
         for item in records
     )
 

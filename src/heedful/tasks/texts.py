@@ -67,9 +67,7 @@ def target(record: Record) -> float:
     if not abs(value) <= LARGEST:  # nor where it is no number
         shown = listed([repr(label) for label in labels]) or "nothing"
         limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
-        raise UserError(
-            f"{record.source}, line {record.line}: expected a number, found {shown}{limit}"
-        )
+        raise UserError(f"{record.where}: expected a number, found {shown}{limit}")
     return value
 
 
@@ -222,9 +220,7 @@ def _text(record: Record, pairs: bool | None) -> Text:
         expected = (
             "a pair, whose second text --text-pair or --context gives" if pairs else "a single text"
         )
-        raise UserError(
-            f"{record.source}, line {record.line}: expected {expected}, as the run learnt from"
-        )
+        raise UserError(f"{record.where}: expected {expected}, as the run learnt from")
     return record.text if record.text_pair is None else (record.text, record.text_pair)
 
 

@@ -152,7 +152,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
         for text, what in ((record.text, "text"), (record.text_pair, "translation")):
             if text is None or not text.strip():
                 raise UserError(
-                    f"{record.source}, line {record.line}: the {what} is empty; to score a run, "
+                    f"{record.where}: the {what} is empty; to score a run, "
                     "each text needs its translation"
                 )
 

@@ -56,8 +56,7 @@ class Continued:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.source}, line {record.line}: a pair, but this run goes on with single "
-                "texts (objective clm)"
+                f"{record.where}: a pair, but this run goes on with single texts (objective clm)"
             )
         return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
 

@@ -120,8 +120,7 @@ class Words:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.source}, line {record.line}: a pair, but this run learnt replaced tokens "
-                "(objective rtd)"
+                f"{record.where}: a pair, but this run learnt replaced tokens (objective rtd)"
             )
         return encode_text(record, tokenizer, fit)
 
