@@ -135,6 +135,25 @@ def test_a_file_of_ones_own_keeps_its_name(tmp_path: Path) -> None:
     assert data_name(path) == str(path)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_narrow_numbers_are_the_decimals_that_were_meant(kind: type) -> None:
+    scores = np.array([3.3, -0.1, 2], kind)
+    rows = [{"text": "a", "label": score} for score in scores]
+    assert labels(rows, ColumnSettings()) == [("3.3",), ("-0.1",), ("2.0",)]
+    several = [{"text": "a", "label": scores}]
+    assert labels(several, ColumnSettings()) == [("3.3", "-0.1", "2.0")]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.float32(), pa.list_(pa.float32()), pa.large_list(pa.float32())]
+)
+def test_narrow_numbers_of_tables_are_so_too(kind: pa.DataType) -> None:
+    scores = [3.3, -0.1, 2.0]
+    column = pa.array(scores if kind == pa.float32() else [[score] for score in scores], kind)
+    table = pa.table({"text": ["a", "b", "c"], "label": column})
+    assert labels(table, ColumnSettings()) == [("3.3",), ("-0.1",), ("2.0",)]
+
+
 def test_numbers_and_arrays_of_numpy_are_labels() -> None:
     rows = [{"text": "a", "label": np.int64(3)}, {"text": "b", "label": np.array(["x", "y"])}]
     assert labels(rows, ColumnSettings()) == [("3",), ("x", "y")]

@@ -171,6 +171,8 @@ def _json(value: object) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a number or an array of numpy as Python's own."""
+    if getattr(value, "dtype", None) in ("float16", "float32"):  # 3.3, not 3.299999952316284
+        value = value.astype(str).astype(float)
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__}")

@@ -36,7 +36,7 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
     try:
         with _open(path) as file:
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False):
-                columns = [batch.column(name) for name in names]
+                columns = [_as_written(batch.column(name)) for name in names]
                 for cells in zip(*columns, strict=True):
                     row += 1
                     yield _values(path, row, names, cells)
@@ -44,6 +44,15 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
         raise _damaged(path, error) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, row {row}: not UTF-8 at byte {error.start + 1}") from None
+
+
+def _as_written(column: pa.Array) -> pa.Array:
+    """Return numbers of 32 bits as the decimals they stand for: 3.3, not 3.299999952316284."""
+    if column.type == pa.float32():
+        return column.cast(pa.string()).cast(pa.float64())
+    if column.type in (pa.list_(pa.float32()), pa.large_list(pa.float32())):
+        return column.cast(pa.list_(pa.string())).cast(pa.list_(pa.float64()))
+    return column
 
 
 def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scalar]) -> list[object]:
