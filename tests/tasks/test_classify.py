@@ -33,6 +33,11 @@ def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) ->
 
 def test_labels_that_look_alike_are_told() -> None:
     assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
+    assert list(alike(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])) == [
+        ("1", "1.0"),
+        ("1", " 1"),
+        ("True", "true"),
+    ]
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -60,7 +65,7 @@ def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
     )
     goal = json.loads((tmp_path / "run" / "heedful.json").read_text())["goal"]
     assert goal["labels"] == ["b", " a", "a"]
-    assert "labels ' a' and 'a' differ in spaces or capitals alone, and are two" in lines
+    assert "labels ' a' and 'a' differ in how they are written alone, and are two" in lines
 
 
 @pytest.mark.parametrize(

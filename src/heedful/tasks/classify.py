@@ -192,7 +192,9 @@ class Classify(Task[Item, Tensor, Prediction]):
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records, of a long text its head unless told otherwise."""
         for first, second in alike(self.labels):
-            say(f"labels {first!r} and {second!r} differ in spaces or capitals alone, and are two")
+            say(
+                f"labels {first!r} and {second!r} differ in how they are written alone, and are two"
+            )
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
@@ -389,10 +391,11 @@ def _stripped(label: str, known: Container[str]) -> str:
 
 
 def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of labels that differ in white space or capitals alone."""
-    seen: dict[str, str] = {}
+    """Yield pairs of labels that differ in white space or capitals alone, or are one number."""
+    seen: dict[str | Decimal, str] = {}
     for label in labels:
-        first = seen.setdefault(" ".join(label.casefold().split()), label)
+        bare = " ".join(label.casefold().split())
+        first = seen.setdefault(Decimal(bare) if _NUMBER.fullmatch(bare) else bare, label)
         if first != label:
             yield first, label
 
