@@ -57,6 +57,15 @@ def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str
     assert rows == [(f'good{mark} new, "so" so', ("pos",)), ('an "open quote', ("neg",))]
 
 
+@pytest.mark.parametrize(
+    "header", ["\n\ntext;label\n", '"the\ntext";label\n', '"the, \n""text""";label\n']
+)
+def test_a_header_may_go_over_several_lines(write: Write, header: str) -> None:
+    path = write("a.csv", f'{header}"a;\nb";pos\n')
+    (record,) = read_records([path], ColumnSettings(text="1"))
+    assert (record.text, record.labels, record.line) == ("a;\nb", ("pos",), header.count("\n") + 1)
+
+
 def test_a_comma_in_the_header_or_no_header_parts_by_commas(write: Write) -> None:
     path = write("a.csv", "text,label;urgent\na;b,pos\n")
     (record,) = read_records([path], ColumnSettings(label="label;urgent"))

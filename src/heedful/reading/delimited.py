@@ -8,10 +8,11 @@ does not give the expected number of fields either, it is an error.
 """
 
 import csv
-import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import tee
 
 from heedful.errors import UserError
 from heedful.reading.lines import MAX_LINE_BYTES
@@ -63,14 +64,19 @@ def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
         last = number
 
 
-def delimiter_of(header: str) -> str:
-    """Return what parts the columns of a CSV file, by its first line.
+def delimiter_of(lines: Iterator[str]) -> str:
+    """Return what parts the columns of a CSV file, by its header.
 
     That is the comma. Spreadsheets that write 0,5 for a half put semicolons between columns, and
     some programs tabs: these count where there is no comma outside quotes.
     """
-    bare = re.sub('"[^"]*"', "", header)
-    return next((mark for mark in ",;\t" if mark in bare), ",")
+    for mark in ",;\t":
+        lines, again = tee(lines)
+        reader = csv.reader(_LineBuffer(again), delimiter=mark)
+        with suppress(csv.Error):
+            if len(next(filter(None, reader), [])) > 1:
+                return mark
+    return ","
 
 
 def csv_rows(

@@ -6,7 +6,7 @@ cannot be read is an error that names its line.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import tee
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, unknown_name
@@ -216,13 +216,10 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     source = source_name(path)
     if format == "tsv":
         return _table_rows(tsv_rows(lines, source, keep_empty=keep_empty), source, columns)
-    header = next(lines, "")
-    rows = csv_rows(
-        chain([header] if header else [], lines),
-        source,
-        delimiter=delimiter_of(header) if columns.header else ",",
-        keep_empty=keep_empty,
-    )
+    lines, ahead = tee(lines)
+    delimiter = delimiter_of(ahead) if columns.header else ","
+    del ahead  # or all lines would be kept for it
+    rows = csv_rows(lines, source, delimiter=delimiter, keep_empty=keep_empty)
     return _table_rows(rows, source, columns)
 
 
