@@ -51,7 +51,7 @@ def test_what_a_row_says(tmp_path: Path) -> None:
 
 
 def test_no_cell_is_run_as_a_formula(tmp_path: Path) -> None:
-    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "  =1", "\n=1", "\uff1d1", "a=b", "the cat"]
+    texts = ["=1+1", "+1-1", "-a1", "@SUM(A1)", "\tx", "  =1", "\n=1", "\uff1d1", "a=b", "the cat"]
     data = tmp_path / "new.jsonl"
     data.write_text("\n".join(json.dumps({"text": t, "label": "animal"}) for t in texts), "utf-8")
     path = tmp_path / "answers.csv"
@@ -59,10 +59,14 @@ def test_no_cell_is_run_as_a_formula(tmp_path: Path) -> None:
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["text"] for row in rows] == [
-        *("'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "'  =1", "'\n=1", "'\uff1d1"),
+        *("'=1+1", "'+1-1", "'-a1", "'@SUM(A1)", "'\tx", "'  =1", "'\n=1", "'\uff1d1"),
         *("a=b", "the cat"),
     ]
-    assert cell(-1.5) == -1.5
+
+
+@pytest.mark.parametrize("number", [-1.5, "-1", "+1", "-.5", "-1.5e-3"])
+def test_a_number_is_no_formula(number: float | str) -> None:
+    assert cell(number) == number
 
 
 def test_lists_are_json_in_a_cell(tmp_path: Path) -> None:
