@@ -6,10 +6,11 @@ each item its scores follow.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from heedful.metrics.measures import Measure
+from heedful.reading.frames import naming_rows
 
 AnswerT = TypeVar("AnswerT", bound="HasLengths")
 RecordT = TypeVar("RecordT")
@@ -51,7 +52,7 @@ class Judgement:
     """The answer to one item beside its truth."""
 
     where: str
-    """File and line of the item."""
+    """File and line of the item; of data in memory its row."""
     texts: Mapping[str, str | tuple[str, ...]]
     """What the model read, by the names that users know."""
     truth: Any
@@ -126,6 +127,7 @@ def judge_all(
 
     for number, judgement in enumerate(judge.judged(passing())):
         lengths, record = waiting.popleft()
+        judgement = replace(judgement, where=naming_rows(judgement.where))
         yield Judged(number=number, record=record, judgement=judgement, lengths=lengths)
 
 

@@ -2,8 +2,11 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.golden.asking import command
 from tests.golden.copies import ONE_OF_EACH, copy_to
@@ -67,6 +70,15 @@ def test_no_cell_is_run_as_a_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [-1.5, "-1", "+1", "-.5", "-1.5e-3"])
 def test_a_number_is_no_formula(number: float | str) -> None:
     assert cell(number) == number
+
+
+@pytest.mark.parametrize("table", [list, pa.Table.from_pylist])
+def test_data_in_memory_is_told_by_its_rows(table: Callable[[Any], Any], tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    rows = [{"text": text, "label": "animal"} for text in ("the cat", "a dog")]
+    heedful.evaluate("classify", table(rows), predictions=path)
+    answers = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    assert [answer["where"] for answer in answers] == ["data, row 1", "data, row 2"]
 
 
 def test_lists_are_json_in_a_cell(tmp_path: Path) -> None:
