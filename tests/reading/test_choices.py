@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from heedful.errors import UserError
@@ -52,6 +54,15 @@ def test_an_array(tmp_path: Path) -> None:
         (1, f"{path}, row 1"),
         (2, f"{path}, row 2"),
     ]
+
+
+def test_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([PLAIN, PLAIN | {"answer": 0}]), path)
+    assert [record.answer for record in read_choices([path])] == [1, 0]
+    pq.write_table(pa.Table.from_pylist([LABELLED]), path)
+    (record,) = read_choices([path])
+    assert (record.answer, record.where) == (2, f"{path}, row 1")
 
 
 def test_files_one_after_another_and_compressed(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from heedful.errors import UserError
@@ -131,6 +133,17 @@ def test_entities_by_their_first_and_last_characters(tmp_path: Path, indent: int
     assert (two.entities, two.where) == ((), f"{path}, row 2")
     path.write_text(json.dumps(rows, indent=indent))
     assert list(read_spans(path)) == [one, two]
+
+
+def test_a_table_fills_up_what_its_rows_lack(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    ann = {"start": 0, "end": 3, "label": "name", "text": "Ann"}
+    bob = {"start": 8, "end": 11, "label": "name"}
+    rows = [{"text": "Ann and Bob", "entities": [ann, bob]}, {"text": "Bob", "entities": []}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    one, two = read_spans(path)
+    assert one.entities == (Entity(0, 3, "name"), Entity(8, 11, "name"))
+    assert (two.entities, two.where) == ((), f"{path}, row 2")
 
 
 def test_entities_by_their_first_and_last_characters_on_one_line(tmp_path: Path) -> None:

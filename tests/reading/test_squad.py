@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from heedful.errors import UserError
@@ -79,6 +81,24 @@ def test_an_array_of_rows(write: Write, wrap: Callable[[Any], Any]) -> None:
     assert first.answers == (GoldAnswer(text="blue", start=11),)
     assert second.answers == ()
     assert first.where.endswith("a.json, row 1, question 'q1'")
+
+
+def test_a_table_of_rows(tmp_path: Path) -> None:
+    """As data libraries keep SQuAD; a table fills up with nulls what a row lacks."""
+    path = tmp_path / "a.parquet"
+    columns = {"text": ["blue", "sky"], "answer_start": [11, 4]}
+    rows = [
+        asked(answers=columns, context=SKY),
+        asked("q2", {"text": [], "answer_start": []}, context=SKY, is_impossible=True),
+    ]
+    pq.write_table(pa.Table.from_pylist(rows[::-1]).take([1, 0]), path)
+    first, second = read_questions([path])
+    assert first.answers == (GoldAnswer(text="blue", start=11), GoldAnswer(text="sky", start=4))
+    assert (second.answers, second.where) == ((), f"{path}, row 2, question 'q2'")
+    pq.write_table(pa.table({"question": ["What?"], "context": [SKY]}), path)
+    (alone,) = read_questions([path], labelled=False)
+    assert (alone.question, alone.answers) == ("What?", None)
+    assert error_of(path) == ", row 1: no 'answers'; its keys: 'question', 'context'"
 
 
 def test_lines(write: Write) -> None:
@@ -286,7 +306,7 @@ def test_a_line_that_is_wrong(write: Write, content: str, expected: str) -> None
 
 
 def test_formats(write: Write) -> None:
-    known = ": questions with answers are read from .json, .jsonl, .ndjson, not '.csv'"
+    known = ": questions with answers are read from .json, .jsonl, .ndjson, .parquet, not '.csv'"
     assert error_of(write("a.csv", "question,context\na,b\n")) == known
     assert "not '.txt'" in error_of(write("a.txt", "What?"), labelled=False)
     assert ": no column 'question'" in error_of(write("b.csv", "a,b\n1,2\n"), labelled=False)

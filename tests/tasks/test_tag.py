@@ -510,7 +510,7 @@ GOOD = "Ann B-PER\nis O\n\n"
         (
             "a.csv",
             "Ann,B-PER\n",
-            "a.csv: entities are read from CoNLL columns or JSON lines, not csv",
+            "a.csv: entities are read from CoNLL columns, JSON or Parquet, not csv",
         ),
         ("a.tsv", "Ann\tPER\n", "line 1: tag 'PER': must be O, or a prefix and a type"),
         ("a.conll", "", "a.conll: holds no sentences"),
@@ -543,7 +543,7 @@ def test_what_cannot_be_learnt_from(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--format", "csv"], "entities are read from CoNLL columns or JSON lines, not csv"),
+        (["--format", "csv"], "entities are read from CoNLL columns, JSON or Parquet, not csv"),
         (["--text-pair", "other"], "leave out --text-pair and --label-separator"),
         (["--label-separator", ";"], "leave out --text-pair and --label-separator"),
         (["--format", "jsonl"], "colours.conll, line 1, column 1: not JSON"),

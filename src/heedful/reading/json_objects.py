@@ -1,4 +1,4 @@
-"""JSON objects of a user's file, their values checked as they are taken out."""
+"""JSON objects of a user's file, or rows of a table, their values checked as they are taken out."""
 
 import json
 import re
@@ -31,14 +31,17 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
 
     One stands on each line, and blank lines are skipped. A file whose name ends in ``.json`` is a
     document instead, which is held in memory as a whole: an array of objects, alone or as the
-    ``data`` of an object, or objects one after the other.
+    ``data`` of an object, or objects one after the other. Rows of Parquet files are objects, too.
 
     Raises:
         UserError: there is something else than an object, or see
             `heedful.reading.lines.read_lines`.
     """
     source, unit = source_name(path), unit_of(path)
-    values = _rows(path, encoding) if unit == "row" else _lines(path, encoding)
+    if ending_of(path) == ".parquet":
+        values = _table_rows(path)
+    else:
+        values = _rows(path, encoding) if unit == "row" else _lines(path, encoding)
     for number, value in values:
         if not isinstance(value, dict):
             found = kind_of(value)
@@ -47,8 +50,8 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
 
 
 def unit_of(path: Path) -> str:
-    """Return what numbers of objects count: the rows of a document, or lines."""
-    return "row" if ending_of(path) == ".json" else "line"
+    """Return what numbers of objects count: the rows of a document or a table, or lines."""
+    return "row" if ending_of(path) in (".json", ".parquet") else "line"
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
@@ -69,6 +72,21 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
         case [{"data": list(rows)}] if all(isinstance(row, dict) for row in rows):
             values = rows
     return enumerate(values, start=1)
+
+
+def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
+    from heedful.reading import parquet  # pyarrow, only where it is needed
+
+    names = parquet.column_names(path)
+    for number, cells in enumerate(parquet.read_rows(path, names), start=1):
+        yield number, _without_nulls(dict(zip(names, cells, strict=True)))
+
+
+def _without_nulls(value: object) -> object:
+    """Drop the keys that a table fills up with nulls, for in it all objects have the same ones."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def _decode_all(text: str) -> list[object]:

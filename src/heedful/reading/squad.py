@@ -18,14 +18,15 @@ from heedful.reading.json_objects import (
     objects_of,
     read_objects,
     text_of,
+    unit_of,
     value_of,
 )
 from heedful.reading.lines import STDIN, UTF8, read_files, source_name
 from heedful.reading.records import read_records
 from heedful.settings import ColumnSettings
 
-_TABLES = (".csv", ".tsv", ".parquet")
-_LINES = (".jsonl", ".ndjson")
+_TABLES = (".csv", ".tsv")
+_ROWS = (".jsonl", ".ndjson", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +61,7 @@ def read_questions(
     Args:
         paths: SQuAD 1.1 or 2.0 (``.json``), or rows with ``question``, ``context`` and ``answers``,
             a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also
-            compressed. Without answers also ``.csv``, ``.tsv`` and ``.parquet``.
+            compressed, or ``.parquet``. Without answers also ``.csv`` and ``.tsv``.
         labelled: whether to read answers; without it they may be missing.
         encoding: how characters are stored.
 
@@ -86,7 +87,7 @@ def check_texts(question: str, context: str, where: str) -> None:
 
 
 def _check_ending(path: Path, *, labelled: bool) -> None:
-    known = (".json", *_LINES) if labelled else (".json", *_LINES, *_TABLES)
+    known = (".json", *_ROWS) if labelled else (".json", *_ROWS, *_TABLES)
     if path != STDIN and ending_of(path) not in known:
         what = "questions with answers" if labelled else "questions"
         raise UserError(f"{path}: {what} are read from {', '.join(known)}, not {ending_of(path)!r}")
@@ -144,7 +145,7 @@ def _document_items(path: Path, encoding: str) -> Iterator[_Item]:
 
 def _row_items(path: Path, encoding: str) -> Iterator[_Item]:
     for number, item in read_objects(path, encoding):
-        where = f"{source_name(path)}, line {number}"
+        where = f"{source_name(path)}, {unit_of(path)} {number}"
         yield where, text_of(item, "context", where), item
 
 

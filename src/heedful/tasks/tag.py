@@ -89,7 +89,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[TaggedText]:
-        """Stream texts: with entities from CoNLL columns and JSON lines, without from any format.
+        """Stream texts: with entities from CoNLL columns, JSON or Parquet, without from any format.
 
         Raises:
             UserError: naming the file and line of the first text that cannot be used.
@@ -372,7 +372,8 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
     text, label = columns.text, columns.label
     ending = ending_of(path)
     kind = columns.format or _FORMATS.get(ending) or ("conll" if labelled else None)
-    if not columns.header and (kind == "conll" or (labelled and kind == "jsonl")):
+    of_objects = kind == "jsonl" or (kind, ending) == ("parquet", ".parquet")
+    if not columns.header and (kind == "conll" or (labelled and of_objects)):
         raise UserError(f"{path}: --no-header is for CSV and TSV; this is read as {kind}")
     if kind == "conll":
         word, tag = (
@@ -380,11 +381,13 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
             label if label != default.label else None,
         )
         return read_conll(path, word=word, tag=tag, labelled=labelled, encoding=columns.encoding)
-    if kind == "jsonl" and labelled:
+    if labelled and of_objects:
         entities = None if label == default.label else label
         return read_spans(path, text=text, entities=entities, encoding=columns.encoding)
     if labelled:
-        raise UserError(f"{path}: entities are read from CoNLL columns or JSON lines, not {kind}")
+        raise UserError(
+            f"{path}: entities are read from CoNLL columns, JSON or Parquet, not {kind}"
+        )
     records = read_records([path], replace(columns, label=None), allow_empty=True)
     return (
         TaggedText(
