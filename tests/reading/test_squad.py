@@ -266,6 +266,7 @@ def test_a_question_that_is_wrong(write: Write, item: dict[str, Any], expected: 
         ("[]", ": holds no questions"),
         ("[3]", ", row 1: expected a JSON object, found the number 3"),
         ('[{"context": "a"}]', ", row 1: no 'question'; its keys: 'context'"),
+        ('[{"question": "a"}]', ", row 1: no 'context'; its keys: 'question'"),
         ('{"data": {}}', ", article 1: no 'paragraphs'; its keys: 'data'"),
         (
             '{"data": [{"paragraph": []}]}',

@@ -131,7 +131,7 @@ def _items(path: Path, encoding: str) -> Iterator[_Item]:
 def _document_items(path: Path, encoding: str) -> Iterator[_Item]:
     source = source_name(path)
     for number, article in read_objects(path, encoding):
-        if "context" in article:  # a row, as in JSON lines
+        if article.keys() & {"context", "question"}:  # a row, as in JSON lines
             where = f"{source}, row {number}"
             yield where, text_of(article, "context", where), article
             continue
