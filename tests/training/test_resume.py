@@ -27,6 +27,7 @@ from heedful.settings import (
 from heedful.task import Recipe
 from heedful.training import fit
 from heedful.training.fit import Stopped
+from heedful.training.log import metrics_log
 
 pytestmark = pytest.mark.slow
 
@@ -305,3 +306,19 @@ def test_a_run_killed_at_its_very_end_is_tidied(
 def dying(*_: object) -> None:
     """Stand for a process that is killed."""
     raise MemoryError
+
+
+def test_tensorboard_shows_each_step_once(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    ).EventAccumulator
+    for done, last in ((0, 5), (3, 6)):
+        with metrics_log(tmp_path, tensorboard=True, done=done) as log:
+            for step in range(done + 1, last + 1):
+                log(step, {"loss": float(last)})
+    shown = accumulator(str(tmp_path / "tensorboard"))
+    shown.Reload()
+    assert [(event.step, event.value) for event in shown.Scalars("loss")] == [
+        *((step, 5) for step in (1, 2, 3)),
+        *((step, 6) for step in (4, 5, 6)),
+    ]

@@ -103,7 +103,7 @@ def fit(run: Run) -> Outcome:
     with (
         _bar(run, position) as show,
         stop_on_signal() as request,
-        metrics_log(run.folder, settings.tensorboard) as log,
+        metrics_log(run.folder, settings.tensorboard, state.step) as log,
     ):
         # A run killed after early stopping, before its end was written, has nothing left to train.
         for taken in [] if _out_of_patience(run, state) else _steps(run, position):

@@ -33,15 +33,21 @@ def scores_row(scores: dict[str, Any]) -> dict[str, object]:
 
 
 @contextmanager
-def metrics_log(run: Path, tensorboard: bool) -> Iterator[Log]:
-    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard."""
+def metrics_log(run: Path, tensorboard: bool, done: int) -> Iterator[Log]:
+    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard.
+
+    Args:
+        run: the run folder.
+        tensorboard: whether that is wanted.
+        done: the step that is gone on from; TensorBoard hides what it has of later ones.
+    """
     writer = None
     if tensorboard and ranks.is_first():
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise missing("tensorboard") from None
-        writer = SummaryWriter(log_dir=str(run / "tensorboard"))
+        writer = SummaryWriter(log_dir=str(run / "tensorboard"), purge_step=done + 1)
 
     def log(step: int, row: dict[str, Any]) -> None:
         if not ranks.is_first():
