@@ -48,6 +48,23 @@ def test_what_a_file_looks_like(tmp_path: Path, text: str, encoding: str, hint: 
     assert list(read_lines(path, encoding=encoding)) == text.splitlines(keepends=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "narrow", "wide"),
+    [("城裏\n", "big5", "cp950"), ("朱镕基\n", "GB2312", "gb18030"), ("㐀\n", "gbk", "gb18030")],
+)
+def test_an_encoding_that_has_more_characters_is_named(
+    tmp_path: Path, text: str, narrow: str, wide: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(wide))
+    with pytest.raises(UserError, match=rf"; give --encoding {wide}, which has more characters\)$"):
+        list(read_lines(path, encoding=narrow))
+    assert list(read_lines(path, encoding=wide)) == [text]
+    path.write_bytes(b"\xff\xff\n")
+    with pytest.raises(UserError, match=r"byte 1 is 0xff\)$"):
+        list(read_lines(path, encoding=narrow))
+
+
 def test_what_a_file_looks_like_by_any_name_of_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(SIMPLIFIED.encode("gb18030"))

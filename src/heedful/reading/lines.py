@@ -124,6 +124,7 @@ def read_lines(
                     hint = _hint(raw) if number == 1 else ""
                     if is_utf8(encoding) and not hint:
                         hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
+                    hint = hint or _wider(raw, encoding)
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
                     raise UserError(
                         f"{source}, line {number}: not {encoding.upper()} ({byte}{hint})"
@@ -165,6 +166,18 @@ def _looks_like(raw: bytes) -> str:
     return f"; it looks like {encoding.upper()}: give --encoding {encoding}"
 
 
+def _wider(raw: bytes, encoding: str) -> str:
+    """Return the encoding that holds more characters than the given one, if a line is in it."""
+    wider = _WIDER.get(codecs.lookup(encoding).name)
+    try:
+        known = wider is not None and bool(raw.decode(wider))
+    except UnicodeDecodeError:
+        return ""
+    return f"; give --encoding {wider}, which has more characters" if known else ""
+
+
+_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950"}
+"""Python's own Big5 lacks characters that Windows writes, such as 裏."""
 _COMMON = frozenset(
     "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可"
     "她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面起"
