@@ -71,9 +71,10 @@ class ModelTokenizer:
         self.all_special_ids = list(vocabulary.special_ids().values())
 
     def _tell_types(self, told: bool) -> None:
-        """Set whether calls return token types, and models are told them."""
-        self.token_types = told
-        self.layout = replace(self.layout, tells_types=told)
+        """Set whether calls return token types, and models are told them, unless it is so."""
+        if told != self.token_types:
+            self.token_types = told
+            self.layout = replace(self.layout, tells_types=told)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
