@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tests.tiny_folders import write_folder
 
 from heedful.cli import run
 from heedful.explanations.methods import METHODS
@@ -111,6 +113,17 @@ def test_dollar_signs_are_drawn_as_they_are(ending: str, tmp_path: Path) -> None
         assert ">answer: answer '$soup_$'</text>" in drawn  # above the figure
         assert ">answer '$soup_$'</text>" in drawn  # above the bars
         assert ">$</text>" in drawn
+
+
+def test_control_characters_are_drawn_as_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write_folder("roberta", tmp_path / "model", head="sequence")
+    out = tmp_path / "picture.svg"
+    words = ["explain", str(tmp_path / "model"), "a\x01b\nc", "--method", "leave-one-out"]
+    assert run([*words, "--out", str(out)]) == 0
+    drawn = "".join(ElementTree.parse(out).getroot().itertext())
+    assert "␁" in drawn
+    assert "␊" in drawn
 
 
 def test_a_text_that_is_too_long_to_draw(

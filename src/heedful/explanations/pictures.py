@@ -34,6 +34,9 @@ FOR, AGAINST = "#0072B2", "#D55E00"
 """Two colours that every eye can tell apart (Okabe and Ito 2008); the side of the bar says it,
 too."""
 
+_CONTROLS = {code: 0x2400 + code for code in range(32)}
+"""A picture of each control character, such as of a line break: some cannot be in an SVG file."""
+
 _COLUMNS = 3
 _PICTURE_WIDTH = 3.2
 
@@ -172,11 +175,15 @@ def _layers(one: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
     return layers
 
 
+def _labels(side: Side) -> list[str]:
+    return [shown.translate(_CONTROLS) for shown in side.shown()]
+
+
 def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Sequence[float]) -> None:
     colours = [FOR if score >= 0 else AGAINST for score in scores]
     places = range(len(scores))
     axes.barh(places, scores, color=colours)
-    axes.set_yticks(places, side.shown(), fontsize=7)
+    axes.set_yticks(places, _labels(side), fontsize=7)
     axes.invert_yaxis()  # the text reads from the top
     axes.axvline(0, color="black", linewidth=0.5)
     axes.tick_params(axis="x", labelsize=7)
@@ -193,8 +200,8 @@ def _draw_map(
 ) -> None:
     axes.imshow(weights, cmap="cividis", vmin=0, interpolation="nearest")
     axes.set_title(title, fontsize=8)
-    axes.set_xticks(range(weights.shape[1]), sides[one.columns].shown(), rotation=90, fontsize=7)
-    axes.set_yticks(range(weights.shape[0]), sides[one.rows].shown(), fontsize=7)
+    axes.set_xticks(range(weights.shape[1]), _labels(sides[one.columns]), rotation=90, fontsize=7)
+    axes.set_yticks(range(weights.shape[0]), _labels(sides[one.rows]), fontsize=7)
     axes.set_ylabel("this token takes", fontsize=7)
     axes.set_xlabel("from this one", fontsize=7)
     axes.tick_params(length=0)
