@@ -65,7 +65,7 @@ def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
     )
     goal = json.loads((tmp_path / "run" / "heedful.json").read_text())["goal"]
     assert goal["labels"] == ["b", " a", "a"]
-    assert "labels ' a' and 'a' differ in how they are written alone, and are two" in lines
+    assert "labels ' a' and 'a' differ only in how they are written, and count as two" in lines
 
 
 @pytest.mark.parametrize(

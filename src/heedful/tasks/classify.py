@@ -193,7 +193,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         """Encode the training records, of a long text its head unless told otherwise."""
         for first, second in alike(self.labels):
             say(
-                f"labels {first!r} and {second!r} differ in how they are written alone, and are two"
+                f"labels {first!r} and {second!r} differ only in how they are written, and count as two"
             )
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
