@@ -158,6 +158,23 @@ def test_json_lines_may_be_packed(page: Browser, live: Live, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("form", ["array", "data", "lines"])
+def test_a_json_document_is_read_as_a_whole(
+    form: str, page: Browser, live: Live, tmp_path: Path
+) -> None:
+    path, asked = tmp_path / "items.json", [{"text": f"the bird {n}"} for n in range(3)]
+    forms = {
+        "array": json.dumps(asked, indent=1),
+        "data": json.dumps({"data": asked}),
+        "lines": "\n".join(map(json.dumps, asked)),
+    }
+    path.write_text(forms[form], encoding="utf-8")
+    open_run(page, live.url, "regress")
+    choose_file(page, path)
+    answer_all(page)
+    assert [row["text"] for row in rows_of(saved(page, tmp_path))] == [row["text"] for row in asked]
+
+
 def test_a_row_that_cannot_be_answered_says_why(page: Browser, live: Live, tmp_path: Path) -> None:
     path = tmp_path / "masks.txt"
     path.write_text("the [MASK] is red.\nthe cat is red.\nit is very [MASK].\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 "use strict";
 
-// Files of items: CSV and TSV (RFC 4180), JSON lines, and text with one item a line. Read piece by piece as it comes.
+// Files of items: CSV and TSV (RFC 4180), JSON lines, and text with one item a line, read piece by piece as it comes; and
+// JSON documents, read as a whole.
 
 const tables = (() => {
   const FORMULA = /^ *[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // the last four: full-width
@@ -18,11 +19,10 @@ const tables = (() => {
 
   const line = (cells) => `${cells.map(cell).join(",")}\r\n`;
 
-  // The delimiter of a table: that of , ; and tab which its first line has most of, outside quotes.
+  // The delimiter of a CSV file, as the commands find it: the comma, or else ; or tab, outside the quotes of its header.
   function delimiterOf(start) {
     const [first] = start.replaceAll(/"[^"]*"/g, "").split(/\r?\n/, 1);
-    const countOf = (mark) => first.split(mark).length;
-    return [",", ";", "\t"].reduce((best, mark) => (countOf(mark) > countOf(best) ? mark : best));
+    return [",", ";", "\t"].find((mark) => first.includes(mark)) ?? ",";
   }
 
   // Cuts a table into rows, a character at a time.
@@ -74,7 +74,7 @@ const tables = (() => {
     }
   }
 
-  async function* delimited(pieces) {
+  async function* delimited(pieces, delimiterOf) {
     let cutter = null;
     let row = null;
     for await (const piece of pieces) {
@@ -108,17 +108,39 @@ const tables = (() => {
       } catch {
         throw new Error(phrase`line ${number} is not JSON`);
       }
-      yield new Map(value !== null && typeof value === "object" && !Array.isArray(value) ? Object.entries(value) : [["text", value]]);
+      yield record(value);
     }
+  }
+
+  function record(value) {
+    const named = value !== null && typeof value === "object" && !Array.isArray(value);
+    return new Map(named ? Object.entries(value) : [["text", value]]);
+  }
+
+  // A document holds an array of records, alone or as the data of an object; what is none may be JSON lines.
+  async function* records(pieces) {
+    let text = "";
+    for await (const piece of pieces) text += piece;
+    let value;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      yield* objects([text]);
+      return;
+    }
+    const rows = Array.isArray(value?.data) ? value.data : value;
+    yield* (Array.isArray(rows) ? rows : [rows]).map(record);
   }
 
   // Yield the rows of a file as maps, by the names of its columns: an object would put names that are numbers first.
   async function* rows(pieces, name, header) {
     if (/\.(jsonl|ndjson)(\.gz)?$/i.test(name)) yield* objects(pieces);
+    else if (/\.json(\.gz)?$/i.test(name)) yield* records(pieces);
     else if (/\.(csv|tsv)(\.gz)?$/i.test(name)) {
       let names = null;
       const nameOf = (number) => names[number] ?? `column ${number + 1}`;
-      for await (const cells of delimited(pieces)) {
+      const delimiter = /\.tsv/i.test(name) ? () => "\t" : header ? delimiterOf : () => ",";
+      for await (const cells of delimited(pieces, delimiter)) {
         if (names === null) {
           names = header ? unique(cells) : cells.map((_, number) => `column ${number + 1}`);
           if (header) continue;
