@@ -192,9 +192,8 @@ class Classify(Task[Item, Tensor, Prediction]):
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records, of a long text its head unless told otherwise."""
         for first, second in alike(self.labels):
-            say(
-                f"labels {first!r} and {second!r} differ only in how they are written, and count as two"
-            )
+            how = "differ only in how they are written, and count as two"
+            say(f"labels {first!r} and {second!r} {how}")
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
