@@ -132,9 +132,9 @@ class Recipe:
 
     @property
     def from_scratch(self) -> bool:
-        """Whether the model has learnt nothing yet."""
+        """Whether the model is a new one, rather than one that goes on."""
         if isinstance(self.data, ParallelSettings):
-            return self.data.model is None and self.teaching.student_layers is None
+            return self.data.model is None
         return getattr(self.options, "preset", None) is not None
 
 
