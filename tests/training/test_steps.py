@@ -1,10 +1,24 @@
 """How long and how fast a model learns, and how often it is evaluated, where nobody says."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from heedful.models import BertConfig
-from heedful.settings import TrainSettings, TranslateTrainSettings
+from heedful.settings import (
+    ClassifySettings,
+    ColumnSettings,
+    DataSettings,
+    ParallelSettings,
+    PretrainSettings,
+    RunSettings,
+    TrainSettings,
+    TranslateSettings,
+    TranslateTrainSettings,
+)
 from heedful.settings.training import FINE_TUNING
+from heedful.task import Recipe
 
 
 @pytest.mark.parametrize(
@@ -65,3 +79,32 @@ def test_a_model_from_scratch_learns_faster_and_a_wide_one_more_slowly(
     usual = settings.usual(from_scratch=from_scratch)
     configs = [BertConfig(hidden_size=width, num_attention_heads=4) for width in (128, 256, 1024)]
     assert [usual.rate(config) for config in configs] == pytest.approx(rates)
+
+
+FILES = [Path("a"), Path("b")]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "from_scratch"),
+    [
+        (DataSettings(train=FILES), ClassifySettings(), False),
+        (DataSettings(train=FILES), ClassifySettings(preset="mini"), True),
+        (DataSettings(train=FILES), PretrainSettings(), False),
+        (
+            DataSettings(train=FILES),
+            PretrainSettings(preset="mini", vocabulary="words"),
+            True,
+        ),
+        (ParallelSettings(train=FILES), TranslateSettings(), True),
+        (ParallelSettings(train=FILES, model="run"), TranslateSettings(), False),
+    ],
+)
+def test_which_models_are_from_scratch(data: Any, options: Any, from_scratch: bool) -> None:
+    recipe = Recipe(
+        data=data,
+        options=options,
+        columns=ColumnSettings(),
+        training=TrainSettings(),
+        run=RunSettings(out=Path("run")),
+    )
+    assert recipe.from_scratch == from_scratch
