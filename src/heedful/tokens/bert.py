@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
 from heedful.tokens.compiled_file import check_layout
-from heedful.tokens.folder import read_files, tells_types
+from heedful.tokens.folder import read_files
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.tokenizer import ModelTokenizer
@@ -136,8 +136,8 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
-        types, second = cls.kind.token_types, cls.kind.second_type
-        tokenizer._tell_types(tells_types(files, usual=types, second_type=second))
+        tokenizer._read_types(files)
+        types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
         return tokenizer
 

@@ -18,7 +18,7 @@ from heedful.tokens.bytelevel_folder import (
     read_vocabulary,
     write_folder,
 )
-from heedful.tokens.folder import read_files, tells_types
+from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
 
@@ -123,8 +123,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        usual, second = cls.kind.token_types, cls.kind.second_type
-        tokenizer._tell_types(tells_types(files, usual=usual, second_type=second))
+        tokenizer._read_types(files)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

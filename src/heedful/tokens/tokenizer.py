@@ -17,6 +17,7 @@ from heedful.tokens.encoding import (
     encoding_of,
     pad_values,
 )
+from heedful.tokens.folder import TokenizerFiles, tells_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
@@ -70,8 +71,9 @@ class ModelTokenizer:
         self.all_special_tokens = list(vocabulary.special_ids())
         self.all_special_ids = list(vocabulary.special_ids().values())
 
-    def _tell_types(self, told: bool) -> None:
-        """Set whether calls return token types, and models are told them, unless it is so."""
+    def _read_types(self, files: TokenizerFiles) -> None:
+        """Tell models token types, and return them from calls, as a folder says."""
+        told = tells_types(files, usual=self.token_types, second_type=self.layout.second_type)
         if told != self.token_types:
             self.token_types = told
             self.layout = replace(self.layout, tells_types=told)

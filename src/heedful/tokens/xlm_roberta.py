@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.sources import resolve
-from heedful.tokens.folder import read_files, tells_types
+from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
     XLM_ROBERTA,
@@ -91,8 +91,7 @@ class XLMRobertaTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        usual, second = cls.kind.token_types, cls.kind.second_type
-        tokenizer._tell_types(tells_types(files, usual=usual, second_type=second))
+        tokenizer._read_types(files)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
