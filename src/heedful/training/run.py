@@ -99,7 +99,7 @@ def train(
     if not in_parts(recipe.training):  # else each process moves its part there
         start.model.to(device)
     lessons = _lessons(task, recipe, start, device)
-    check_run(recipe.run, record)  # again: while all was loaded another run may have begun there
+    check_run(recipe.run, record)  # again: another training may have begun there meanwhile
     ranks.check_same(asdict(record))
     with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
         if ranks.is_first():
