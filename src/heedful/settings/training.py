@@ -35,14 +35,14 @@ class Usual:
     epochs: int
     """Passes over the training data."""
     least_steps: int
-    """Steps that are made even if there is little of it. Three passes over 60 texts are 6 steps,
-    after which a model has learnt little (Zhang et al. 2021, "Revisiting few-sample BERT
+    """Steps to make, in more passes, if the data is so little. Three passes over 60 texts are 6
+    steps, after which a model has learnt little (Zhang et al. 2021, "Revisiting few-sample BERT
     fine-tuning")."""
     learning_rate: float
     """Highest learning rate of the schedule."""
     width: int | None = None
-    """Hidden size that has this rate; a wider model learns more slowly, by as much as it is wider.
-    None if all have it."""
+    """The widest hidden size with this rate: twice the width has half the rate. None if all have
+    it."""
 
     def rate(self, config: Any) -> float:
         """Return the highest learning rate of a model.
@@ -70,8 +70,8 @@ class TrainSettings:
     """Of models that have learnt nothing."""
 
     epochs: int | None = None
-    """Passes over the training data; default: 3, or as many as make 200 steps, and 2,000 with
-    --preset."""
+    """Passes over the training data; default: 3, or as many as make 200 steps; 2,000 for a model
+    from scratch."""
     steps: int | None = None
     """Optimizer steps; overrides --epochs."""
     max_minutes: float | None = None
@@ -85,11 +85,11 @@ class TrainSettings:
     """Put items of similar length into a step: faster, but steps differ more from each other.
     Default: yes, except for a Transformer that translates."""
     learning_rate: float | None = None
-    """Highest learning rate of the schedule; default: 7e-5, and 5e-4 with --preset, less for widths
-    above 256."""
+    """Highest learning rate of the schedule; default: 7e-5; for a model from scratch 5e-4, or less
+    if it is wider than 256."""
     head_learning_rate: float | None = None
-    """Highest learning rate of the head; default: that of the encoder, 20 times it for a fresh head
-    on one that has learnt."""
+    """Highest learning rate of the head; default: that of the encoder, and 20 times as much for a
+    fresh head on a trained encoder."""
     schedule: Schedule = "linear"
     """Schedule of the learning rate after the warm-up."""
     warmup: float = 0.1
@@ -191,17 +191,17 @@ class TrainSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateTrainSettings(TrainSettings):
-    """How to train a translation: from scratch longer, and with larger steps, than others."""
+    """How to train a translator: from scratch it learns longer and faster than other models."""
 
     scratch: ClassVar[Usual] = Usual(epochs=15, least_steps=2000, learning_rate=1e-3)
 
     epochs: int | None = None
     """Passes over the training data; default: 15, or as many as make 2,000 steps; with --model 3,
-    or 200 steps."""
+    or as many as make 200."""
     batch_size: int = 64
     """Pairs per optimizer step, over all devices."""
     learning_rate: float | None = None
-    """Highest learning rate of the schedule; default: 1e-3, with --model 7e-5."""
+    """Highest learning rate of the schedule; default: 1e-3; with --model 7e-5."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

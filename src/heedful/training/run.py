@@ -127,7 +127,7 @@ def train(
         say(task.card())
         say(
             f"{examples.card}, {amount(run.total_steps, 'step')} of {recipe.training.batch_size}, "
-            f"learning rate {run.work.optimizer.defaults['lr']:.2g}, "
+            f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
             f"{run.precision.name} on {device} ({run.precision.reason})"
         )
         outcome = fit(run)

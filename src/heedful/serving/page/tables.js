@@ -139,7 +139,7 @@ const tables = (() => {
     else if (/\.(csv|tsv)(\.gz)?$/i.test(name)) {
       let names = null;
       const nameOf = (number) => names[number] ?? `column ${number + 1}`;
-      const delimiter = /\.tsv/i.test(name) ? () => "\t" : header ? delimiterOf : () => ",";
+      const delimiter = /\.tsv(\.gz)?$/i.test(name) ? () => "\t" : header ? delimiterOf : () => ",";
       for await (const cells of delimited(pieces, delimiter)) {
         if (names === null) {
           names = header ? unique(cells) : cells.map((_, number) => `column ${number + 1}`);
