@@ -117,7 +117,7 @@ def _side(side: Side) -> dict[str, object]:
         "tokens": [
             {
                 "shown": shown,
-                "here": piece.shown,
+                "slice": piece.shown,
                 "before": piece.before,
                 "after": piece.after,
                 "special": piece.special,

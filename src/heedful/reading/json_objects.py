@@ -44,8 +44,8 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
         values = _rows(path, encoding) if unit == "row" else _lines(path, encoding)
     for number, value in values:
         if not isinstance(value, dict):
-            found = kind_of(value)
-            raise UserError(f"{source}, {unit} {number}: expected a JSON object, found {found}")
+            kind = kind_of(value)
+            raise UserError(f"{source}, {unit} {number}: expected a JSON object, found {kind}")
         yield number, value
 
 

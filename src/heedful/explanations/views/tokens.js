@@ -127,8 +127,8 @@ function runningText(side, visible, nodeOf) {
   side.tokens.forEach((token, at) => {
     if (token.before) paragraph.append(unread(token.before));
     // The characters of several tokens are shown once, by the last of them.
-    if (token.here && there.has(at)) paragraph.append(nodeOf(token, at));
-    else if (!token.special) paragraph.append(element("span", "muted", token.here));
+    if (token.slice && there.has(at)) paragraph.append(nodeOf(token, at));
+    else if (!token.special) paragraph.append(element("span", "muted", token.slice));
     if (token.after) paragraph.append(unread(token.after));
   });
   return paragraph;
@@ -158,7 +158,7 @@ function tokenView(box, choice, changed) {
   function build(sides) {
     lists = sides.map((side) => {
       const list = runningText(picture.map[side], picture[side], (token, at) =>
-        option(token, at, side, token.here),
+        option(token, at, side, token.slice),
       );
       list.setAttribute("role", "listbox");
       list.setAttribute("aria-label", phrase`Tokens: ${sentence(picture.map[side].name)}`);
@@ -193,7 +193,7 @@ function tokenView(box, choice, changed) {
     const part = pictureOf(picture.map, { ...choice, only: head });
     const other = token.side === "rows" ? "columns" : "rows";
     const text = runningText(part.map[other], part[other], (one, at) =>
-      option(one, at, other, one.here),
+      option(one, at, other, one.slice),
     );
     shadeTokens(text, part, other, token);
     for (const node of text.querySelectorAll("[data-at]")) {

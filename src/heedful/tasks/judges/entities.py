@@ -90,7 +90,7 @@ def _doubtful(text: str, scores: Mapping[Span, float], hits: Set[Span]) -> str |
 
 def _name(text: str, start: int, end: int) -> str | None:
     """Return the first word of an entity, and those after it that tell it from one before."""
-    ends = [found.end() for found in re.finditer(r"\S+", text)]
+    ends = [word.end() for word in re.finditer(r"\S+", text)]
     ends = [start + len(text[start:end].split()[0]), *(stop for stop in ends if stop > start)]
     names = (text[start:stop] for stop in ends)
     return next((name for name in names if text.find(name) == start), None)
