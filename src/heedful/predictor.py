@@ -28,6 +28,7 @@ from heedful.errors import UserError, naming_arguments, unknown_name
 from heedful.files import as_path
 from heedful.interop import answering_record
 from heedful.models.model import Model
+from heedful.models.sizing import tokens_at_once
 from heedful.readers import load_reader
 from heedful.reading import Text
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_values
@@ -283,12 +284,16 @@ class Predictor:
         """Decide which examples are computed together, by how many tokens each has."""
         return plan_pass(
             lengths,
-            batch_tokens=settings.batch_tokens,
+            batch_tokens=self.tokens_at_once(settings),
             max_items=_most_items(settings),
             # Writing takes a step for each token of a batch's longest text, whatever else is in it:
             # one batch more costs far more than what padding there is to read.
             most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
         )
+
+    def tokens_at_once(self, settings: PredictSettings) -> int:
+        """Return the most tokens of a batch."""
+        return settings.batch_tokens or tokens_at_once(self.model)
 
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)

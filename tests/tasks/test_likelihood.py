@@ -14,7 +14,6 @@ from heedful.batches.windows import window_starts
 from heedful.cli import run
 from heedful.commands.score import texts_of
 from heedful.reading import Record
-from heedful.settings import PredictSettings
 from heedful.tasks.likelihood import Likelihood, likelihoods
 from heedful.tasks.pretrain import Pretrain
 from heedful.tokens.vocabulary import Vocabulary
@@ -38,7 +37,8 @@ def scored(
         task,
         TOKENIZER,
         max_length=max_length,
-        settings=PredictSettings(batch_tokens=batch_tokens),
+        batch_tokens=batch_tokens,
+        batch_size=256,
         device=torch.device("cpu"),
     )
 

@@ -91,7 +91,7 @@ def subject_of(
         task=task,
         tokenizer=predictor.tokenizer,
         aim=task.aim(computed, target, predictor.tokenizer),
-        batch_tokens=settings.batch_tokens,
+        batch_tokens=predictor.tokens_at_once(settings),
     )
     return subject, answer
 

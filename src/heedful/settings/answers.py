@@ -32,8 +32,8 @@ class PredictSettings:
     """Longest input in tokens; default: as in training."""
     batch_size: int = 256
     """Largest batch, in texts."""
-    batch_tokens: int = 8192
-    """Largest batch, in tokens."""
+    batch_tokens: int | None = None
+    """Largest batch, in tokens; default: by the device and the model's size."""
     top: int = 5
     """Number of answers to give where a task has several."""
     no_answer_threshold: float | None = None

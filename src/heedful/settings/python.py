@@ -124,7 +124,7 @@ class PredictOptions(TypedDict, total=False):
     long_text: LongText
     max_length: int | None
     batch_size: int
-    batch_tokens: int
+    batch_tokens: int | None
     top: int
     no_answer_threshold: float | None
     aggregation: Literal["first", "average", "max"]

@@ -21,7 +21,6 @@ from torch import Tensor
 from heedful.batches import Batch, Example, collate, plan_pass
 from heedful.batches.windows import window_starts
 from heedful.errors import UserError
-from heedful.settings import PredictSettings
 from heedful.task import AnyTask, Forward
 from heedful.tokens import Tokenizer
 
@@ -70,7 +69,8 @@ def likelihoods(
     tokenizer: Tokenizer,
     *,
     max_length: int,
-    settings: PredictSettings,
+    batch_tokens: int,
+    batch_size: int,
     device: torch.device,
 ) -> Iterator[Likelihood]:
     """Compute how likely each text is, in order, holding some at a time.
@@ -84,7 +84,8 @@ def likelihoods(
         task: what it learnt: to fill in masks, or to go on with texts.
         tokenizer: its tokenizer.
         max_length: the most tokens it is given at once.
-        settings: how many of them are computed at once.
+        batch_tokens: the most tokens that are computed at once.
+        batch_size: the most rows that are.
         device: where.
 
     Raises:
@@ -101,8 +102,8 @@ def likelihoods(
         scored: list[Sequence[float]] = [()] * len(rows)
         for numbers in plan_pass(
             [len(row.example.ids) for row in rows],
-            batch_tokens=settings.batch_tokens,
-            max_items=settings.batch_size,
+            batch_tokens=batch_tokens,
+            max_items=batch_size,
         ):
             some = [rows[number] for number in numbers]
             batch = _batch(some, tokenizer).to(device)
