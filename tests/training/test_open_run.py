@@ -2,7 +2,10 @@
 
 import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,10 @@ from heedful.checkpoints.opening import (
     check_run,
     discarded_unless_prepared,
     forget_old,
+    held,
     make_run,
 )
-from heedful.checkpoints.runs import RECORD, RunRecord, others, read_record
+from heedful.checkpoints.runs import LOCK, RECORD, RunRecord, others, read_record
 from heedful.commands.retell import FOLDER as RETOLD
 from heedful.errors import UserError
 from heedful.files import MANIFEST
@@ -91,6 +95,55 @@ def test_a_run_that_began_meanwhile_is_not_mixed_with(
     with pytest.raises(UserError, match="run holds an unfinished run"):
         heedful.train("classify", train=data, model=model, out=out, steps=1)
     assert read_record(out) == record("regress")
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from heedful.checkpoints.opening import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, options: dict[str, bool]) -> None:
+    out = tmp_path / "run"
+    data, model = LATEST / "data" / "classify.csv", str(LATEST / "body")
+    asked: dict[str, Any] = {"train": data, "model": model, "out": out, "steps": 1}
+    if options:
+        heedful.train("classify", **asked)
+        (out / MANIFEST).unlink()  # as if killed just before it was finished
+    command = [sys.executable, "-c", HOLDING, str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        before = sorted(out.rglob("*"))
+        with pytest.raises(UserError, match="run: another process is training there; wait for it"):
+            heedful.train("classify", **asked, **options)
+        assert sorted(out.rglob("*")) == before
+        other.kill()
+    heedful.train("classify", **asked, **options)
+    assert (out / MANIFEST).is_file()
+    assert not (out / LOCK).exists()
+
+
+def test_a_run_that_is_overwritten_stays_held(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    make_run(RunSettings(out=out), record("regress"))
+    with held(out):
+        lock = (out / LOCK).stat()
+        make_run(RunSettings(out=out, overwrite=True), record("regress"))
+        assert os.path.samestat((out / LOCK).stat(), lock)
+        forget_old(out)
+    assert [path.name for path in out.iterdir()] == [RECORD]
+
+
+def test_a_folder_that_was_held_for_nothing_is_not_left(tmp_path: Path) -> None:
+    with held(tmp_path / "folder" / "run"):
+        pass
+    assert not (tmp_path / "folder" / "run").exists()
 
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed, other_option
 from heedful.files import naming, refuse_if_read
 from heedful.settings import RunSettings
+
+if sys.platform != "win32":
+    import fcntl
 
 _FREE_SETTINGS = frozenset(
     {
@@ -76,7 +80,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         refuse_if_read("--out", run, _inputs(record))
         runs.others(run)
         return True
-    if run.is_dir() and any(run.iterdir()):
+    if run.is_dir() and any(path.name != runs.LOCK for path in run.iterdir()):
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
         if not settings.resume:
@@ -111,6 +115,43 @@ def check_goal(settings: RunSettings, record: RunRecord) -> None:
             )
 
 
+@contextmanager
+def held(run: Path) -> Iterator[None]:
+    """Keep other processes from training in a folder, which is made if there is none.
+
+    The system lets go of it when the process ends, however that happens. Where files cannot be
+    locked, as on Windows, nothing is held.
+
+    Raises:
+        UserError: another process trains there.
+    """
+    with naming(run):
+        run.mkdir(parents=True, exist_ok=True)
+        lock = (run / runs.LOCK).open("a", encoding="utf-8")
+    with lock:
+        _take(lock, run)
+        try:
+            yield
+        finally:
+            (run / runs.LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # it holds a run
+                run.rmdir()
+
+
+def _take(lock: IO[str], run: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        # Held by this process alone: what reads data for it may end a little later.
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise UserError(
+            f"--out {run}: another process is training there; wait for it, or choose another folder"
+        ) from None
+    except OSError:  # the file system has no locks
+        return
+
+
 def make_run(settings: RunSettings, record: RunRecord) -> None:
     """Prepare a folder to train in, after `check_run` has accepted it.
 
@@ -119,7 +160,10 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     """
     run = settings.out.resolve()
     if settings.overwrite and (run / runs.RECORD).is_file():
-        run.rename(_aside(run))
+        old = run.rename(_aside(run))
+        run.mkdir()
+        if (old / runs.LOCK).is_file():  # which this process holds
+            (old / runs.LOCK).rename(run / runs.LOCK)
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)
     if not (run / runs.RECORD).is_file():

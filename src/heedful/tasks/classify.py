@@ -15,7 +15,7 @@ from heedful import losses
 from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
-from heedful.errors import UserError, did_you_mean, listed
+from heedful.errors import UserError, amount, did_you_mean, listed
 from heedful.host import send
 from heedful.judging import Judge
 from heedful.lesson import Lesson
@@ -314,8 +314,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         """Say what the run decides."""
         one = self.inputs[0].name if self.pictures else "text"
         kind = f"any number of labels a {one}" if self.multi_label else f"one label a {one}"
-        number, names = len(self.labels), listed(self.labels)
-        return f"Sorts {self.medium.plural} into {number} labels ({kind}): {names}."
+        number, names = amount(len(self.labels), "label"), listed(self.labels)
+        return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
 
 
 class ClassifyScores:

@@ -23,6 +23,7 @@ from heedful.checkpoints.opening import (
     data_folder,
     discarded_unless_prepared,
     forget_old,
+    held,
     make_run,
     tidy_finished,
 )
@@ -99,40 +100,46 @@ def train(
     if not in_parts(recipe.training):  # else each process moves its part there
         start.model.to(device)
     lessons = _lessons(task, recipe, start, device)
-    check_run(recipe.run, record)  # again: another training may have begun there meanwhile
-    ranks.check_same(asdict(record))
-    with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
-        if ranks.is_first():
-            make_run(recipe.run, record)
-        check_shared(out)
-    with data_folder(out) as folder:
+    with held(out) if ranks.is_first() else nullcontext():
+        check_run(recipe.run, record)  # again: another training may have been there meanwhile
+        ranks.check_same(asdict(record))
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
-            dev = _dev(task, recipe, start, folder)
-            if task.taught_by == "texts" and recipe.teaching.teacher is not None:
-                with ranks.first_before_others():
-                    recipe = retell(task, recipe, say)
-            task, start, examples = _examples(task, recipe, start, folder, say)
-            if data.prune is not None:
-                assert isinstance(examples, Examples)  # of a task that has answers
-                with ranks.first_before_others():
-                    say(prune(start.model, task, examples, data.prune, out))
-        if ranks.is_first():
-            forget_old(out)
-        ranks.send_weights(start.model)
-        in_passes = getattr(recipe.options, "objective", None) == "plm"
-        what, start = trained(start, recipe.training, device, in_passes=in_passes)
-        record = _record(kind, recipe, task=task, max_length=start.max_length)
-        scored = partial(_score, score, start, record, dev) if dev else None
-        run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
-        say(task.card())
-        say(
-            f"{examples.card}, {amount(run.total_steps, 'step')} of {recipe.training.batch_size}, "
-            f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
-            f"{run.precision.name} on {device} ({run.precision.reason})"
-        )
-        outcome = fit(run)
+            if ranks.is_first():
+                make_run(recipe.run, record)
+            check_shared(out)
+        with data_folder(out) as folder:
+            with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
+                dev = _dev(task, recipe, start, folder)
+                if task.taught_by == "texts" and recipe.teaching.teacher is not None:
+                    with ranks.first_before_others():
+                        recipe = retell(task, recipe, say)
+                task, start, examples = _examples(task, recipe, start, folder, say)
+                if data.prune is not None:
+                    assert isinstance(examples, Examples)  # of a task that has answers
+                    with ranks.first_before_others():
+                        say(prune(start.model, task, examples, data.prune, out))
+            if ranks.is_first():
+                forget_old(out)
+            ranks.send_weights(start.model)
+            in_passes = getattr(recipe.options, "objective", None) == "plm"
+            what, start = trained(start, recipe.training, device, in_passes=in_passes)
+            record = _record(kind, recipe, task=task, max_length=start.max_length)
+            scored = partial(_score, score, start, record, dev) if dev else None
+            run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
+            say(task.card())
+            say(_card(run, examples, device))
+            outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _card(run: Run, examples: Examples | Stream, device: torch.device) -> str:
+    """Say how it learns, and where."""
+    return (
+        f"{examples.card}, {amount(run.total_steps, 'step')} of {run.settings.batch_size}, "
+        f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
+        f"{run.precision.name} on {device} ({run.precision.reason})"
+    )
 
 
 def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Say) -> bool:
