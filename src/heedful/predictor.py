@@ -95,6 +95,7 @@ class Predictor:
         rows = self._random_rows if self.precision.int8 else None
         self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
         self._structure = Structure(self.model)
+        self._tokens_at_once = tokens_at_once(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
             raise UserError(f"--precision int8: {reason}; give auto, bf16 or fp32")
@@ -293,7 +294,7 @@ class Predictor:
 
     def tokens_at_once(self, settings: PredictSettings) -> int:
         """Return the most tokens of a batch."""
-        return settings.batch_tokens or tokens_at_once(self.model)
+        return settings.batch_tokens or self._tokens_at_once
 
     def _max_length(self, settings: PredictSettings) -> int:
         return check_max_length(settings.max_length or self.record.max_length, self.positions)

@@ -114,7 +114,7 @@ class CompiledBlock:
             sparse=self.sparse,
             terms=terms,
         )
-        if self.together is None:
+        if self.together is None or len(mixed) <= self.together:
             return self.feed_forward(self.mix(mixed, hidden))
         parts = zip(*(torch.split(rows, self.together) for rows in (mixed, hidden)), strict=True)
         return torch.cat([self.feed_forward(self.mix(*part)) for part in parts])
