@@ -24,6 +24,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from tests.golden.cases import CURVES
+from tests.holding import held_elsewhere
 from tests.tiny_folders import write_folder
 
 from heedful.checkpoints import runs
@@ -363,3 +364,10 @@ def test_what_is_wrong_is_said(work: Path) -> None:
     lines = (work / "2.log").read_text()
     assert "heedful: --out 2/tag holds a finished run" in lines
     assert "heedful: process 1: --out 2/tag holds a finished run" in lines
+
+
+def test_a_folder_in_which_others_train_is_refused_by_all_processes(work: Path) -> None:
+    with held_elsewhere(work / "elsewhere"):
+        _, lines = start(work, 2, [training("tag", "elsewhere")])
+    (said,) = lines.splitlines()
+    assert said.startswith("heedful: --out elsewhere: another process is training there;")

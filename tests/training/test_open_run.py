@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 from tests.golden.asking import command
 from tests.golden.copies import LATEST, ONE_OF_EACH
+from tests.holding import held_elsewhere
 
 import heedful
 from heedful import cli
@@ -97,16 +96,6 @@ def test_a_run_that_began_meanwhile_is_not_mixed_with(
     assert read_record(out) == record("regress")
 
 
-HOLDING = """
-import sys
-from pathlib import Path
-from heedful.checkpoints.opening import held
-with held(Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, options: dict[str, bool]) -> None:
     out = tmp_path / "run"
@@ -115,15 +104,11 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, options: dict[
     if options:
         heedful.train("classify", **asked)
         (out / MANIFEST).unlink()  # as if killed just before it was finished
-    command = [sys.executable, "-c", HOLDING, str(out)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
+    with held_elsewhere(out):
         before = sorted(out.rglob("*"))
         with pytest.raises(UserError, match="run: another process is training there; wait for it"):
             heedful.train("classify", **asked, **options)
         assert sorted(out.rglob("*")) == before
-        other.kill()
     heedful.train("classify", **asked, **options)
     assert (out / MANIFEST).is_file()
     assert not (out / LOCK).exists()

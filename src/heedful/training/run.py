@@ -6,7 +6,7 @@ handed in: it needs what comes after training.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,10 @@ def train(
     if not in_parts(recipe.training):  # else each process moves its part there
         start.model.to(device)
     lessons = _lessons(task, recipe, start, device)
-    with held(out) if ranks.is_first() else nullcontext():
+    with ExitStack() as holding:
+        with ranks.failing_together():
+            if ranks.is_first():
+                holding.enter_context(held(out))
         check_run(recipe.run, record)  # again: another training may have been there meanwhile
         ranks.check_same(asdict(record))
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
