@@ -331,7 +331,7 @@ async def test_nothing_is_made_of_a_request_that_no_run_could_answer() -> None:
         async with client_of(service) as client:
             for lane in (classify, tag):
                 assert (await client.post(PREDICT, content=b"{")).status_code == 422
-                lane.speed.tokens, lane.speed.seconds = 100.0, 1.0
+                lane.speed.learn(2000, 20)
                 lane.queue.ahead += 3000 if lane is classify else 2500
             reply = await client.post(PREDICT, content=b"{")
             assert problem(reply) == (429, "the queue is full; try again in 25 s")

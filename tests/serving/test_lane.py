@@ -147,7 +147,9 @@ async def test_a_short_request_is_let_in_while_a_long_one_is_encoded() -> None:
     async with service_of("classify", batch_tokens=32, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["the red cat sleeps"])
-        lane.speed.tokens, lane.speed.seconds = 10.0, 1.0  # a batch takes some 3 s
+        size = lane.speed.tokens_per_item
+        lane.speed = Speed(tokens_per_item=size)
+        lane.speed.learn(32, 3.2)
         long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
         await asyncio.sleep(0)
         assert not lane.queue.items
@@ -202,10 +204,12 @@ async def test_who_would_wait_too_long_is_refused_before_its_texts_are_read() ->
     async with service_of("classify", batch_tokens=9, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["a"])
-        lane.speed.tokens, lane.speed.seconds = 1.0, 2.0
+        lane.speed = Speed()
+        lane.speed.learn(9, 18)
         lane.queue.ahead += 9  # 18 s, but no more than a batch
         assert len(await asked(service, "classify", ["a"])) == 1
-        lane.speed.tokens, lane.speed.seconds = 1.0, 2.0
+        lane.speed = Speed()
+        lane.speed.learn(9, 18)
         lane.queue.ahead += 1
         with pytest.raises(Problem, match="try again in 20 s") as caught:
             await asked(service, "classify", [("a", "pair")])
@@ -222,6 +226,38 @@ async def test_the_speed_of_full_batches_counts_for_more() -> None:
     assert speed.tokens_per_second == pytest.approx(1000)
     speed.learn(2000, 0.1)
     assert speed.tokens_per_second > 13_000
+
+
+def test_what_a_batch_takes_is_told_by_those_of_its_size() -> None:
+    speed = Speed()
+    assert speed.expected(1000) == 0
+    for _ in range(50):
+        speed.learn(3, 0.006)
+    assert speed.expected(4) == pytest.approx(0.008)
+    assert speed.expected(1000) == pytest.approx(2)  # too long, but nothing larger is known
+    assert not speed.knows(1000)
+    speed.learn(1000, 0.1)
+    assert speed.knows(1000)
+    for _ in range(200):
+        speed.learn(3, 0.006)
+    assert speed.expected(900) == pytest.approx(0.09)
+    assert speed.expected(100) == pytest.approx(0.2)
+    speed.learn(1000, 0.2)
+    assert speed.expected(1000) == pytest.approx(0.12)
+
+
+async def test_a_burst_after_short_texts_is_let_in() -> None:
+    async with service_of("classify", batch_tokens=64, queue_seconds=1) as service:
+        lane = service.runs["classify"].lane
+        for _ in range(20):
+            lane.speed.learn(3, 0.5)  # by which 100 tokens take 17 s
+        texts = ["the red cat sleeps and the white bird stands"] * 3
+        burst = [asyncio.create_task(asked(service, "classify", texts)) for _ in range(8)]
+        assert [len(each) for each in await asyncio.gather(*burst)] == [3] * 8
+        assert lane.speed.knows(32)
+        lane.queue.ahead += 640  # a full batch took no second
+        assert lane.wait_seconds() < 1
+        assert len(await asked(service, "classify", texts)) == 3
 
 
 async def test_a_service_finds_runs() -> None:

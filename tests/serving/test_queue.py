@@ -63,6 +63,7 @@ def test_other_settings_and_other_models_are_not_mixed(
     last = ticket(10)
     for one in (first, other, last):
         queue.put(one)
+    assert queue.batches == 2
     assert {id(one) for one, _ in taken(queue).items} == {id(first), id(last)}
     batch = taken(queue)
     assert (batch.settings, batch.predictor) == (settings, predictor)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _KEPT = 0.8
 """How much of what was measured is kept when something new is."""
+
+_UNKNOWN = 4
+"""Batches that may wait before it is known how long a full one takes."""
 
 
 class Turns:
@@ -62,21 +65,40 @@ class Turns:
 
 @dataclass(kw_only=True, slots=True)
 class Speed:
-    """How fast a lane has answered lately; batches count by how much was in them."""
+    """How fast a lane has answered lately, in batches of each size: small ones are slow."""
 
     tokens: float = 0.0
     seconds: float = 0.0
     tokens_per_item: float = 0.0
+    _by_size: dict[int, float] = field(default_factory=dict)
+    """Seconds for a token, by the binary digits of the number of a batch's tokens."""
 
     @property
     def tokens_per_second(self) -> float:
-        """The speed, or 0 before anything was computed."""
+        """The speed of the latest batches, or 0 before anything was computed."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Take in what a batch took."""
         self.tokens = _KEPT * self.tokens + tokens
         self.seconds = _KEPT * self.seconds + seconds
+        size, each = tokens.bit_length(), seconds / tokens
+        before = self._by_size.get(size, each)
+        self._by_size[size] = _KEPT * before + (1 - _KEPT) * each
+
+    def knows(self, tokens: int) -> bool:
+        """Tell whether a batch of at least so many tokens was computed."""
+        return max(self._by_size, default=0) >= tokens.bit_length()
+
+    def expected(self, tokens: float) -> float:
+        """Return the seconds that a batch will take, by those of the same size, or near to it.
+
+        By smaller ones it is too long, and it is 0 before anything was computed.
+        """
+        size = int(tokens).bit_length()
+        smaller = [known for known in self._by_size if known <= size]
+        near = max(smaller) if smaller else min(self._by_size, default=0)
+        return tokens * self._by_size.get(near, 0.0)
 
     def learn_size(self, tokens: float) -> None:
         """Take in how many tokens the texts of a request have, in the mean."""
@@ -195,17 +217,18 @@ class Lane:
 
     def wait_seconds(self) -> float:
         """Return how long a new request would wait, by the speed measured so far."""
-        speed = self.speed.tokens_per_second
-        return self._ahead() / speed if speed else 0.0
+        waiting = self.queue.ahead + self._guessed()
+        batches = max(self.queue.batches, math.ceil(waiting / self.settings.batch_tokens))
+        seconds = self.speed.expected(self._computing)
+        return seconds + (batches * self.speed.expected(waiting / batches) if batches else 0.0)
 
-    def _ahead(self) -> float:
-        """Return the tokens that a new request has to wait for, those being encoded as a guess.
+    def _guessed(self) -> float:
+        """Return about how many tokens those requests have that are being encoded.
 
         Of a long request it is a batch's worth, as of one in the queue.
         """
         each = self.speed.tokens_per_item
-        encoding = sum(min(count * each, self.settings.batch_tokens) for count in self._encoding)
-        return self._computing + self.queue.ahead + encoding
+        return sum(min(count * each, self.settings.batch_tokens) for count in self._encoding)
 
     def _admit(self, records: Sequence[Any]) -> None:
         check_size(records, self.settings)
@@ -213,10 +236,14 @@ class Lane:
             raise self.overloaded()
 
     def is_full(self) -> bool:
-        """Tell whether a new request would have to wait for longer than the limit."""
-        # Small batches are slow, and say little of how fast a full queue gets shorter.
-        long = self._ahead() > self.settings.batch_tokens
-        return long and self.wait_seconds() > self.settings.queue_seconds
+        """Tell whether a new request would have to wait for longer than the limit.
+
+        What a full batch takes is not known before there was one: a few are let in till then.
+        """
+        full = self.settings.batch_tokens
+        ahead = self._computing + self.queue.ahead + self._guessed()
+        enough = full if self.speed.knows(full // 2) else _UNKNOWN * full
+        return ahead > enough and self.wait_seconds() > self.settings.queue_seconds
 
     def overloaded(self) -> Problem:
         """Return what is told to those who are refused."""

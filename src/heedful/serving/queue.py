@@ -4,7 +4,7 @@ Nothing here computes or waits, so it can be tested without a model or a clock.
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -105,6 +105,15 @@ class Queue:
         self.ahead = 0
         """Tokens that a new request has to wait for: a long one lets it in after a batch's worth,
         since both then take turns."""
+
+    @property
+    def batches(self) -> int:
+        """How many batches those tokens fill: requests with other settings are computed apart."""
+        kinds: Counter[tuple[int, PredictSettings]] = Counter()
+        for ticket in self.tickets:
+            kind = id(ticket.predictor), ticket.settings
+            kinds[kind] += min(ticket.waiting_tokens, self.batch_tokens)
+        return sum(-(-tokens // self.batch_tokens) for tokens in kinds.values())
 
     def put(self, ticket: Ticket) -> None:
         """Let a ticket wait behind all others."""
