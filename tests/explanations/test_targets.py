@@ -3,17 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tests.exact import assert_same_bits
 from tests.tiny_folders import write_folder
 
+import heedful
+from heedful.aim import Computed
+from heedful.decoding.options import Hypothesis
 from heedful.errors import UserError
 from heedful.explanations.explaining import subject_of
+from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
 from heedful.models import Head
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
+from heedful.tasks.aims.written import continued
+from heedful.tasks.writing import WriterOutput
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 CONTEXT = "Carla eats cheese in Oslo. the sky is blue."
@@ -129,6 +137,52 @@ def test_an_answer_is_read_off_the_class_token_where_that_is_the_last(
     explained = METHODS[method](one, None)
     assert explained.target == f"token {last}, '<cls>', of the last layer"
     assert_same_bits(explained.scores, METHODS[method](one, last).scores, "same code")
+
+
+def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
+    """Nearly all that it writes begins with a space."""
+    write_folder("gpt2", tmp_path / "model")
+    predictor = Predictor.load(tmp_path / "model", PredictSettings(precision="fp32"))
+    records = predictor.task.from_texts(["a cat"])
+    (fitted,) = predictor.encode(records, predictor.settings)
+    tokens = tuple(predictor.tokenizer.encode(" cab b"))
+    best = Hypothesis(tokens=tokens, score=0.0, log_probability=0.0, ended=False)
+    output = WriterOutput(hypotheses=[best], log_likelihood=0.0, tokens_known=0)
+    computed = Computed(record=records[0], fitted=fitted, outputs=[output], answer=None)
+    aim = continued(computed, "cab", predictor.tokenizer)
+    assert aim.sides[0].texts == ("a cat", " cab b")
+    assert len(aim.positions) == 4  # the space and the letters
+    with pytest.raises(UserError, match=r"not a word of what was written.*: cab, b"):
+        continued(computed, "dog", predictor.tokenizer)
+
+
+def test_the_mask_of_an_xlnet_attends_as_the_stream_that_fills_it(tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "run"
+    write_folder("xlnet", model)
+    heedful.train(
+        "pretrain",
+        train=GOLDEN / "data/pretrain.txt",
+        objective="plm",
+        model=str(model),
+        out=out,
+        steps=1,
+    )
+    one = subject(str(out), "a cat <mask> b", None)
+    (shown,) = attention_maps(one)
+    (place,) = one.aim.positions
+    ids = torch.from_numpy(one.aim.examples[0].ids)[None].long()
+    length = ids.shape[1]
+    types = one.batch([one.whole])[0].inputs["token_type_ids"]
+    output = one.model(
+        input_ids=ids, token_type_ids=types, positions=torch.tensor([place]), output_attentions=True
+    )
+    assert shown.weights.shape[-2:] == (length, length)
+    others = [at for at in range(length) if at != place]
+    for layer, (content, query) in zip(shown.weights, output.attentions, strict=True):
+        np.testing.assert_allclose(layer[:, place], query[0, :, 0].detach(), atol=1e-6)
+        np.testing.assert_allclose(layer[:, others], content[0][:, others].detach(), atol=1e-6)
+    for method in ("rollout", "flow"):
+        assert METHODS[method](one, None).target.startswith(f"token {place}, ")
 
 
 def test_vectors_of_tokens_do_not_change_what_is_explained() -> None:

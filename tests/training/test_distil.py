@@ -526,3 +526,19 @@ def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> Non
     assert heedful.evaluate(tmp_path / "run", truth)["bleu"] > 50
     with pytest.raises(UserError, match="temperature is for scores; this teacher writes texts"):
         heedful.train("translate", train=rows, temperature=1.0, **options | {"overwrite": True})
+
+
+def test_a_run_that_a_teacher_wrote_for_names_the_data_that_was_given(tmp_path: Path) -> None:
+    data, run = tmp_path / "pairs.csv", tmp_path / "run"
+    data.write_text("en,de\nno idea.,Das hund ist rot!\n" * 8, encoding="utf-8")
+    options: dict[str, Any] = {"train": data, "text": "de", "label": "en", "out": run}
+    options |= {"model": str(LATEST / "translate"), "teacher": LATEST / "translate", **QUICK}
+    del options["head_learning_rate"]
+    heedful.train("translate", steps=2, **options)
+    record = read_record(run)
+    assert [file["file"] for file in record.data] == [str(data)]
+    names = ("train", "text", "label")
+    assert [record.settings[name] for name in names] == [[str(data)], "de", "en"]
+    said: list[str] = []
+    heedful.train("translate", steps=2, **options | {"resume": True, "say": said.append})
+    assert said == [f"{run} is finished; nothing to do"]

@@ -39,7 +39,9 @@ def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
     for name, layers in _attentions(output).items():
         pruned = _pruned(name, subject.model.config)
         for side, size in enumerate(sizes):
-            stacked, gone = _with_gone_heads([layer[side] for layer in layers], pruned)
+            stacked, gone = _with_gone_heads(
+                [_of_example(layer, side, positions) for layer in layers], pruned
+            )
             rows, columns = _sides(name, side, len(sizes))
             if rows == side:
                 stacked = stacked[:, :, :size]
@@ -63,10 +65,27 @@ def _option(model: Model) -> str:
     return next(name for name in ("output_attentions", "return_attentions") if name in names)
 
 
-def _attentions(output: Any) -> dict[str, Sequence[Tensor]]:
+def _attentions(output: Any) -> dict[str, Sequence[Any]]:
     """Return what an output has of attention: for each name, that of each layer."""
     names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
     return {name: layers for name in names if (layers := getattr(output, name, None))}
+
+
+def _of_example(layer: Tensor | tuple[Tensor, Tensor], example: int, positions: Tensor) -> Tensor:
+    """Return the weights of an example. Shape (H, S, T).
+
+    An XLNet that predicts tokens has two streams. A token that is predicted has the row of the
+    query stream, which predicts it; all others have those of the content stream.
+
+    Args:
+        layer: of all examples, or of the two streams of all examples.
+        example: which.
+        positions: of the predicted tokens, in each example.
+    """
+    if isinstance(layer, Tensor):
+        return layer[example]
+    content, query = (stream[example] for stream in layer)
+    return content.index_copy(1, positions[example], query)
 
 
 def _kind(name: str, output: Any, config: Any) -> Kind:

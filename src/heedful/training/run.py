@@ -113,6 +113,7 @@ def train(
         with data_folder(out) as folder:
             with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
                 dev = _dev(task, recipe, start, folder)
+                asked = recipe
                 if task.taught_by == "texts" and recipe.teaching.teacher is not None:
                     with ranks.first_before_others():
                         recipe = retell(task, recipe, say)
@@ -126,7 +127,7 @@ def train(
             ranks.send_weights(start.model)
             in_passes = getattr(recipe.options, "objective", None) == "plm"
             what, start = trained(start, recipe.training, device, in_passes=in_passes)
-            record = _record(kind, recipe, task=task, max_length=start.max_length)
+            record = _record(kind, asked, task=task, max_length=start.max_length)
             scored = partial(_score, score, start, record, dev) if dev else None
             run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
             say(task.card())

@@ -193,7 +193,7 @@ def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]
     known = []
     for part, written in enumerate(parts):
         text, words = written.side.texts[0], _words_of(written.side)
-        spans = [(tokens[0][1].start or 0, tokens[-1][1].end or 0) for tokens in words]
+        spans = [_span(text, tokens) for tokens in words]
         if chosen := words_named(text, spans, target):
             return part, [at for word in chosen for at, _ in words[word]]
         known += [text[start:end] for start, end in spans]
@@ -201,6 +201,12 @@ def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]
         f"--target {target!r} is not a word of what was written"
         f"{did_you_mean(target, known)}: {listed(known)}"
     )
+
+
+def _span(text: str, tokens: Sequence[tuple[int, Token]]) -> tuple[int, int]:
+    """Return where a word starts, without the space that its first token may have, and ends."""
+    start, end = tokens[0][1].start or 0, tokens[-1][1].end or 0
+    return end - len(text[start:end].lstrip()), end
 
 
 def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
@@ -215,16 +221,16 @@ def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
 def _by_encoder(output: WriterOutput, tokenizer: Tokenizer) -> _Written:
     """Return what was written with the tokenizer of an encoder."""
     best = output.hypotheses[0]
-    text = tokenizer.text_of(best.tokens)
-    name = "text that was written"
-    pieces = tokenizer.pieces(text)
-    if pieces.ids == list(best.tokens):
-        bare = PairLayout()
-        side = side_of(name, [text], [range(len(pieces.ids))], tokenizer, bare)
+    ids, name = list(best.tokens), "text that was written"
+    bare = tokenizer.text_of(ids)
+    for text in (bare, f" {bare}"):  # to some tokenizers a word begins with its space
+        if tokenizer.pieces(text).ids == ids:
+            side = side_of(name, [text], [range(len(ids))], tokenizer, PairLayout())
+            break
     else:  # another way to cut the same text
-        spelt = [tokenizer.vocabulary.token(token_id) for token_id in best.tokens]
-        side = _joined(name, spelt, [tokenizer.continues_word(at) for at in best.tokens])
-    return _Written(token_ids=tuple(best.tokens), side=side, ended=best.ended)
+        spelt = [tokenizer.vocabulary.token(token_id) for token_id in ids]
+        side = _joined(name, spelt, [tokenizer.continues_word(at) for at in ids])
+    return _Written(token_ids=tuple(ids), side=side, ended=best.ended)
 
 
 def _joined(name: str, pieces: Sequence[str], goes_on: Sequence[bool]) -> Side:
