@@ -172,3 +172,17 @@ def test_what_is_spelt_like_a_special_token_has_one_id(arch: str) -> None:
     texts = [f"{word}{token}{word}" for word in words for token in spelt]
     tokens = [token for token, _ in learn_unigram(texts, size=600, arch=arch)["model"]["vocab"]]
     assert len(tokens) == len(set(tokens))
+
+
+def test_likeliest_pieces_are_the_same_each_time() -> None:
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 5))) for _ in range(200)]
+    rare = [f"{draw.choice(words)}{chr(0x4E00 + number)}" for number in range(60)]
+    texts = [" ".join(draw.choices(words, k=9)) for _ in range(300)] + rare
+    vocabularies = [learn_unigram(texts, size=400)["model"]["vocab"] for _ in range(6)]
+    assert all(one == vocabularies[0] for one in vocabularies)
+    scores = [score for _, score in vocabularies[0][4:-1]]
+    assert scores == sorted(scores, reverse=True)
+    rarest = [piece for piece, _ in vocabularies[0] if piece in {text[-1] for text in rare}]
+    assert len(rarest) == 60
+    assert rarest == sorted(rarest)

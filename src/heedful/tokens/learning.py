@@ -9,7 +9,7 @@ so equal counts give an equal vocabulary.
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -26,6 +26,13 @@ from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
 LEAST = 2
 """Times that two pieces must have stood together to become one."""
+
+_RARE_STEP = 1e-4
+"""By so much the scores differ that the trainer of likeliest pieces gives to rare characters."""
+_SAME_STEP = 1e-5
+"""In such steps, how far from a whole number still is one."""
+_DIGITS = 6
+"""Of a score, behind the point: in those after them the trainer differs each time."""
 
 _SPECIAL = SpecialTokens()
 _FIRST = (
@@ -189,8 +196,8 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     """Learn the likeliest pieces (Kudo 2018), and return the ``tokenizer.json`` that holds them.
 
     Special tokens are those of a family; those of XLM-RoBERTa have its ids. Texts are put in
-    normal form NFKC, and a space is part of the word behind it, as in SentencePiece. The trainer
-    ranks the rarest characters by a hash table, so that their scores differ by 0.001 each time.
+    normal form NFKC, and a space is part of the word behind it, as in SentencePiece. The same texts
+    give the same pieces in the same order, which the trainer alone does not promise.
 
     Args:
         texts: the texts.
@@ -244,13 +251,31 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     tokens, added = compiled["model"]["vocab"], compiled["added_tokens"]
     # What a text spells like a special token would have two ids.
     spelt = {*special, framing.mask}
-    tokens[len(special) :] = [one for one in tokens[len(special) :] if one[0] not in spelt]
+    pieces = [(piece, score) for piece, score in tokens[len(special) :] if piece not in spelt]
+    tokens[len(special) :] = _in_order(pieces)
     if ends_in_mask:
         added.append({**added[0], "id": len(tokens), "content": framing.mask})
         tokens.append([framing.mask, 0.0])
     for token in added:
         token["lstrip"] = token["content"] == framing.mask
     return compiled
+
+
+def _in_order(pieces: Sequence[tuple[str, float]]) -> list[list[Any]]:
+    """Put the likeliest first, the same way each time.
+
+    The trainer adds up in an order that changes, and hands out the scores of characters that are
+    too rare to have one by a hash table: the least score, and so much more for each of them.
+    """
+    scores = dict(pieces)
+    least = min(scores.values(), default=0.0)
+    steps = {piece: (score - least) / _RARE_STEP for piece, score in pieces if len(piece) == 1}
+    taken = {round(step) for step in steps.values() if abs(step - round(step)) < _SAME_STEP}
+    last = min({*range(len(taken) + 1)} - taken)
+    rare = sorted(piece for piece, step in steps.items() if step < last - 0.5)
+    scores |= zip(rare, sorted((scores[piece] for piece in rare), reverse=True), strict=True)
+    rounded = [[piece, round(score, _DIGITS)] for piece, score in scores.items()]
+    return sorted(rounded, key=lambda each: (-each[1], each[0]))
 
 
 def _normalizer() -> Any:
