@@ -418,7 +418,8 @@ def load(run: str | os.PathLike[str], **options: Unpack[PredictOptions]) -> Pred
     """Load a finished run as a function from text to answer: ``load("runs/tickets")("a text")``.
 
     Args:
-        run: the run folder, a folder of sentence-transformers, or a Marian folder.
+        run: the run folder, or a folder of transformers, sentence-transformers or Marian that can
+            answer.
         options: fields of `PredictSettings`; all but precision and device can change at each call.
     """
     with naming_arguments():

@@ -414,10 +414,16 @@ async def test_any_text_is_answered_or_refused() -> None:
 async def test_what_is_no_json_is_said_to_be_none() -> None:
     async with service_of("classify", "embed") as service, client_of(service) as client:
         for path in (PREDICT, "/embed", "/v1/embeddings", "/"):
-            for body in (b"{", b'{"x": "\xff"}', b"\x1f\x8b\x08\0", b"[" * 9000):
+            no_json = "the body is not JSON in UTF-8; send it uncompressed"
+            for body, said in (
+                (b"{", no_json),
+                (b'{"x": "\xff"}', no_json),
+                (b"\x1f\x8b\x08\0", no_json),
+                (b"[" * 9000, "the body: nested too deeply"),
+                (b'{"top": ' + b"9" * 9000 + b"}", "the body: a number with too many digits"),
+            ):
                 reply = await client.post(path, content=body, headers=AS_JSON)
                 assert reply.status_code == 400, (path, body[:80])
-                said = "the body is not JSON in UTF-8; send it uncompressed"
                 assert said in reply.text, (path, body[:80])
             nothing = await client.post(path, headers=AS_JSON)
             assert "the body must be a JSON object" in nothing.text, path

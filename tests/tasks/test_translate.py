@@ -394,6 +394,7 @@ def test_what_has_no_heads_to_prune(tmp_path: Path, capsys: Out) -> None:
         (None, ["--gradient-checkpointing", "--arch", "rnn"], "is for a Transformer: lower"),
         (None, ["--model", "minilm"], "minilm"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
+        (None, ["--revision", "main"], "--revision is of a model from a hub: give --model too"),
         (None, ["--max-ratio", "0.5"], "--max-ratio 0.5: must be 1 or above"),
         (None, ["--label", "en"], "plain files have no columns"),
     ],

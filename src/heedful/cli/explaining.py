@@ -39,6 +39,8 @@ def explain(
 ) -> None:
     """Say which tokens an answer comes from, and show what the model attends to.
 
+    All is computed in fp32, unless --precision says bf16.
+
     Parameters
     ----------
     run

@@ -53,7 +53,7 @@ def _scores(tokens: list[str], scores: tuple[float, ...]) -> Table:
 def faithfulness_table(measured: Faithfulness) -> Group:
     """Lay out each method's measures with their intervals, the most faithful first."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("method")
+    table.add_column("method", no_wrap=True)
     for heading in ("comprehensiveness", "sufficiency", "difference"):
         table.add_column(heading, justify="right")
     for method, row in measured.methods.items():

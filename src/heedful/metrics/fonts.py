@@ -44,6 +44,7 @@ def give_fonts(figure: "Figure", path: Path) -> None:
     texts = [text for text in figure.findobj(Text) if _EAST_ASIAN.search(text.get_text())]
     if not texts:
         return
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # some have one weight
     family = east_asian_family()
     if family is None:
         _logger.warning(

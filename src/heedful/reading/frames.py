@@ -185,6 +185,12 @@ def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
     """
     import pyarrow as pa
 
+    unnamed = [name for name in getattr(table, "columns", ()) if isinstance(name, int)]
+    if unnamed and any(name.isdecimal() for name in read):
+        raise UserError(
+            f"{argument}: pandas counts its columns from {unnamed[0]}, and numbers of columns "
+            "count from 1 here: give the columns names"
+        )
     try:
         whole = table if isinstance(table, pa.Table) else _from_pandas(table)
         content = _written(whole)

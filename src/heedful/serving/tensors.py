@@ -156,7 +156,7 @@ def read(content: bytes, header: str | None) -> Asked:
         body = InferBody.model_validate(load(content[:size]))
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Problem("validation", "what should be JSON in the body is not JSON") from None
     texts, rest = {}, content[size:]
     for tensor in body.inputs:

@@ -21,14 +21,20 @@ def load(content: bytes) -> Any:
     """Read the JSON of a body.
 
     Raises:
-        Problem: an object has a key twice, of which only one value would count.
+        Problem: an object has a key twice, of which only one value would count; a number is too
+            long, or the whole nested too deeply.
         ValueError: it is not JSON.
-        RecursionError: it is nested too deeply.
     """
     try:
         return json.loads(content, object_pairs_hook=unique_keys)
     except UserError as error:
         raise Problem("validation", f"the body: {error}", status=400) from None
+    except RecursionError:
+        raise Problem("validation", "the body: nested too deeply", status=400) from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:  # Python reads no longer ones
+        raise Problem("validation", "the body: a number with too many digits", status=400) from None
 
 
 class _Asked(Request):

@@ -93,7 +93,7 @@ class PredictSettings:
             raise UserError("--whole-words says how words are aligned: give --alignments, too")
         one_of("aggregation", self.aggregation, get_args(Aggregation))
         count = "a whole number of at least 1"
-        for name in ("batch_size", "batch_tokens", "top", "max_new_tokens"):
+        for name in ("batch_size", "batch_tokens", "max_length", "top", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         for name in ("min_new_tokens", "no_repeat_ngram", "top_k"):
             in_range(name, getattr(self, name), 0, math.inf, what="0 or a whole number above")
@@ -103,14 +103,18 @@ class PredictSettings:
             in_range("top", self.top, 1, _MOST_TEXTS, what=f"{few} with --sample")
         if len(self.targets) > _MOST_TARGETS:
             raise UserError(f"--targets: {len(self.targets):,} words; at most {_MOST_TARGETS:,}")
-        in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="0 or above")
-        in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="1 or above")
+        penalties = {"coverage_penalty": 0, "repetition_penalty": 1}
+        for name, least in penalties.items():
+            what = f"from {least} to 1,000,000"
+            in_range(name, getattr(self, name), least, 1e6, what=what)
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
-        some = "a number above 0"
+        some = "above 0 and at most 1e9"
         in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)
         in_range("top_p", self.top_p, math.ulp(0.0), 1, what="above 0 and at most 1")
         in_range("seed", self.seed, 0, 2**63 - 1, what="from 0 to 2^63 - 1")
-        in_range("no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="a number")
+        in_range(
+            "no_answer_threshold", self.no_answer_threshold, -1e9, 1e9, what="from -1e9 to 1e9"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

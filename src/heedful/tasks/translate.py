@@ -400,6 +400,8 @@ def _check_options(recipe: Recipe) -> None:
     if recipe.data.model is None:
         if recipe.data.prune is not None:
             raise UserError("--prune takes heads out of a trained run: give --model too")
+        if recipe.data.revision is not None:
+            raise UserError("--revision is of a model from a hub: give --model too")
         return
     for item in fields(TranslateSettings):
         if item.name != "max_ratio" and getattr(recipe.options, item.name) != item.default:
