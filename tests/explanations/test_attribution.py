@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.tiny import byte_level_tokenizer
+from tests.tiny_folders import write_folder
 from torch import Tensor
 
 from heedful.explanations import gradients
@@ -55,6 +56,19 @@ def test_gradient_x_input_is_a_finite_difference() -> None:
             expected.append(float(up - down) / (2 * step))
     (scores,) = gradient_x_input(subject)
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("family", "counts"), [("bert", True), ("deberta-v2", False)])
+def test_vectors_that_are_normalised_at_once_have_no_length(
+    family: str, counts: bool, tmp_path: Path
+) -> None:
+    """Nothing is added to the words' vectors of these DeBERTas before the first norm."""
+    write_folder(family, tmp_path / "model", head="sequence")
+    predictor = Predictor.load(tmp_path / "model", FINE)
+    (record,) = predictor.task.from_texts([TEXT])
+    explained = explain_record(predictor, record, ExplainSettings(method=("gradient-x-input",)))
+    told = any("gradient-x-input are rounding errors" in note for note in explained.notes)
+    assert told is not counts
 
 
 @pytest.mark.parametrize("run", ["separate", "lstm"])

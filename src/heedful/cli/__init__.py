@@ -21,6 +21,7 @@ from heedful.cli.arguments import (
 )
 from heedful.cli.options import put_help_on_one_line, say
 from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
+from heedful.training.interrupt import interrupted_by_sigterm
 
 HELP = frozenset({"--help", "-h"})
 
@@ -63,7 +64,8 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     options, texts = split_options(sys.argv[1:])
     debug = "--debug" in options
-    sys.exit(run([option for option in options if option != "--debug"] + texts, debug=debug))
+    with interrupted_by_sigterm():  # so that nothing half-written stays
+        sys.exit(run([option for option in options if option != "--debug"] + texts, debug=debug))
 
 
 def run(arguments: list[str], *, debug: bool = False) -> int:

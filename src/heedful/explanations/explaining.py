@@ -16,6 +16,7 @@ from heedful.explanations.explanation import (
     Explanation,
 )
 from heedful.explanations.flow import rollout
+from heedful.explanations.gradients import length_counts
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
@@ -23,6 +24,11 @@ from heedful.explanations.words import by_words
 from heedful.models.model import Model
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
+
+_LENGTH_NOTE = (
+    "This model normalises the vector of each token first, so how long it is changes nothing: the "
+    "scores of gradient-x-input are rounding errors. Take integrated-gradients."
+)
 
 
 def explain_record(
@@ -52,6 +58,9 @@ def explain_record(
     maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]
     attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
+    notes = [*_notes(predictor, answer, aim, maps, attributions)]
+    if "gradient-x-input" in methods and not length_counts(subject):
+        notes.append(_LENGTH_NOTE)
     explanation = Explanation(
         task=predictor.task.name,
         model=predictor.name,
@@ -59,7 +68,7 @@ def explain_record(
         sides=(*aim.sides, *(aim.written or ())),
         attention=maps,
         attributions=attributions,
-        notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
+        notes=tuple(notes),
     )
     return by_words(explanation) if settings.words else explanation
 

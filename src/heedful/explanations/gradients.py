@@ -20,6 +20,9 @@ SHARE, LEAST = 0.01, 0.01
 """They add up when the sum is this share of the difference away from it, or this much, whichever is
 more."""
 
+_RIGHT_ANGLE = 1e-3
+"""Vectors whose cosine is below it are at right angles: a norm adds a little to variances."""
+
 Scores = tuple[NDArray[np.float64], ...]
 """For each example a score for each of its tokens."""
 
@@ -33,6 +36,18 @@ def gradient_x_input(subject: Subject) -> Scores:
     vectors = _vectors(subject, subject.whole)  # (E, T, D)
     (gradient,) = _gradients(subject, vectors[None])
     return _per_token(subject, vectors.double() * gradient)
+
+
+def length_counts(subject: Subject) -> bool:
+    """Tell whether an answer depends on how long the vectors of tokens are.
+
+    It does not where a model normalises them before all else, as DeBERTa does. The gradient is then
+    at right angles to each vector, and `gradient_x_input` is 0 but for rounding.
+    """
+    vectors = _vectors(subject, subject.whole)  # (E, T, D)
+    (gradient,) = _gradients(subject, vectors[None])
+    products = (vectors.double() * gradient).sum(-1).abs()
+    return bool((products > _RIGHT_ANGLE * vectors.norm(dim=-1) * gradient.norm(dim=-1)).any())
 
 
 def integrated_gradients(subject: Subject) -> tuple[Scores, Completeness]:

@@ -9,7 +9,7 @@ so equal counts give an equal vocabulary.
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -251,8 +251,7 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     tokens, added = compiled["model"]["vocab"], compiled["added_tokens"]
     # What a text spells like a special token would have two ids.
     spelt = {*special, framing.mask}
-    pieces = [(piece, score) for piece, score in tokens[len(special) :] if piece not in spelt]
-    tokens[len(special) :] = _in_order(pieces)
+    tokens[len(special) :] = _in_order(one for one in tokens[len(special) :] if one[0] not in spelt)
     if ends_in_mask:
         added.append({**added[0], "id": len(tokens), "content": framing.mask})
         tokens.append([framing.mask, 0.0])
@@ -261,7 +260,7 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     return compiled
 
 
-def _in_order(pieces: Sequence[tuple[str, float]]) -> list[list[Any]]:
+def _in_order(pieces: Iterable[tuple[str, float]]) -> list[list[Any]]:
     """Put the likeliest first, the same way each time.
 
     The trainer adds up in an order that changes, and hands out the scores of characters that are
@@ -269,7 +268,9 @@ def _in_order(pieces: Sequence[tuple[str, float]]) -> list[list[Any]]:
     """
     scores = dict(pieces)
     least = min(scores.values(), default=0.0)
-    steps = {piece: (score - least) / _RARE_STEP for piece, score in pieces if len(piece) == 1}
+    steps = {
+        piece: (score - least) / _RARE_STEP for piece, score in scores.items() if len(piece) == 1
+    }
     taken = {round(step) for step in steps.values() if abs(step - round(step)) < _SAME_STEP}
     last = min({*range(len(taken) + 1)} - taken)
     rare = sorted(piece for piece, step in steps.items() if step < last - 0.5)

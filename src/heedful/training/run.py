@@ -125,8 +125,7 @@ def train(
             if ranks.is_first():
                 forget_old(out)
             ranks.send_weights(start.model)
-            in_passes = getattr(recipe.options, "objective", None) == "plm"
-            what, start = trained(start, recipe.training, device, in_passes=in_passes)
+            what, start = trained(start, recipe.training, device, in_passes=_in_passes(recipe))
             record = _record(kind, asked, task=task, max_length=start.max_length)
             scored = partial(_score, score, start, record, dev) if dev else None
             run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
@@ -135,6 +134,11 @@ def train(
             outcome = fit(run)
     task.clean_up(recipe)
     return outcome
+
+
+def _in_passes(recipe: Recipe) -> bool:
+    """Tell whether each process calls the model as often as its own texts need."""
+    return getattr(recipe.options, "objective", None) == "plm"
 
 
 def _card(run: Run, examples: Examples | Stream, device: torch.device) -> str:
