@@ -252,6 +252,9 @@ async def test_a_burst_after_short_texts_is_let_in() -> None:
         for _ in range(20):
             lane.speed.learn(3, 0.5)  # by which 100 tokens take 17 s
         texts = ["the red cat sleeps and the white bird stands"] * 3
+        lane.queue.ahead += 100
+        assert len(await asked(service, "classify", texts)) == 3
+        lane.queue.ahead -= 100
         burst = [asyncio.create_task(asked(service, "classify", texts)) for _ in range(8)]
         assert [len(each) for each in await asyncio.gather(*burst)] == [3] * 8
         assert lane.speed.knows(32)
