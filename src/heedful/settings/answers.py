@@ -103,10 +103,8 @@ class PredictSettings:
             in_range("top", self.top, 1, _MOST_TEXTS, what=f"{few} with --sample")
         if len(self.targets) > _MOST_TARGETS:
             raise UserError(f"--targets: {len(self.targets):,} words; at most {_MOST_TARGETS:,}")
-        penalties = {"coverage_penalty": 0, "repetition_penalty": 1}
-        for name, least in penalties.items():
-            what = f"from {least} to 1,000,000"
-            in_range(name, getattr(self, name), least, 1e6, what=what)
+        in_range("coverage_penalty", self.coverage_penalty, 0, 1e6, what="from 0 to 1e6")
+        in_range("repetition_penalty", self.repetition_penalty, 1, 1e6, what="from 1 to 1e6")
         in_range("length_penalty", self.length_penalty, -10, 10, what="from -10 to 10")
         some = "above 0 and at most 1e9"
         in_range("temperature", self.temperature, math.ulp(0.0), 1e9, what=some)

@@ -263,8 +263,8 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
 def _in_order(pieces: Iterable[tuple[str, float]]) -> list[list[Any]]:
     """Put the likeliest first, the same way each time.
 
-    The trainer adds up in an order that changes, and hands out the scores of characters that are
-    too rare to have one by a hash table: the least score, and so much more for each of them.
+    The trainer adds scores up in an order that changes. Characters that are too rare for a score of
+    their own get the least one, each a step more than the one before, in the order of a hash table.
     """
     scores = dict(pieces)
     least = min(scores.values(), default=0.0)
