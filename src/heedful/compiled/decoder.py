@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.encoder import CompiledBlock
-from heedful.compiled.few import Biases, attend_few
+from heedful.compiled.few import Biases, attend_few, score_few
 from heedful.compiled.linear import Linears, joined
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.compiled.watch import Watch
@@ -91,7 +91,7 @@ class CompiledDecoder:
         if self.norm is not None:
             hidden = F.layer_norm(hidden, *self.norm)
         hidden = tree.grid.collect(hidden.view(tree.grid.batch, tree.grid.width, -1))
-        return self.score(hidden), replace(state, tree=tree, coverage=coverage)
+        return score_few(self.score, hidden), replace(state, tree=tree, coverage=coverage)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         if position >= len(self.positions):

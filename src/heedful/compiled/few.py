@@ -1,15 +1,20 @@
-"""Attention of the newest tokens of a search's hypotheses, compiled: few queries, many keys.
+"""The newest tokens of a search's hypotheses, compiled: their attention, and what follows them.
 
-It is a few batched products: torch's kernel would take longer to start than to compute so few
-queries.
+Attention of few queries to many keys is a few batched products: torch's kernel would take longer to
+start than to compute so few queries.
 
-Shapes: B items, W most hypotheses of an item, T keys, H heads, K head width.
+Shapes: B items, N hypotheses, W most hypotheses of an item, T keys, H heads, K head width, D model
+width, V vocabulary.
 """
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from heedful.compiled.linear import Linear
+from heedful.layers.tree import rounded_up
 
 _NEVER = -1e30
 """Added to the score of what may not be attended to: its weight is 0. Cells of the grid without a
@@ -63,3 +68,15 @@ def attend_few(
     mixed = torch.bmm(weights, value).view(batch, heads, -1, head_width)
     rows = mixed.transpose(1, 2).reshape(len(query), -1)
     return rows, weights.view(*mixed.shape[:3], -1)
+
+
+def score_few(score: Linear, hidden: Tensor) -> Tensor:
+    """Return the score of each next token for each hypothesis. Shape (N, V).
+
+    Args:
+        score: the layer that scores.
+        hidden: shape (N, D).
+    """
+    count = len(hidden)
+    rows = F.pad(hidden, (0, 0, 0, rounded_up(count) - count))
+    return score(rows)[:count]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heedful.compiled.attention import attend
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.few import Biases
+from heedful.compiled.few import Biases, score_few
 from heedful.compiled.linear import Linears
 from heedful.compiled.packing import pack
 from heedful.compiled.watch import Watch
@@ -101,7 +101,7 @@ class CompiledWriter:
             nodes=nodes,
             seen=real.numpy(),
             newest=items[:, None],
-            grid=Grid.of(items),
+            grid=Grid.of(items, batch),
             length=longest,
         )
         return WriterState(tree=tree)
@@ -145,7 +145,7 @@ class CompiledWriter:
         hidden = tree.grid.collect(hidden.view(tree.grid.batch, tree.grid.width, -1))
         if self.head.transform is not None:
             hidden = self.head.transform(hidden)
-        return self.score(hidden), WriterState(tree=tree)
+        return score_few(self.score, hidden), WriterState(tree=tree)
 
     def _embed(self, ids: Tensor, places: Tensor) -> Tensor:
         """Return the vectors of tokens, shape (B, S), by how many stand before each of them."""

@@ -27,6 +27,22 @@ _ROOM = 16
 have no gaps between them: products in half precision would copy them first, each time."""
 
 
+_STEP = 8
+
+
+def rounded_up(count: int) -> int:
+    """Return how many rows to compute where only ``count`` are wanted: few sizes occur in a search.
+
+    The first product of another size makes a kernel, which takes longer than most products.
+
+    Args:
+        count: at least 1.
+    """
+    if count < _STEP:
+        return 1 << (count - 1).bit_length()
+    return -(-count // _STEP) * _STEP
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Grid:
     """Hypotheses laid out as rows of items, each with as many cells as the largest item needs."""
@@ -41,10 +57,15 @@ class Grid:
     """W."""
 
     @classmethod
-    def of(cls, items: NDArray[np.int64]) -> "Grid":
-        """Lay out hypotheses, given the item of each, 0 to B - 1. Shape (N,)."""
-        counts = np.bincount(items)  # (B,)
-        batch, width = len(counts), int(counts.max())
+    def of(cls, items: NDArray[np.int64], batch: int) -> "Grid":
+        """Lay out hypotheses.
+
+        Args:
+            items: the item of each, 0 to B - 1. Shape (N,).
+            batch: B. Rows of items without a hypothesis are empty.
+        """
+        counts = np.bincount(items, minlength=batch)  # (B,)
+        width = int(counts.max())
         order = items.argsort(kind="stable")
         starts = counts.cumsum() - counts
         cells = np.empty_like(items)
@@ -79,30 +100,33 @@ class Grid:
 class Compaction:
     """How items close up after some have left: the last items move to the free rows.
 
-    All others stay where they are, so that little is copied however much is kept of an item.
+    All others stay where they are, so that little is copied however much is kept of an item. Some
+    that have left stay, too, if else there were more sizes than ``rounded_up`` gives.
     """
 
     free: NDArray[np.int64]
-    """The rows of items that have left. Shape (G,)."""
+    """The rows of items that are given up. Shape (G,)."""
     moved: NDArray[np.int64]
     """The items that move there. Shape (G,)."""
     numbers: NDArray[np.int64]
     """The new number of each item that remains. Shape (B,)."""
     remaining: int
-    """How many items remain."""
+    """How many items are kept."""
 
     @classmethod
     def of(cls, items: NDArray[np.int64], batch: int) -> "Compaction | None":
-        """Plan the moves when only some of the items 0 to ``batch`` - 1 remain; None if all do.
+        """Plan the moves when some of the items 0 to ``batch`` - 1 have left; None if all are kept.
 
         Args:
             items: those that remain, any of them several times. Shape (N,).
             batch: how many there were.
         """
         stays = np.bincount(items, minlength=batch) > 0  # (B,)
-        remaining = int(stays.sum())
+        active = int(stays.sum())
+        remaining = min(rounded_up(active), batch)
         if remaining == batch:
             return None
+        stays[np.flatnonzero(~stays)[: remaining - active]] = True
         free = np.flatnonzero(~stays[:remaining])
         moved = np.flatnonzero(stays[remaining:]) + remaining
         numbers = np.arange(batch)
@@ -152,7 +176,7 @@ class Tree:
             nodes=tuple(like.new_zeros(2, batch, number, 0, head_width) for number in heads),
             seen=np.zeros((batch, 0), dtype=np.bool_),
             newest=items[:, None],
-            grid=Grid.of(items),
+            grid=Grid.of(items, batch),
             length=0,
         )
 
@@ -162,7 +186,9 @@ class Tree:
         It takes the place of a node that no hypothesis is made of any more, where there is one.
         """
         grid, nodes = self.grid, self.nodes
-        alive = grid.spread_array(self.seen).any(1)  # (B, M)
+        alive = np.asarray(grid.spread_array(self.seen).any(1))  # (B, M)
+        # Items that have left fill the nodes that others fill, which is the same place mostly.
+        alive[~alive.any(1)] = alive[grid.items[0]]
         room = alive.shape[1]
         needed = grid.width + (int(alive.sum(1).max()) if room else 0)
         more = max(0, -(-(needed - room) // _ROOM) * _ROOM)
@@ -220,19 +246,21 @@ class Tree:
             rows: numbers of hypotheses, in any order, any of them several times. Shape (N,).
 
         Returns:
-            The second is None where no item has left. Apply it once to all else that is kept of
+            The second is None where all items are kept. Apply it once to all else that is kept of
             the items.
         """
         items = self.grid.items[rows]
-        nodes, compaction = self.nodes, Compaction.of(items, self.grid.batch)
+        nodes, batch = self.nodes, self.grid.batch
+        compaction = Compaction.of(items, batch)
         if compaction is not None:
+            batch = compaction.remaining
             nodes = tuple(compaction.apply(block, 1) for block in nodes)
             items = compaction.numbers[items]
         tree = Tree(
             nodes=nodes,
             seen=self.seen[rows],
             newest=self.newest,
-            grid=Grid.of(items),
+            grid=Grid.of(items, batch),
             length=self.length,
         )
         return tree, compaction
