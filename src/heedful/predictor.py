@@ -302,13 +302,10 @@ class Predictor:
     def _random_rows(self) -> list[Tensor]:
         if "see" in self.task.abilities:
             return random_pictures(self.tokenizer)
-        if isinstance(self.tokenizer, TranslationTokenizer):
-            begin, end = [], [self.tokenizer.eos_token_id]
-        else:
-            begin, end = self.tokenizer.layout.begin, self.tokenizer.layout.end
+        assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators ask for none
         return random_rows(
-            begin,
-            end,
+            self.tokenizer.layout.begin,
+            self.tokenizer.layout.end,
             vocab_size=self.model.config.vocab_size,
             positions=self.positions,
         )

@@ -87,6 +87,19 @@ def test_steps_of_rows(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
         torch.testing.assert_close(alone, product[row : row + 1])
 
 
+@needs_int8
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_steps_of_rows_before_an_activation(
+    weights: tuple[torch.Tensor, torch.Tensor], activation: str
+) -> None:
+    hidden = torch.randn(7, 40)
+    hidden[2] *= 100
+    plain = ACTIVATIONS[activation](F.linear(hidden, *weights))
+    product = RowLinear(*weights, activation)(hidden)
+    for row in range(7):
+        _near(product[row], plain[row], least=0.999)
+
+
 NOT_IN_INT8 = {
     ("deberta", "masked_lm"): "the enhanced mask decoder",
 }

@@ -184,12 +184,14 @@ class RowLinear:
     Args:
         weight: shape (O, I), float32.
         bias: shape (O,), or None.
+        activation: a name in ``feedforward.ACTIVATIONS``, or None.
     """
 
     dtype = torch.float32
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, activation: str | None = None) -> None:
         self.in_features = weight.shape[1]
+        self.activation = None if activation is None else ACTIVATIONS[activation]
         self.packed, self.steps, zeros = _pack(weight)
         self.zeros = -zeros
         self.bias = torch.zeros_like(self.steps) if bias is None else bias.clone()
@@ -210,5 +212,6 @@ class RowLinear:
         )
         steps = largest.mul_(self.step)
         if residual is None:
-            return torch.addcmul(self.bias, product, steps, out=product)
+            torch.addcmul(self.bias, product, steps, out=product)
+            return product if self.activation is None else self.activation(product)
         return torch.addcmul(residual, product, steps, out=product).add_(self.bias)

@@ -6,6 +6,9 @@ each channel. They come from the model alone: it reads sequences of random token
 numbers are kept. What attention mixes and what an activation gives differs from token to token, and
 has a step for each.
 
+Translators have a step for each token everywhere. Random texts tell too little about what they
+write: numbers of true ones are often larger, and each that is cut can change the rest of a text.
+
 Attention itself, normalisations and residuals are wider, and so is the head of what does not write.
 
 Shapes: B sequences, S length, D model width.
@@ -57,6 +60,22 @@ class Int8Linears:
         return RowLinear(weight, bias)
 
 
+class RowLinears:
+    """Layers in whole numbers of 8 bits with a step for each token; see ``Linears``."""
+
+    together: int | None = TOGETHER
+
+    def after_norm(
+        self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
+    ) -> RowLinear:
+        """See ``Linears``."""
+        return RowLinear(*joined(layers, factor), activation)
+
+    def after_any(self, weight: Tensor, bias: Tensor | None) -> RowLinear:
+        """See ``Linears``."""
+        return RowLinear(weight, bias)
+
+
 def _steps(largest: Tensor) -> Tensor:
     """Return the step of each channel, for its largest number. Both of shape (D,)."""
     largest = largest.clamp_min(1e-6)
@@ -87,23 +106,6 @@ def random_rows(
         drawn[:, length - len(end) :] = torch.tensor(end, dtype=drawn.dtype)
         batches.append(drawn)
     return batches
-
-
-def random_targets(rows: Tensor, *, start: int, vocab_size: int) -> Tensor:
-    """Draw the tokens that a translator writes to rows that it reads; always the same ones.
-
-    Args:
-        rows: shape (B, S).
-        start: the token before a text.
-        vocab_size: how many tokens there are.
-
-    Returns:
-        Shape (B, S).
-    """
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randint(vocab_size, rows.shape, generator=generator)
-    drawn[:, 0] = start
-    return drawn
 
 
 @torch.inference_mode()
@@ -143,10 +145,7 @@ def largest_numbers(
 def _after_norms(block: Block) -> list[tuple[nn.Module, list[nn.Module]]]:
     """Return what in a block is called with what a norm gives, and the layers that read it."""
     attention = block.attention.self
-    parts: list[tuple[nn.Module, list[nn.Module]]] = [
+    return [
         (attention.key, [attention.query, attention.key, attention.value]),
         (block.intermediate, [block.intermediate.dense]),
     ]
-    if (cross := getattr(block, "crossattention", None)) is not None:
-        parts.append((cross.self.query, [cross.self.query]))
-    return parts

@@ -9,7 +9,7 @@ from torch import Tensor
 from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.int8_layers import Int8Linears, largest_numbers, random_targets
+from heedful.compiled.int8_layers import Int8Linears, RowLinears, largest_numbers
 from heedful.compiled.linear import Linears, PackedLinears
 from heedful.compiled.writer import CompiledWriter
 from heedful.layers.block import Block
@@ -118,21 +118,7 @@ def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled
     kernel, reason = _kernel(next(model.encoder.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
-    linears: Linears = PackedLinears()
-    if int8_rows is not None:
-        rows = int8_rows()
-
-        def compute() -> None:
-            for batch in rows:
-                targets = random_targets(
-                    batch,
-                    start=model.config.decoder_start_token_id,
-                    vocab_size=model.config.decoder_vocab_size,
-                )
-                model(batch, decoder_input_ids=targets)
-
-        stacks = [*model.encoder.distinct, *model.decoder.distinct]
-        linears = Int8Linears(largest_numbers(stacks, compute), torch.float32)
+    linears: Linears = PackedLinears() if int8_rows is None else RowLinears()
     activation = model.config.activation_function
     blocks = [
         CompiledBlock(block, activation, linears, query_apart=False)
