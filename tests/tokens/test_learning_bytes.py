@@ -1,7 +1,6 @@
 """Learnt pairs of bytes: the folder is RoBERTa's, for heedful and for the reference."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,8 @@ import pytest
 from tests.tokens.test_learning import assert_always_the_same
 
 import heedful
-from heedful import RobertaTokenizer, UserError
-from heedful.commands.vocabulary import learn
+from heedful import UserError
+from heedful.commands.vocabulary import family_options, learn
 from heedful.settings import VocabularySettings
 from heedful.tokens.bpe import ALPHABET
 from heedful.tokens.learning import FRAMINGS, learn_bytes, learn_unigram
@@ -35,38 +34,59 @@ def test_equal_texts_give_equal_tokens() -> None:
     )
 
 
-def test_the_folder_is_read_by_heedful_and_the_reference(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arch", "first", "last"),
+    [
+        (None, SPECIAL, "<mask>"),
+        ("roberta", SPECIAL, "<mask>"),
+        ("gpt2", [], "<|endoftext|>"),
+        ("deberta", ["[PAD]", "[CLS]", "[SEP]", "[UNK]"], "[MASK]"),
+    ],
+)
+def test_the_folder_is_read_by_heedful_and_the_reference(
+    tmp_path: Path, arch: Any, first: list[str], last: str
+) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     text = tmp_path / "a.txt"
     text.write_text(TEXT)
-    made = learn([text], VocabularySettings(kind="bpe", size=300), tmp_path / "words")
+    made = learn([text], VocabularySettings(kind="bpe", arch=arch, size=300), tmp_path / "words")
     read = heedful.load_tokenizer(tmp_path / "words")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "words")
-    assert type(read) is RobertaTokenizer
-    assert type(theirs) is transformers.RobertaTokenizerFast
+    name = {"gpt2": "GPT2", "deberta": "Deberta"}.get(arch, "Roberta")
+    assert type(read).__name__ == f"{name}Tokenizer"
+    assert type(theirs).__name__ == f"{name}TokenizerFast"
     assert read.get_vocab() == theirs.get_vocab() == dict(made.vocabulary.ids)
-    assert read.mask_token_id == len(read) - 1
-    lines = [*TEXT.split("\n"), "a <mask> Café 北京 isn't"]
+    assert read.convert_ids_to_tokens([*range(len(first)), len(read) - 1]) == [*first, last]
+    lines = [*TEXT.split("\n"), f"a {last} Café 北京 isn't"]
     assert read(lines).input_ids == theirs(lines).input_ids
+    assert read(lines, lines[::-1]).input_ids == theirs(lines, lines[::-1]).input_ids
     assert "Ġthe" in read.get_vocab()
 
 
 @pytest.mark.parametrize(
-    ("kind", "arch"), [("bpe", "roberta"), ("unigram", "xlm-roberta"), ("unigram", "xlnet")]
+    ("kind", "arch", "objective"),
+    [
+        ("bpe", "roberta", "mlm"),
+        ("bpe", "gpt2", "clm"),
+        ("bpe", "deberta", "mlm"),
+        ("unigram", "xlm-roberta", "mlm"),
+        ("unigram", "xlnet", "plm"),
+    ],
 )
-def test_a_model_is_pre_trained_with_it(tmp_path: Path, kind: Any, arch: Any) -> None:
+def test_a_model_is_pre_trained_with_it(
+    tmp_path: Path, kind: Any, arch: Any, objective: Any
+) -> None:
     text = tmp_path / "a.txt"
     text.write_text("\n\n".join([TEXT] * 3))
-    settings = VocabularySettings(kind=kind, size=300)
-    if kind == "unigram":
-        settings = replace(settings, arch=arch)
+    settings = VocabularySettings(kind=kind, arch=arch, size=300)
+    assert f"--arch {arch} --objective {objective} " == family_options(settings)
     made = learn([text], settings, tmp_path / "words")
     heedful.train(
         "pretrain",
         train=text,
         documents="gap",
         arch=arch,
-        objective="plm" if arch == "xlnet" else "mlm",
+        objective=objective,
         preset="tiny",
         vocabulary=str(tmp_path / "words"),
         max_length=32,
@@ -154,8 +174,11 @@ def test_the_reference_reads_those_of_a_family(
 
 
 def test_a_family_without_such_pieces_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^--arch big_bird is for --kind unigram, not bpe$"):
+    message = r"^--arch big_bird: with --kind bpe it must be one of: roberta, gpt2, deberta$"
+    with pytest.raises(UserError, match=message):
         VocabularySettings(kind="bpe", arch="big_bird")
+    with pytest.raises(UserError, match=r"^--arch gpt2: with --kind wordpiece it must be left out"):
+        VocabularySettings(arch="gpt2")
 
 
 def test_characters_that_have_no_room() -> None:

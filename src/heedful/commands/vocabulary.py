@@ -10,6 +10,8 @@ from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import (
     BertTokenizer,
+    DebertaTokenizer,
+    GPT2Tokenizer,
     RobertaTokenizer,
     Tokenizer,
     Vocabulary,
@@ -26,6 +28,7 @@ from heedful.tokens.learning import (
     learn_vocabulary,
 )
 from heedful.tokens.normalize import Normalizer
+from heedful.tokens.roberta import ByteLevelTokenizer
 from heedful.training.progress import counted
 
 ALPHABET = 1000
@@ -36,9 +39,8 @@ def family_options(settings: VocabularySettings) -> str:
     """Return what tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
     if settings.kind == "wordpiece":
         return ""
-    arch = "roberta" if settings.kind == "bpe" else settings.arch
-    objective = "plm" if arch == "xlnet" else "mlm"
-    return f"--arch {arch} --objective {objective} "
+    objective = {"xlnet": "plm", "gpt2": "clm"}.get(settings.family, "mlm")
+    return f"--arch {settings.family} --objective {objective} "
 
 
 def learn(
@@ -87,20 +89,26 @@ def _wordpiece(texts: Iterable[str], settings: VocabularySettings) -> BertTokeni
     )
 
 
-def _bytes(texts: Iterable[str], settings: VocabularySettings) -> RobertaTokenizer:
-    tokens, merges = learn_bytes(texts, size=settings.size)
-    return RobertaTokenizer(Vocabulary(tokens, bytelevel_folder.ROBERTA), merges)
+def _bytes(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
+    tokens, merges = learn_bytes(texts, size=settings.size, arch=settings.family)
+    tokenizer = _OF_BYTES[settings.family]
+    return tokenizer(Vocabulary(tokens, tokenizer.kind.special), merges)
 
 
 def _unigram(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
     with TemporaryDirectory() as name:
         folder = Path(name)
-        compiled = learn_unigram(texts, size=settings.size, arch=settings.arch)
+        compiled = learn_unigram(texts, size=settings.size, arch=settings.family)
         write_json(folder / COMPILED, compiled)
-        write_json(folder / CONFIG, {"tokenizer_class": FRAMINGS[settings.arch].tokenizer})
+        write_json(folder / CONFIG, {"tokenizer_class": FRAMINGS[settings.family].tokenizer})
         return load_encoder_tokenizer(folder)
 
 
+_OF_BYTES: dict[str, type[ByteLevelTokenizer]] = {
+    "roberta": RobertaTokenizer,
+    "gpt2": GPT2Tokenizer,
+    "deberta": DebertaTokenizer,
+}
 _KINDS: dict[str, Callable[[Iterable[str], VocabularySettings], Tokenizer]] = {
     "wordpiece": _wordpiece,
     "bpe": _bytes,

@@ -32,7 +32,6 @@ from heedful.settings.tasks import (
     TagSettings,
     TaskEntry,
     TranslateSettings,
-    VocabularySettings,
 )
 from heedful.settings.teaching import TeacherSettings
 from heedful.settings.training import (
@@ -43,6 +42,7 @@ from heedful.settings.training import (
     TranslateTrainSettings,
 )
 from heedful.settings.values import checked_value, checked_values
+from heedful.settings.vocabulary import VocabularySettings
 
 __all__ = [
     "HEAD_RATE",

@@ -12,7 +12,7 @@ from typing import Literal
 
 from heedful.errors import UserError
 from heedful.settings.data import DataSettings, ParallelSettings
-from heedful.settings.ranges import check_encoding, in_range
+from heedful.settings.ranges import in_range
 from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
 ObjectiveName = Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
@@ -346,46 +346,6 @@ class TranslateSettings:
             raise UserError("--pre-norm is for --arch transformer")
         if self.arch == "transformer" and self.cell != "gru":
             raise UserError(f"--cell {self.cell} is for --arch rnn")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VocabularySettings:
-    """What kind of vocabulary to learn."""
-
-    kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece as BERT has it, pairs of bytes as RoBERTa, or the likeliest pieces."""
-    arch: Literal["xlm-roberta", "albert", "big_bird", "deberta-v2", "xlnet"] = "xlm-roberta"
-    """Family whose special tokens the likeliest pieces get."""
-    size: int = 30_000
-    """Size of the vocabulary."""
-    cased: bool = False
-    """Keep capital letters; keeps accents too unless --strip-accents. Other kinds keep both."""
-    strip_accents: bool | None = None
-    """Remove accents; default: unless --cased."""
-    alphabet: int | None = None
-    """Most characters of the alphabet: the most frequent ones are kept; default: 1000. Other
-    kinds have all."""
-    encoding: str = "utf-8"
-    """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range.
-
-        Raises:
-            UserError: naming the option, the value and what is allowed.
-        """
-        check_encoding(self.encoding)
-        in_range("size", self.size, 6, 10**6, what="from 6 to 1,000,000")
-        if self.alphabet is not None:
-            in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
-        if self.arch != "xlm-roberta" and self.kind != "unigram":
-            raise UserError(f"--arch {self.arch} is for --kind unigram, not {self.kind}")
-        if self.kind == "wordpiece":
-            return
-        for name in ("cased", "strip_accents", "alphabet"):
-            if getattr(self, name):
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} is for --kind wordpiece, not {self.kind}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

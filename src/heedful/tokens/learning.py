@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.tokens.bpe import ALPHABET, Pair
-from heedful.tokens.bytelevel_folder import ROBERTA
+from heedful.tokens.bytelevel_folder import GPT2_KIND, ROBERTA
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.plain_splitting import UNDERLINE
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
@@ -45,6 +45,14 @@ _FIRST = (
 
 _ROBERTA_FIRST = (ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBERTA.unk_token)
 """The first tokens of RoBERTa's vocabularies, and of XLM-RoBERTa's."""
+
+
+BYTES_AROUND: dict[str, tuple[tuple[str, ...], str]] = {
+    "roberta": (_ROBERTA_FIRST, ROBERTA.mask_token),
+    "gpt2": ((), GPT2_KIND.special.sep_token),
+    "deberta": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[MASK]"),
+}
+"""The first tokens of vocabularies of bytes and the last one, by family."""
 
 
 class Framing(NamedTuple):
@@ -105,7 +113,7 @@ FRAMINGS = {
         pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
     ),
 }
-"""By family."""
+"""Of unigram vocabularies, by family."""
 
 _NO_PIECES = ("Cc", "Cs")
 """Categories of characters that are always written in bytes: controls and half characters."""
@@ -152,21 +160,25 @@ def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 100
     return _trained(counts, first, letters, size, PREFIX)
 
 
-def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pair]]:
-    """Learn the tokens of a `RobertaTokenizer`, in the order of their ids, and the pairs they join.
+def learn_bytes(
+    texts: Iterable[str], *, size: int, arch: str = "roberta"
+) -> tuple[list[str], list[Pair]]:
+    """Learn pairs of bytes: the tokens in the order of their ids, and the pairs that they join.
 
-    Special tokens come first, with RoBERTa's ids, then the 256 bytes and the learnt tokens, the
-    earliest joined first. The mask is the last.
+    The family's first special tokens have its ids; then come the 256 bytes and the learnt tokens,
+    the earliest joined first. The last is the mask, or the token that ends a text of GPT-2's.
 
     Args:
         texts: the texts.
         size: tokens of the vocabulary; fewer where no pair is left to be joined.
+        arch: a family in ``BYTES_AROUND``.
 
     Raises:
         UserError: ``size`` has no room for the bytes, or the ``tokenizers`` library is not
             installed.
     """
-    least = len(_ROBERTA_FIRST) + len(ALPHABET) + 1
+    special, last = BYTES_AROUND[arch]
+    least = len(special) + len(ALPHABET) + 1
     if size < least:
         raise UserError(
             f"--size {size}: the special tokens and the 256 bytes alone make {least} tokens; give "
@@ -181,14 +193,14 @@ def learn_bytes(texts: Iterable[str], *, size: int) -> tuple[list[str], list[Pai
     trainer = trainers.BpeTrainer(
         vocab_size=size - 1,
         min_frequency=LEAST,
-        special_tokens=list(_ROBERTA_FIRST),
+        special_tokens=list(special),
         initial_alphabet=sorted(ALPHABET),
         show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
     model = json.loads(learner.to_str())["model"]
     ids: dict[str, int] = model["vocab"]
-    tokens = [*sorted(ids, key=ids.__getitem__), ROBERTA.mask_token]
+    tokens = [*sorted(ids, key=ids.__getitem__), last]
     return tokens, [(left, right) for left, right in model["merges"]]
 
 

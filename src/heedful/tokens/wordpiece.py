@@ -1,7 +1,8 @@
 """Texts -> token ids: greedy longest-match WordPiece (Devlin et al. 2019, Wu et al. 2016)."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from heedful.tokens.characters import IDEOGRAPHS
@@ -26,6 +27,8 @@ if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do with
 PREFIX = "##"
 MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
+_CHUNK = re.compile(r"[^ \n]+")
+"""What no space and no line break cuts."""
 MAX_WORDS = 2**17
 """Words that are remembered besides those that are tokens, before they are forgotten."""
 
@@ -138,9 +141,12 @@ class WordPieceEncoder:
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids of a text, the slice that each came from, and the word it is of."""
-        chunks = text.replace("\n", " ").split(" ")
-        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=0)
-        return pieces_of_chunks(map(self._chunk_pieces.__getitem__, chunks), starts)
+        # Matched rather than split at spaces, of which a text may have a million.
+        chunks = list(_CHUNK.finditer(text))
+        if not chunks:
+            return Pieces(ids=[], offsets=[], words=[])
+        pieces = (self._chunk_pieces[chunk[0]] for chunk in chunks)
+        return pieces_of_chunks(pieces, (chunk.start() for chunk in chunks))
 
     def continues_word(self, token: str) -> bool:
         """Tell whether a token goes on with the word before it."""
