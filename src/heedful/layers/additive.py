@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.layers.linear import Linear
+
 
 class Memory(NamedTuple):
     """What queries attend to."""
@@ -73,8 +75,8 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_width, width)
-        self.key = nn.Linear(memory_width, width, bias=False)
+        self.query = Linear(query_width, width)
+        self.key = Linear(memory_width, width, bias=False)
         self.score = nn.Parameter(torch.empty(width))
 
     def prepare(self, states: Tensor, mask: Tensor | None) -> Memory:

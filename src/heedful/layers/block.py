@@ -23,6 +23,7 @@ from heedful.layers.cache import BlockCache, KeyValue, Past
 from heedful.layers.disentangled import Disentangled
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
+from heedful.layers.linear import Linear
 from heedful.layers.multihead import BIASES, MultiHead
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
@@ -127,7 +128,7 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_before = options.norm_before
-        self.dense = nn.Linear(inner_width, options.width, bias)
+        self.dense = Linear(inner_width, options.width, bias)
         self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
         self.dropout = Dropout(options.dropout if dropout is None else dropout)
 

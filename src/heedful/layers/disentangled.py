@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear
 from heedful.layers.positions import by_distance
 
 TERMS = ("c2p", "p2c")
@@ -119,8 +120,8 @@ class Disentangled(nn.Module):
         self.head_width = head_width
         rows = heads * head_width
         projected = () if terms.shares else terms.names
-        self.key = nn.Linear(width, rows, bias=terms.key_bias) if "c2p" in projected else None
-        self.query = nn.Linear(width, rows) if "p2c" in projected else None
+        self.key = Linear(width, rows, bias=terms.key_bias) if "c2p" in projected else None
+        self.query = Linear(width, rows) if "p2c" in projected else None
 
     def layers(self) -> list[nn.Linear]:
         """Return the projections that it has of its own."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear
 from heedful.layers.packing import Packing
 
 
@@ -76,7 +77,7 @@ class Embeddings(nn.Module):
         self.word_scale = word_scale
         self.project = None
         if widening is not None:
-            self.project = nn.Linear(width, widening.width, bias=not widening.first)
+            self.project = Linear(width, widening.width, bias=not widening.first)
 
     def forward(
         self,

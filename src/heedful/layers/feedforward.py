@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear, linear
 
 
 def _gelu_tanh(hidden: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ class Intermediate(nn.Module):
 
     def __init__(self, width: int, inner_width: int, activation: str, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, inner_width)
+        self.dense = Linear(width, inner_width)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 
@@ -88,7 +89,7 @@ class _Activated(torch.autograd.Function):
     ) -> Tensor:
         ctx.activation = activation
         ctx.save_for_backward(widened, weight)
-        return F.linear(activation(widened), weight, bias)
+        return linear(activation(widened), weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -98,6 +99,6 @@ class _Activated(torch.autograd.Function):
         with torch.enable_grad():
             widened = widened.detach().requires_grad_()
             inner = ctx.activation(widened)
-        grad_weight = rows.T @ inner.detach().flatten(0, -2)
-        (grad_widened,) = torch.autograd.grad(inner, widened, grad @ weight)
+        grad_weight = linear(rows.T, inner.detach().flatten(0, -2).T)
+        (grad_widened,) = torch.autograd.grad(inner, widened, linear(grad, weight.T))
         return grad_widened, grad_weight, rows.sum(0), None

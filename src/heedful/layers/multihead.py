@@ -17,6 +17,7 @@ from heedful.layers.attention import Mixed, attend, attend_talking
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
 from heedful.layers.disentangled import Disentangled, disentangled_bias
+from heedful.layers.linear import Linear
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
 from heedful.layers.varlen import attend_texts, has_kernel
@@ -62,19 +63,19 @@ class MultiHead(nn.Module):
         self.score_factor = score_factor
         self.computes_in: torch.dtype | None = None
         """The format of products, where torch narrows the weights just before; else theirs."""
-        self.query = nn.Linear(width, len(heads) * head_width, "query" in biases)
-        self.key = nn.Linear(width, len(heads) * head_width, "key" in biases)
-        self.value = nn.Linear(width, len(heads) * head_width, "value" in biases)
+        self.query = Linear(width, len(heads) * head_width, "query" in biases)
+        self.key = Linear(width, len(heads) * head_width, "key" in biases)
+        self.value = Linear(width, len(heads) * head_width, "value" in biases)
         self.distance_embedding = positions
         self.sparse = sparse
         self.disentangled = disentangled
         self.talk_scores, self.talk_weights = (
-            nn.Linear(len(heads), len(heads), bias=False) if talking else None for _ in range(2)
+            Linear(len(heads), len(heads), bias=False) if talking else None for _ in range(2)
         )
 
     def projections(self) -> list[nn.Linear]:
         """Return the layers that have rows for each head."""
-        layers = [self.query, self.key, self.value]
+        layers: list[nn.Linear] = [self.query, self.key, self.value]
         if self.disentangled is not None:
             layers += self.disentangled.layers()
         return layers

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from heedful.layers.additive import AdditiveAttention, Memory
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear
 from heedful.layers.repeated import Repeated, repeated
 
 CELLS = {"gru": 3, "lstm": 4}
@@ -41,8 +42,8 @@ class Direction(nn.Module):
         super().__init__()
         self.cell = cell
         self.backwards = backwards
-        self.input = nn.Linear(input_width, CELLS[cell] * width)
-        self.hidden = nn.Linear(width, CELLS[cell] * width)
+        self.input = Linear(input_width, CELLS[cell] * width)
+        self.hidden = Linear(width, CELLS[cell] * width)
 
     def forward(self, vectors: Tensor, real: Tensor) -> list[Tensor]:
         """Return the state after each token, shape (B, H), in the order of the tokens.
@@ -142,10 +143,10 @@ class AttentiveDecoder(nn.Module):
         super().__init__()
         gates = CELLS[cell] * width
         self.cell = cell
-        self.initial = nn.Linear(width, width if cell == "gru" else 2 * width)
-        self.word = nn.Linear(input_width, gates)
-        self.context = nn.Linear(memory_width, gates, bias=False)
-        self.hidden = nn.Linear(width, gates)
+        self.initial = Linear(width, width if cell == "gru" else 2 * width)
+        self.word = Linear(input_width, gates)
+        self.context = Linear(memory_width, gates, bias=False)
+        self.hidden = Linear(width, gates)
         self.attention = AdditiveAttention(width, memory_width, width)
 
     def start(self, last: Tensor, memory: Memory) -> Carry:
@@ -193,9 +194,9 @@ class Readout(nn.Module):
 
     def __init__(self, hidden_width: int, context_width: int, width: int, dropout: float) -> None:
         super().__init__()
-        self.hidden = nn.Linear(hidden_width, 2 * width)
-        self.context = nn.Linear(context_width, 2 * width, bias=False)
-        self.word = nn.Linear(width, 2 * width, bias=False)
+        self.hidden = Linear(hidden_width, 2 * width)
+        self.context = Linear(context_width, 2 * width, bias=False)
+        self.word = Linear(width, 2 * width, bias=False)
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Tensor, context: Tensor, word: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.layers.linear import Linear
 from heedful.layers.positions import Relations
 
 
@@ -48,7 +49,7 @@ class SegmentPositions(nn.Module):
     def __init__(self, width: int, head_width: int, num_heads: int) -> None:
         super().__init__()
         self.head_width = head_width
-        self.r = nn.Linear(width, num_heads * head_width, bias=False)
+        self.r = Linear(width, num_heads * head_width, bias=False)
         self.r_r_bias = nn.Parameter(torch.empty(num_heads, head_width))
         self.r_s_bias = nn.Parameter(torch.empty(num_heads, head_width))
         self.seg_embed = nn.Parameter(torch.empty(2, num_heads, head_width))

@@ -22,6 +22,7 @@ from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Disentangled, Distances, Terms
 from heedful.layers.embeddings import Embeddings, Widening
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.linear import Linear
 from heedful.layers.multihead import BIASES
 from heedful.layers.packing import Packing
 from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
@@ -46,7 +47,7 @@ class Pooler(nn.Module):
 
     def __init__(self, width: int, out: int | None = None, activation: str = "tanh") -> None:
         super().__init__()
-        self.dense = nn.Linear(width, out or width)
+        self.dense = Linear(width, out or width)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, hidden: Tensor) -> Tensor:

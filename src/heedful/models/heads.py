@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.linear import Linear, linear
 from heedful.losses import IGNORED
 from heedful.models.labels import class_loss, classification_loss
 
@@ -83,10 +84,10 @@ class DenseSequenceHead(nn.Module):
     ) -> None:
         super().__init__()
         self.input_dropout = Dropout(dropout if input_dropout is None else input_dropout)
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
-        self.out_proj = nn.Linear(width, num_labels)
+        self.out_proj = Linear(width, num_labels)
         self.problem_type = problem_type
 
     @property
@@ -143,7 +144,7 @@ class SummaryHead(SequenceHead):
     ) -> None:
         super().__init__(width, num_labels, dropout=dropout, problem_type=problem_type, bias=bias)
         self.kind, self.pad_id = kind, pad_id
-        self.summary = nn.Linear(width, width) if project else None
+        self.summary = Linear(width, width) if project else None
         self.activation = ACTIVATIONS[activation] if activation else None
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -228,7 +229,7 @@ class Transform(nn.Module):
 
     def __init__(self, width: int, piece_width: int, activation: str, eps: float) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, piece_width)
+        self.dense = Linear(width, piece_width)
         self.LayerNorm = nn.LayerNorm(piece_width, eps=eps)
         self.activation = ACTIVATIONS[activation]
 
@@ -250,9 +251,9 @@ class ReplacedHead(nn.Module):
 
     def __init__(self, width: int, activation: str) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = ACTIVATIONS[activation]
-        self.dense_prediction = nn.Linear(width, 1)
+        self.dense_prediction = Linear(width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
@@ -274,9 +275,9 @@ class ContextReplacedHead(nn.Module):
     def __init__(self, width: int, activation: str, eps: float) -> None:
         super().__init__()
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
         self.activation = ACTIVATIONS[activation]
-        self.classifier = nn.Linear(width, 1)
+        self.classifier = Linear(width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
@@ -309,7 +310,7 @@ class LanguageHead(nn.Module):
     ) -> None:
         super().__init__()
         self.transform = transform
-        self.decoder = None if tied else nn.Linear(piece_width, vocab_size, bias=False)
+        self.decoder = None if tied else Linear(piece_width, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if biased else None
 
     def vectors(self, embeddings: nn.Embedding) -> Tensor:
@@ -326,7 +327,7 @@ class LanguageHead(nn.Module):
         if self.transform is not None:
             hidden = self.transform(hidden)
         # The embeddings may be kept wider than the weights that the layers compute with.
-        return F.linear(hidden, self.vectors(embeddings).to(hidden.dtype), self.bias)
+        return linear(hidden, self.vectors(embeddings).to(hidden.dtype), self.bias)
 
     def resize(self, vocab_size: int, std: float) -> None:
         """Take another vocabulary: what both have is kept, biases start at 0 and vectors afresh.

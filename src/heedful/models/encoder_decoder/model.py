@@ -18,6 +18,7 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
+from heedful.layers.linear import Linear
 from heedful.models import FAMILIES, generation
 from heedful.models.configs import ReferenceConfig
 from heedful.models.decoders import Encoded
@@ -65,7 +66,7 @@ class BertEncoderDecoder(Model):
         self.decoder = decoder
         self.decoder_start_token_id = decoder_start_token_id
         widths = (encoder.config.hidden_size, decoder.config.hidden_size)
-        self.enc_to_dec_proj = None if widths[0] == widths[1] else nn.Linear(*widths)
+        self.enc_to_dec_proj = None if widths[0] == widths[1] else Linear(*widths)
         if self.enc_to_dec_proj is not None:
             initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
 

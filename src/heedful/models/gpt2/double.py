@@ -14,6 +14,7 @@ from heedful.errors import UserError
 from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.linear import Linear
 from heedful.models.forwards import mean, score_pieces
 from heedful.models.gpt2.config import GPT2Config
 from heedful.models.heads import LanguageHead, last_places
@@ -55,7 +56,7 @@ class ChoiceSummary(nn.Module):
         self.kind = config.summary_type
         self.dropout = Dropout(config.summary_first_dropout)
         width = 1 if config.summary_proj_to_labels else config.n_embd
-        self.summary = nn.Linear(config.n_embd, width) if config.summary_use_proj else None
+        self.summary = Linear(config.n_embd, width) if config.summary_use_proj else None
         name = config.summary_activation
         self.activation = ACTIVATIONS[name] if name else None
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
@@ -18,6 +17,7 @@ from heedful.decoding.search import search as find_texts
 from heedful.errors import UserError
 from heedful.layers.additive import Memory
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear, linear
 from heedful.layers.masks import from_attention_mask
 from heedful.layers.recurrent import (
     AttentiveDecoder,
@@ -93,7 +93,7 @@ class RnnSearch(Model):
         self.readout = Readout(hidden, 2 * hidden, embedding, config.dropout)
         self.output = None
         if not config.tie_word_embeddings:
-            self.output = nn.Linear(embedding, config.decoder_vocab_size, bias=False)
+            self.output = Linear(embedding, config.decoder_vocab_size, bias=False)
         self.output_bias = nn.Parameter(torch.empty(config.decoder_vocab_size))
         self.dropout = Dropout(config.dropout)
         self._initialise()
@@ -281,7 +281,7 @@ class RnnSearch(Model):
     def score(self, readout: Tensor) -> Tensor:
         """Return a logit for each piece. Shape (N, V) for shape (N, M)."""
         table = self.output or self.target_embeddings or self.embeddings
-        return F.linear(readout, self._narrow(table.weight), self.output_bias)
+        return linear(readout, self._narrow(table.weight), self.output_bias)
 
     def _narrow(self, vectors: Tensor) -> Tensor:
         """Return vectors of a table, which may be kept wider than what the layers compute with."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
@@ -23,6 +22,7 @@ from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
+from heedful.layers.linear import Linear, linear
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
@@ -63,7 +63,7 @@ class Transformer(Model):
         self.positions = Sinusoids(config.d_model)
         self.lm_head = None
         if not config.tie_word_embeddings:
-            self.lm_head = nn.Linear(config.d_model, config.decoder_vocab_size, bias=False)
+            self.lm_head = Linear(config.d_model, config.decoder_vocab_size, bias=False)
         # Not trained: here for the reference's models, some of which have one.
         self.final_logits_bias: Tensor
         self.register_buffer("final_logits_bias", torch.zeros(1, config.decoder_vocab_size))
@@ -431,7 +431,7 @@ class Transformer(Model):
         # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
         looks = not (torch.compiler.is_compiling() or waits(bias.device))
         needed = not looks or bool(bias.any())
-        return F.linear(hidden, weight, bias if needed else None)
+        return linear(hidden, weight, bias if needed else None)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
         return check_sequences(name, ids, self.config.max_position_embeddings)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.return_types import topk as Top
 
 from heedful import losses
+from heedful.layers.linear import Linear, linear
 from heedful.models.labels import check_classes
 
 
@@ -28,22 +29,22 @@ class Best(NamedTuple):
 class _Start(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, 1)
+        self.dense = Linear(width, 1)
 
 
 class _End(nn.Module):
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
-        self.dense_0 = nn.Linear(2 * width, width)
+        self.dense_0 = Linear(2 * width, width)
         self.LayerNorm = nn.LayerNorm(width, eps=eps)
-        self.dense_1 = nn.Linear(width, 1)
+        self.dense_1 = Linear(width, 1)
 
 
 class _Answerable(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dense_0 = nn.Linear(2 * width, width)
-        self.dense_1 = nn.Linear(width, 1, bias=False)
+        self.dense_0 = Linear(2 * width, width)
+        self.dense_1 = Linear(width, 1, bias=False)
 
 
 class PointerHead(nn.Module):
@@ -81,8 +82,8 @@ class PointerHead(nn.Module):
         part = self.end_logits
         # The product with both side by side, without putting them so.
         of_token, of_start = part.dense_0.weight.chunk(2, 1)
-        token = F.linear(hidden, of_token, part.dense_0.bias)[:, :, None]
-        inner = torch.tanh(token + F.linear(start, of_start)[:, None])  # (B, S, N, D)
+        token = linear(hidden, of_token, part.dense_0.bias)[:, :, None]
+        inner = torch.tanh(token + linear(start, of_start)[:, None])  # (B, S, N, D)
         logits = part.dense_1(part.LayerNorm(inner)).squeeze(-1)
         return _without(logits, None if forbidden is None else forbidden[..., None])
 

@@ -1,0 +1,117 @@
+"""Linear layers by oneDNN's product equal those by torch's own, forward and backward."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.exact import assert_same_bits
+from torch import Tensor
+
+from heedful.layers import linear as module
+from heedful.layers.linear import Linear, linear
+
+pytestmark = pytest.mark.skipif(not module._is_there(), reason="torch has no product of oneDNN's")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
+    """Let oneDNN compute all it can, and keep the shapes of what it multiplied."""
+    shapes: list[torch.Size] = []
+    multiply = module._multiply
+
+    def counted(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        shapes.append(hidden.shape)
+        return multiply(hidden, weight, bias)
+
+    monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(module, "_is_faster", lambda: True)
+    monkeypatch.setattr(module, "_multiply", counted)
+    return shapes
+
+
+def _near(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "biased"), [*product([(5, 12), (3, 5, 12), (2, 3, 5, 12), (1, 1, 12)], [True, False])]
+)
+def test_values_and_gradients(
+    shape: tuple[int, ...], biased: bool, asked: list[torch.Size]
+) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape), torch.randn(7, 12), *([torch.randn(7)] if biased else [])]
+    grad = torch.randn(*shape[:-1], 7)
+    sides = []
+    for function in (linear, F.linear):
+        copies = [part.clone().requires_grad_() for part in inputs]
+        value = function(*copies)
+        sides.append([value, *torch.autograd.grad(value, copies, grad)])
+    for mine, its in zip(*sides, strict=True):
+        _near(mine, its)
+    assert len(asked) == 3
+    with torch.no_grad():
+        _near(linear(*inputs), F.linear(*inputs))
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("known", range(3))
+def test_only_gradients_that_are_wanted_are_computed(known: int, asked: list[torch.Size]) -> None:
+    inputs = [torch.randn(5, 12), torch.randn(7, 12), torch.randn(7)]
+    for number, part in enumerate(inputs):
+        part.requires_grad_(number == known)
+    linear(*inputs).sum().backward()
+    assert [part.grad is not None for part in inputs] == [number == known for number in range(3)]
+    assert len(asked) == (1 if known == 2 else 2)
+
+
+def test_gradients_of_transposed_inputs(asked: list[torch.Size]) -> None:
+    torch.manual_seed(0)
+    hidden, weight, grad = torch.randn(12, 5).T, torch.randn(12, 7).T, torch.randn(7, 5).T
+    sides = []
+    for function in (linear, F.linear):
+        copies = [part.detach().requires_grad_() for part in (hidden, weight)]
+        value = function(*copies)
+        sides.append([value, *torch.autograd.grad(value, copies, grad)])
+    for mine, its in zip(*sides, strict=True):
+        _near(mine, its)
+    assert len(asked) == 3
+
+
+def test_other_numbers_are_torchs(asked: list[torch.Size]) -> None:
+    for dtype in (torch.float64, torch.bfloat16):
+        layer = Linear(12, 7).to(dtype)
+        hidden = torch.randn(5, 12, dtype=dtype)
+        plain = F.linear(hidden, layer.weight, layer.bias)
+        assert_same_bits(layer(hidden), plain, "same code")
+    assert not asked
+    Linear(12, 7)(torch.randn(5, 12))
+    assert asked == [(5, 12)]
+
+
+def test_an_export_is_of_plain_products(asked: list[torch.Size]) -> None:
+    program = torch.export.export(Linear(12, 7), (torch.randn(5, 12),))
+    targets = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert targets == {"aten.linear.default"}
+    assert not asked
+
+
+def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_is_faster", lambda: True)
+    weight = torch.randn(256, 512)
+    assert not module._pays(torch.randn(127, 512), weight)
+    assert module._pays(torch.randn(2, 64, 512), weight)
+
+
+@pytest.mark.parametrize(
+    ("capability", "intel", "faster"),
+    [("AVX512", False, True), ("AVX512", True, False), ("AVX2", False, False)],
+)
+def test_which_cpus_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, capability: str, intel: bool, faster: bool
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(module, "_is_by_intel", lambda: intel)
+    assert module._is_faster.__wrapped__() is faster
