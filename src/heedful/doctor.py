@@ -9,6 +9,7 @@ from heedful.checkpoints.runs import versions
 from heedful.compiled import int8, kernels
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
+from heedful.layers import linear
 from heedful.sources import PACKAGES, resolve
 from heedful.training.device import bf16_products, choose_device, choose_precision
 
@@ -16,6 +17,7 @@ from heedful.training.device import bf16_products, choose_device, choose_precisi
 def examine() -> dict[str, object]:
     """Look at the machine: cores, number formats, GPU, versions, models that are installed."""
     cpu = torch.device("cpu")
+    onednn, onednn_why = linear.products()
     native, why = bf16_products(cpu)
     int8_there, int8_why = int8.products(cpu)
     device = choose_device()
@@ -27,6 +29,8 @@ def examine() -> dict[str, object]:
         else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
+        "cpu_fp32_by_onednn": onednn,
+        "cpu_fp32_by_onednn_because": onednn_why,
         "cpu_bf16": native,
         "cpu_bf16_because": why,
         "cpu_int8": int8_there,

@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
         return multiply(hidden, weight, bias)
 
     monkeypatch.setattr(module, "_MANY", 1)
-    monkeypatch.setattr(module, "_is_faster", lambda: True)
+    monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
     monkeypatch.setattr(module, "_multiply", counted)
     return shapes
 
@@ -90,6 +90,13 @@ def test_other_numbers_are_torchs(asked: list[torch.Size]) -> None:
     assert asked == [(5, 12)]
 
 
+def test_autocast_narrows_as_ever(asked: list[torch.Size]) -> None:
+    layer = Linear(12, 7)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(torch.randn(5, 12)).dtype is torch.bfloat16
+    assert not asked
+
+
 def test_an_export_is_of_plain_products(asked: list[torch.Size]) -> None:
     program = torch.export.export(Linear(12, 7), (torch.randn(5, 12),))
     targets = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
@@ -98,7 +105,7 @@ def test_an_export_is_of_plain_products(asked: list[torch.Size]) -> None:
 
 
 def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_faster", lambda: True)
+    monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
     weight = torch.randn(256, 512)
     assert not module._pays(torch.randn(127, 512), weight)
     assert module._pays(torch.randn(2, 64, 512), weight)
@@ -114,4 +121,4 @@ def test_which_cpus_it_is_for(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(module, "_is_by_intel", lambda: intel)
-    assert module._is_faster.__wrapped__() is faster
+    assert module.products.__wrapped__()[0] is faster

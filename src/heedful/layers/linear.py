@@ -81,24 +81,30 @@ def _pays(hidden: Tensor, weight: Tensor) -> bool:
         and hidden.dtype is weight.dtype is torch.float32
         and hidden.device.type == weight.device.type == "cpu"
         and hidden.shape[:-1].numel() * weight.numel() >= _MANY
-        and _is_faster()
+        and not torch.is_autocast_enabled("cpu")  # which narrows what torch's own is given
+        and products()[0]
     )
 
 
 @cache
-def _is_faster() -> bool:
-    """Tell whether MKL would not use the widest vectors of this CPU, which oneDNN does.
+def products() -> tuple[bool, str]:
+    """Tell whether oneDNN computes large products in float32, and how it was decided.
 
     It is not measured: what is computed may not depend on what else the machine does.
     """
-    wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    return wide and torch.backends.mkl.is_available() and not _is_by_intel() and _is_there()  # type: ignore[no-untyped-call]
+    if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return False, "the CPU has no AVX-512"
+    if _is_by_intel():
+        return False, "MKL uses AVX-512 on Intel's CPUs, and on systems that do not name the CPU"
+    if not torch.backends.mkl.is_available() or not _is_there():  # type: ignore[no-untyped-call]
+        return False, "torch was built without MKL or oneDNN"
+    return True, "the CPU has AVX-512, which MKL uses on Intel's CPUs alone"
 
 
 def _is_by_intel() -> bool:
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:  # not Linux: who knows?
+    except OSError:  # not Linux
         return True
 
 
