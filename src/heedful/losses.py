@@ -155,8 +155,8 @@ def partners(
     Args:
         first: vectors of length 1, one for each pair. Shape (B, D).
         second: those of their partners. Shape (B, D).
-        shared: whether two pairs share a text, so that neither is a wrong answer to the other; the
-            diagonal is ignored. Shape (B, B), bool.
+        shared: whether two pairs share a text, on whichever sides, so that neither is a wrong
+            answer to the other; the diagonal is ignored. Shape (B, B), bool.
         scale: factor of the cosines.
 
     Returns:

@@ -297,6 +297,8 @@ class Predictor:
         return settings.batch_tokens or self._tokens_at_once
 
     def _max_length(self, settings: PredictSettings) -> int:
+        if settings.max_length is not None and "see" in self.task.abilities:
+            raise UserError("--max-length is for texts; leave it out")
         return check_max_length(settings.max_length or self.record.max_length, self.positions)
 
     def _random_rows(self) -> list[Tensor]:

@@ -20,6 +20,7 @@ from torch import Tensor
 import heedful
 from heedful.batches import Draw, Example, Fitted
 from heedful.cli import run
+from heedful.decoding.spans import Span
 from heedful.errors import UserError
 from heedful.models import BertForQuestionAnswering
 from heedful.reading.squad import GoldAnswer, Question, read_questions
@@ -27,7 +28,7 @@ from heedful.settings import LongText, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Fit
 from heedful.tasks.answer import Answer
-from heedful.tasks.answers.candidates import SpanAnswer
+from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, weigh
 from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary, load_encoder_tokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -302,9 +303,11 @@ def test_an_answer_is_a_slice_of_the_user_s_text(tokenizer: BertTokenizer) -> No
     assert len(found.n_best) == 5
     assert_same_bits(found.score, found.n_best[0].score, "moved")
     every = decoded(fitted, outputs, context, settings=PredictSettings(top=1000)).n_best
-    assert sum(one.score for one in every) == pytest.approx(1)
     assert [one.score for one in every] == sorted((one.score for one in every), reverse=True)
-    assert sum(one.answer is None for one in every) == 1
+    (silence,) = [one.score for one in every if one.answer is None]
+    shares = [one.score for one in every if one.answer is not None]
+    assert len(shares) > CANDIDATES
+    assert silence + sum(shares[:CANDIDATES]) == pytest.approx(1)
 
 
 def test_windows_are_merged(tokenizer: BertTokenizer) -> None:
@@ -597,3 +600,15 @@ def test_no_answer_has_the_spaces_around_it(family: str, tmp_path: Path) -> None
     texts = [each.answer for each in answer.n_best if each.answer is not None]
     assert len(texts) > 20
     assert [text for text in texts if not text or text != text.strip()] == []
+
+
+@pytest.mark.parametrize("silence", [None, 2.0])
+def test_the_best_twenty_share_the_probability_however_many_are_shown(
+    silence: float | None,
+) -> None:
+    spans = [Span(start=0, end=number, score=3 - number / 10) for number in range(1, 31)]
+    few, many = (weigh("a" * 30, spans[:count], silence) for count in (20, 30))
+    assert sum(candidate.score for candidate in few) == pytest.approx(1)
+    for one, other in zip(few[:20], many, strict=False):
+        assert one.score == pytest.approx(other.score)
+    assert few[-1].score == pytest.approx(many[-1 if silence is not None else 19].score)

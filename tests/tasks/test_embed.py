@@ -2,22 +2,25 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.exact import assert_same_bits
 
 import heedful
 from heedful.batches import Draw, Example
 from heedful.cli import run
+from heedful.commands.nearest import Neighbours
 from heedful.errors import UserError
 from heedful.models import BertModel
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import Fit
-from heedful.tasks.embed import Embed
+from heedful.tasks.embed import Embed, _shared
 from heedful.tokens import BertTokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -166,6 +169,38 @@ def test_a_shared_text_is_no_wrong_answer(tiny_model: Path) -> None:
     there = F.cross_entropy(scores, right, reduction="sum")
     back = F.cross_entropy(scores.T, right, reduction="sum")
     torch.testing.assert_close(total, (there + back) / 2)
+
+
+def test_a_text_is_no_wrong_answer_to_itself() -> None:
+    # Of the pairs 1-2, 2-3, 4-5 and 3-6 the first three that meet are a chain.
+    ids = torch.tensor([[1], [2], [2], [3], [4], [5], [3], [6]])
+    shared = [[1, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]]
+    assert_same_bits(_shared(ids), torch.tensor(shared).bool(), "whole numbers")
+
+
+@pytest.mark.parametrize("option", ["--train", "--dev"])
+def test_pairs_that_nothing_tells_apart(
+    tiny_model: Path, partners: Path, tmp_path: Path, capsys: Out, option: str
+) -> None:
+    same = tmp_path / "same.csv"
+    same.write_text("first,second\nthe sky,blue\nan apple,blue\n")
+    files = (same, partners) if option == "--train" else (partners, same)
+    assert train(tiny_model, files[0], tmp_path / "run", "--dev", str(files[1])) == 2
+    assert f"every pair of {option} has the same second text" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_of_texts_that_are_equally_near_the_first_comes_first() -> None:
+    vectors = F.normalize(torch.tensor([[1.0, 2], [3, 1], [1, 2 + 1e-7], [2, 4], [1, 2]]), dim=-1)
+    texts = [
+        Record(text="a", text_pair=None, labels=None, source="x", line=number)
+        for number in range(1, 6)
+    ]
+    answer = SimpleNamespace(vector=torch.tensor([1.0, 2]), tokens_total=1, tokens_used=1)
+    for top, lines in ((1, [1]), (3, [1, 3, 4]), (5, [1, 3, 4, 5, 2])):
+        row = Neighbours(texts, vectors, top).nearest(answer)
+        assert [text["line"] for text in row["nearest"]] == lines
+        assert row["nearest"][0]["score"] == pytest.approx(1)
 
 
 def test_a_score_is_learnt_as_a_cosine(tiny_model: Path) -> None:

@@ -241,6 +241,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "max_length": 64}, "max_length is for texts; leave it out"),
         ({"preset": "mini", "long_text": "head"}, "long_text is for texts; leave it out"),
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
+        ({"preset": "mini", "model": "other"}, "preset starts from scratch and model other goes"),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*pictures with format images"),
     ],
@@ -251,6 +252,11 @@ def test_options_that_make_no_sense(
     with pytest.raises(UserError, match=message):
         _train(data, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_length_is_not_for_pictures(model: Path, data: Path) -> None:
+    with pytest.raises(UserError, match="max_length is for texts"):
+        heedful.evaluate(model, data, max_length=8)
 
 
 def test_options_of_pictures_are_not_for_texts(tmp_path: Path) -> None:

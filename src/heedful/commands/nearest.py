@@ -93,15 +93,19 @@ class Neighbours:
             ``nearest``: the text, its line and its score of each, best first; and the tokens of the
             text that was embedded.
         """
-        best = (self.vectors @ F.normalize(answer.vector, dim=0)).topk(self.top)  # (N,) to (top,)
+        # Cosines of equal vectors may differ in their last bits; of those shown alike the earlier
+        # text comes first.
+        cosines = (self.vectors @ F.normalize(answer.vector, dim=0)).round(decimals=6)  # (N,)
+        near = (cosines >= cosines.topk(self.top).values[-1]).nonzero().squeeze(1)
+        rows = near[cosines[near].argsort(descending=True, stable=True)][: self.top]
         return {
             "nearest": [
                 {
                     "text": self.texts[row].text,
                     "line": self.texts[row].line,
-                    "score": round(score, 6),
+                    "score": round(float(cosines[row]), 6),
                 }
-                for score, row in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                for row in rows.tolist()
             ],
             "tokens_total": answer.tokens_total,
             "tokens_used": answer.tokens_used,

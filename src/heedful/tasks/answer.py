@@ -38,13 +38,10 @@ from heedful.scripts import is_unspaced
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import spans as aims
-from heedful.tasks.answers.candidates import SpanAnswer, weigh
+from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, weigh
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import refuse_columns, start_encoder, store_records
 from heedful.tokens import PairLayout, Tokenizer
-
-CANDIDATES = 20
-"""Answers that share the probability, as many as in the published code of BERT."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

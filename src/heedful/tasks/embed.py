@@ -128,7 +128,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             target(record)
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
-        """Refuse development data that a model could not be scored on, before training.
+        """Refuse data that a model could not learn from or be scored on, before training.
 
         Raises:
             UserError: naming the file and line; or its second texts are all the same.
@@ -136,14 +136,17 @@ class Embed(Task[Record, Tensor, Embedding]):
         Task.check_files(self, recipe, say)
         if not self.scored and _may_be_scored(recipe):
             say("the column 'label' is not read; --label label learns its numbers as scores")
-        if recipe.data.dev is None or self.scored:
+        if self.scored:
             return
-        records = self.read(recipe.data.dev, recipe.columns, labelled=True)
-        first = next(records).text_pair
-        if all(record.text_pair == first for record in records):
-            raise UserError(
-                "every pair of --dev has the same second text: there is nothing to find"
-            )
+        for option, data in (("--train", recipe.data.train), ("--dev", recipe.data.dev)):
+            if data is None:
+                continue
+            records = self.read(data, recipe.columns, labelled=True)
+            first = next(records).text_pair
+            if all(record.text_pair == first for record in records):
+                raise UserError(
+                    f"every pair of {option} has the same second text: there is nothing to find"
+                )
 
     # Training.
 
@@ -227,7 +230,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             mask = _mask(batch)
             mask = None if mask is None else on_host(mask)
             ids = ranks.gathered(_tokens_first(ids, mask), _NO_TOKEN)
-        shared = _equal_rows(ids[::2]) | _equal_rows(ids[1::2])  # (P, P)
+        shared = _shared(ids)  # (P, P)
         shared = send(shared, first.device)
         loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
         # Each process computed the loss of all pairs.
@@ -367,11 +370,20 @@ def _tokens_first(ids: Tensor, mask: Tensor | None) -> Tensor:
     return ids.masked_fill(~mask.bool(), _NO_TOKEN).gather(1, order)
 
 
-def _equal_rows(ids: Tensor) -> Tensor:
-    """Tell which texts are the same. Shape (P, P) for (P, T)."""
+def _shared(ids: Tensor) -> Tensor:
+    """Tell which pairs share a text, on whichever sides it stands.
+
+    Args:
+        ids: the texts of all pairs, one pair after another. Shape (2 * P, T).
+
+    Returns:
+        Shape (P, P), symmetric.
+    """
     kinds: Tensor
-    _, kinds = torch.unique(ids, dim=0, return_inverse=True)  # (P,)
-    return kinds[:, None].eq(kinds)
+    _, kinds = torch.unique(ids, dim=0, return_inverse=True)  # (2 * P,)
+    first, second = kinds[::2], kinds[1::2]
+    across = first[:, None].eq(second)
+    return first[:, None].eq(first) | second[:, None].eq(second) | across | across.T
 
 
 class EmbedScores:

@@ -10,6 +10,9 @@ import torch
 from heedful.decoding.spans import Span
 from heedful.errors import UserError
 
+CANDIDATES = 20
+"""Answers that share the probability, as many as in the published code of BERT."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
@@ -60,11 +63,11 @@ class SpanAnswer(Candidate):
 
 
 def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Candidate]:
-    """Turn scores into probabilities, which these candidates share.
+    """Turn scores into probabilities, which the best ``CANDIDATES`` and giving no answer share.
 
     Args:
         context: what the spans are of.
-        spans: the best ones.
+        spans: the best ones, best first. What comes after ``CANDIDATES`` of them changes nothing.
         silence: score of giving no answer, which is then the last candidate; None if it is none.
 
     Raises:
@@ -73,7 +76,9 @@ def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Ca
     scores = [span.score for span in spans] + ([] if silence is None else [silence])
     if not all(map(math.isfinite, scores)):
         raise UserError("the score of an answer is not a number; the model is damaged")
-    shares = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
+    totals = torch.tensor(scores, dtype=torch.float64)
+    sharing = torch.cat([totals[: min(len(spans), CANDIDATES)], totals[len(spans) :]])
+    shares = (totals - sharing.logsumexp(0)).exp().tolist()
     candidates = [
         Candidate(
             answer=context[span.start : span.end], start=span.start, end=span.end, score=share
