@@ -1,7 +1,7 @@
 """Linear layers, in float32 by the faster of the two products that torch has for a CPU.
 
 Torch has MKL compute products in float32, which uses the widest vectors of Intel's CPUs alone. On
-others that have them oneDNN takes down to half the time, forward and backward.
+others that have them oneDNN takes as little as half the time, forward and backward.
 
 Shapes: N rows (all dimensions but the last), I width of what comes in, O of what comes out.
 """
@@ -13,14 +13,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 
 _MANY = 2**24
 """Multiplications from which on oneDNN is asked: the first product of each size makes a kernel,
-which takes as long as such a product saves in three times."""
+which costs what three such products save."""
 
 _PLAIN = (Tensor, nn.Parameter)
-"""Not what an export or a shard of a weight is made of."""
+"""Not what ``torch.export`` computes with, nor a shard of a weight."""
 
 
 class Linear(nn.Linear):
@@ -39,7 +39,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         weight: shape (O, I).
         bias: shape (O,), or None.
     """
-    if not _pays(hidden, weight):
+    if not (_is_plainly_called() and _fits(hidden, weight, bias) and products()[0]):
         return F.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -48,23 +48,22 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 class _Product(torch.autograd.Function):
-    """All three products of a linear layer by oneDNN."""
+    """All three products of a linear layer; a derivative of its gradients is one of such layers."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(hidden, weight)
+        of_hidden, of_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(hidden if of_weight else None, weight if of_hidden else None)
         return _multiply(hidden, weight, bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight = ctx.saved_tensors
-        of_hidden, of_weight, of_bias = ctx.needs_input_grad
-        rows = grad.flatten(0, -2)  # (N, O)
+        rows = grad.reshape(-1, grad.shape[-1])  # (N, O)
         return (
-            _multiply(grad, weight.T) if of_hidden else None,
-            _multiply(rows.T, hidden.flatten(0, -2).T) if of_weight else None,
-            rows.sum(0) if of_bias else None,
+            None if weight is None else linear(grad, weight.T),
+            None if hidden is None else linear(rows.T, hidden.reshape(-1, hidden.shape[-1]).T),
+            rows.sum(0) if ctx.needs_input_grad[2] else None,
         )
 
 
@@ -73,16 +72,41 @@ def _multiply(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     return product
 
 
-def _pays(hidden: Tensor, weight: Tensor) -> bool:
-    """Tell whether oneDNN multiplies them, and takes less time with it."""
+def _fits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Tell whether oneDNN multiplies them, and takes less time with it.
+
+    What does not fit together is left to torch, which says so.
+    """
     return (
         type(hidden) in _PLAIN
         and type(weight) in _PLAIN
         and hidden.dtype is weight.dtype is torch.float32
         and hidden.device.type == weight.device.type == "cpu"
+        and hidden.dim() > 1
         and hidden.shape[:-1].numel() * weight.numel() >= _MANY
-        and not torch.is_autocast_enabled("cpu")  # which narrows what torch's own is given
-        and products()[0]
+        and hidden.shape[-1:] == weight.shape[1:]
+        and (bias is None or _is_row(bias, weight))
+    )
+
+
+def _is_row(bias: Tensor, weight: Tensor) -> bool:
+    """Tell whether a bias is one, without gaps, as the product reads it."""
+    as_weight = type(bias) in _PLAIN and bias.dtype is weight.dtype and bias.device == weight.device
+    return as_weight and bias.shape == weight.shape[:1] and bias.is_contiguous()
+
+
+def _is_plainly_called() -> bool:
+    """Tell whether a product is asked for and nothing else made of the call.
+
+    Autocast narrows what torch's own product is given, and tracing, compiling, `torch.func` and
+    forward derivatives know that one alone.
+    """
+    return not (
+        torch.is_autocast_enabled("cpu")
+        or torch._C._get_tracing_state() is not None
+        or torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
     )
 
 

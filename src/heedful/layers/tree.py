@@ -101,7 +101,7 @@ class Compaction:
     """How items close up after some have left: the last items move to the free rows.
 
     All others stay where they are, so that little is copied however much is kept of an item. Some
-    that have left stay, too, if else there were more sizes than ``rounded_up`` gives.
+    that have left stay, too, so that as many are kept as ``rounded_up`` says.
     """
 
     free: NDArray[np.int64]

@@ -21,9 +21,9 @@ class VocabularySettings:
     """What kind of vocabulary to learn."""
 
     kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece as BERT has it, pairs of bytes as RoBERTa, or the likeliest pieces."""
+    """WordPiece as BERT has it, pairs of bytes as RoBERTa and GPT-2, or the likeliest pieces."""
     arch: Arch | None = None
-    """Family whose special tokens it gets; default: roberta of pairs of bytes, xlm-roberta of the
+    """Family whose special tokens it gets; default: roberta for pairs of bytes, xlm-roberta for the
     likeliest pieces."""
     size: int = 30_000
     """Size of the vocabulary."""
