@@ -172,7 +172,7 @@ def test_a_shared_text_is_no_wrong_answer(tiny_model: Path) -> None:
 
 
 def test_a_text_is_no_wrong_answer_to_itself() -> None:
-    # Of the pairs 1-2, 2-3, 4-5 and 3-6 the first three that meet are a chain.
+    # The pairs 1-2, 2-3 and 3-6 are a chain: the second text of each is the first of the next.
     ids = torch.tensor([[1], [2], [2], [3], [4], [5], [3], [6]])
     shared = [[1, 1, 0, 0], [1, 1, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]]
     assert_same_bits(_shared(ids), torch.tensor(shared).bool(), "whole numbers")
@@ -201,6 +201,13 @@ def test_of_texts_that_are_equally_near_the_first_comes_first() -> None:
         row = Neighbours(texts, vectors, top).nearest(answer)
         assert [text["line"] for text in row["nearest"]] == lines
         assert row["nearest"][0]["score"] == pytest.approx(1)
+
+
+def test_what_is_nearest_is_not_told_of_a_damaged_model() -> None:
+    text = Record(text="a", text_pair=None, labels=None, source="x", line=1)
+    answer = SimpleNamespace(vector=torch.tensor([1.0, 2]), tokens_total=1, tokens_used=1)
+    with pytest.raises(UserError, match="a vector is not of numbers; the model is damaged"):
+        Neighbours([text], torch.full((1, 2), torch.nan), 1).nearest(answer)
 
 
 def test_a_score_is_learnt_as_a_cosine(tiny_model: Path) -> None:

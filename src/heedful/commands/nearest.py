@@ -92,10 +92,15 @@ class Neighbours:
         Returns:
             ``nearest``: the text, its line and its score of each, best first; and the tokens of the
             text that was embedded.
+
+        Raises:
+            UserError: a vector is not of numbers.
         """
         # Cosines of equal vectors may differ in their last bits; of those shown alike the earlier
         # text comes first.
         cosines = (self.vectors @ F.normalize(answer.vector, dim=0)).round(decimals=6)  # (N,)
+        if not cosines.isfinite().all():
+            raise UserError("a vector is not of numbers; the model is damaged")
         near = (cosines >= cosines.topk(self.top).values[-1]).nonzero().squeeze(1)
         rows = near[cosines[near].argsort(descending=True, stable=True)][: self.top]
         return {

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from heedful.compiled import kernels
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.probing import why_not
 
 _LARGEST = 127
 _ZERO = 128
@@ -56,12 +57,12 @@ def _wrong() -> str | None:
     Without such instructions neighbouring products are added in 16 bits, where the sum of two large
     ones does not fit; so it is tried. Kernels that are right but slow are told by the instructions.
     """
-    wrong = kernels.why_not(_large_sums_agree)
+    wrong = why_not(_large_sums_agree)
     if wrong is not None:
         return f"sums of products of int8 are wrong on this CPU ({wrong})"
     if not _has_instructions():
         return "the CPU has no instructions for sums of products of int8, and would emulate them"
-    return kernels.why_not(_layers_agree)
+    return why_not(_layers_agree)
 
 
 def _large_sums_agree() -> bool:

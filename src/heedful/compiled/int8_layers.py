@@ -6,9 +6,6 @@ each channel. They come from the model alone: it reads sequences of random token
 numbers are kept. What attention mixes and what an activation gives differs from token to token, and
 has a step for each.
 
-Translators have a step for each token everywhere. Random texts tell too little about what they
-write: numbers of true ones are often larger, and each that is cut can change the rest of a text.
-
 Attention itself, normalisations and residuals are wider, and so is the head of what does not write.
 
 Shapes: B sequences, S length, D model width.
@@ -54,22 +51,6 @@ class Int8Linears:
         steps = _steps(self.largest[layers[0]])
         dtype = self.dtype if activation is None else torch.float32
         return StepLinear(*joined(layers, factor), steps, activation, dtype)
-
-    def after_any(self, weight: Tensor, bias: Tensor | None) -> RowLinear:
-        """See ``Linears``."""
-        return RowLinear(weight, bias)
-
-
-class RowLinears:
-    """Layers in whole numbers of 8 bits with a step for each token; see ``Linears``."""
-
-    together: int | None = TOGETHER
-
-    def after_norm(
-        self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
-    ) -> RowLinear:
-        """See ``Linears``."""
-        return RowLinear(*joined(layers, factor), activation)
 
     def after_any(self, weight: Tensor, bias: Tensor | None) -> RowLinear:
         """See ``Linears``."""

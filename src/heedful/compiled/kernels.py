@@ -4,7 +4,7 @@ Versions and names of CPUs tell less: a kernel may be missing from a build, refu
 or be there under the same name with other arguments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.layers.feedforward import ACTIVATIONS
+from heedful.layers.probing import why_not
 
 PLAIN = "plain"
 PACKED = "packed"
@@ -73,15 +74,6 @@ def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
 def _wrong_with_packed(dtype: torch.dtype) -> str | None:
     """Return why products of packed weights cannot be had in a number format, if they cannot."""
     return why_not(lambda: _products_agree(dtype))
-
-
-def why_not(computes_right: Callable[[], bool]) -> str | None:
-    """Return why a kernel cannot be used, or None if it can."""
-    try:
-        right = computes_right()
-    except (AttributeError, RuntimeError, TypeError) as error:
-        return str(error).partition("\n")[0] or type(error).__name__
-    return None if right else "the kernel computes something else"
 
 
 def _products_agree(dtype: torch.dtype) -> bool:

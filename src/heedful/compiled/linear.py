@@ -4,7 +4,7 @@ Shapes: N rows (tokens of all sequences, without padding), I width of what comes
 out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -92,20 +92,30 @@ class PackedLinear:
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
 
 
-class PackedLinears:
-    """Layers in the number format of their weights; see ``Linears``."""
+class AlikeLinears:
+    """Layers that are all compiled alike; see ``Linears``.
 
-    together: int | None = None
+    Args:
+        kind: makes one of its weight, its bias and the name of its activation.
+        together: how many tokens a block computes together; None for all of them.
+    """
+
+    def __init__(
+        self,
+        kind: Callable[[Tensor, Tensor | None, str | None], Linear],
+        together: int | None = None,
+    ) -> None:
+        self.kind, self.together = kind, together
 
     def after_norm(
         self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
-    ) -> PackedLinear:
+    ) -> Linear:
         """See ``Linears``."""
-        return PackedLinear(*joined(layers, factor), activation)
+        return self.kind(*joined(layers, factor), activation)
 
-    def after_any(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
+    def after_any(self, weight: Tensor, bias: Tensor | None) -> Linear:
         """See ``Linears``."""
-        return PackedLinear(weight, bias)
+        return self.kind(weight, bias, None)
 
 
 def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:

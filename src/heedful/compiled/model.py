@@ -9,8 +9,8 @@ from torch import Tensor
 from heedful.compiled import int8, kernels
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.int8_layers import Int8Linears, RowLinears, largest_numbers
-from heedful.compiled.linear import Linears, PackedLinears
+from heedful.compiled.int8_layers import Int8Linears, largest_numbers
+from heedful.compiled.linear import AlikeLinears, Linears, PackedLinear
 from heedful.compiled.writer import CompiledWriter
 from heedful.layers.block import Block
 from heedful.models.body import Body
@@ -64,7 +64,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     last = body.encoder.blocks[-1]
     alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     apart = last if (alone or asks) and not causal else None
-    linears: Linears = PackedLinears()
+    linears: Linears = AlikeLinears(PackedLinear)
     if int8_rows is not None:
         linears = _int8(body, int8_rows(), writes=writes)
     blocks = _blocks(body, linears, apart, causal=causal)
@@ -118,7 +118,11 @@ def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled
     kernel, reason = _kernel(next(model.encoder.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
-    linears: Linears = PackedLinears() if int8_rows is None else RowLinears()
+    linears = AlikeLinears(PackedLinear)
+    if int8_rows is not None:
+        # Ranges measured on random tokens are too small for true texts, and what is cut in one
+        # token can change the rest of a text. So each token has a step of its own.
+        linears = AlikeLinears(int8.RowLinear, int8.TOGETHER)
     activation = model.config.activation_function
     blocks = [
         CompiledBlock(block, activation, linears, query_apart=False)

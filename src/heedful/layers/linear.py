@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+from heedful.layers.probing import why_not
+
 _MANY = 2**24
 """Multiplications from which on oneDNN is asked: the first product of each size makes a kernel,
 which costs what three such products save."""
@@ -39,7 +41,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         weight: shape (O, I).
         bias: shape (O,), or None.
     """
-    if not (_is_plainly_called() and _fits(hidden, weight, bias) and products()[0]):
+    if not (_is_plainly_called() and products()[0] and _fits(hidden, weight, bias)):
         return F.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -120,8 +122,10 @@ def products() -> tuple[bool, str]:
         return False, "the CPU has no AVX-512"
     if _is_by_intel():
         return False, "MKL uses AVX-512 on Intel's CPUs, and on systems that do not name the CPU"
-    if not torch.backends.mkl.is_available() or not _is_there():  # type: ignore[no-untyped-call]
-        return False, "torch was built without MKL or oneDNN"
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return False, "torch was built without MKL"
+    if (wrong := why_not(_computes_right)) is not None:
+        return False, wrong
     return True, "the CPU has AVX-512, which MKL uses on Intel's CPUs alone"
 
 
@@ -132,12 +136,8 @@ def _is_by_intel() -> bool:
         return True
 
 
-def _is_there() -> bool:
-    """Tell whether torch has oneDNN's product, and it is the one that is meant."""
+def _computes_right() -> bool:
     hidden, weight = torch.ones(2, 3), torch.arange(12.0).view(4, 3)
-    try:
-        with torch.no_grad():
-            product = _multiply(hidden, weight, torch.ones(4))
-    except (AttributeError, RuntimeError, NotImplementedError, TypeError):
-        return False
+    with torch.no_grad():
+        product = _multiply(hidden, weight, torch.ones(4))
     return torch.equal(product, F.linear(hidden, weight, torch.ones(4)))

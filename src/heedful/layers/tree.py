@@ -109,7 +109,7 @@ class Compaction:
     moved: NDArray[np.int64]
     """The items that move there. Shape (G,)."""
     numbers: NDArray[np.int64]
-    """The new number of each item that remains. Shape (B,)."""
+    """The new number of each item; of those that are given up it means nothing. Shape (B,)."""
     remaining: int
     """How many items are kept."""
 

@@ -56,6 +56,9 @@ class FileSettings:
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
 
+_MODEL = "minilm"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSettings:
     """Training data and the model to start from, the same for every task."""
@@ -64,7 +67,7 @@ class DataSettings:
     """Training files in the task's format, also compressed (.gz, .bz2, .xz, .zst)."""
     dev: list[Path] | None = None
     """Files to evaluate on during training; the best step is kept."""
-    model: str = "minilm"
+    model: str = _MODEL
     """Model to start from: a folder, a run, an installed model or a hub name."""
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
@@ -89,6 +92,17 @@ class DataSettings:
         """
         in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
+
+    def refuse_model(self) -> None:
+        """Refuse a model where --preset starts one from scratch.
+
+        Raises:
+            UserError: another than the default was named.
+        """
+        if self.model != _MODEL:
+            raise UserError(
+                f"--preset starts from scratch and --model {self.model} goes on: give one of them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

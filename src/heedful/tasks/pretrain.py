@@ -165,11 +165,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         if options.stream:
             check_stream(options, recipe.training)
         positions = options.positions
-        if options.preset is not None and data.model != "minilm":
-            raise UserError(
-                f"--preset starts from scratch and --model {data.model} goes on: give one of them"
-            )
         if options.preset is not None:
+            data.refuse_model()
             max_length = data.max_length or MAX_LENGTH
             in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
             positions = positions or max_length

@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do with
 PREFIX = "##"
 MAX_WORD = 100
 """Characters of the longest word that is taken apart; a longer one is unknown."""
-_CHUNK = re.compile(r"[^ \n]+")
-"""What no space and no line break cuts."""
 MAX_WORDS = 2**17
 """Words that are remembered besides those that are tokens, before they are forgotten."""
+_CHUNK = re.compile(r"[^ \n]+")
+"""What stands between spaces and line breaks."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):

@@ -73,12 +73,13 @@ def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Ca
     Raises:
         UserError: a score is not a number.
     """
-    scores = [span.score for span in spans] + ([] if silence is None else [silence])
+    silent = [] if silence is None else [silence]
+    best = [span.score for span in spans[:CANDIDATES]]
+    scores = [span.score for span in spans] + silent
     if not all(map(math.isfinite, scores)):
         raise UserError("the score of an answer is not a number; the model is damaged")
-    totals = torch.tensor(scores, dtype=torch.float64)
-    sharing = torch.cat([totals[: min(len(spans), CANDIDATES)], totals[len(spans) :]])
-    shares = (totals - sharing.logsumexp(0)).exp().tolist()
+    total = torch.tensor(best + silent, dtype=torch.float64).logsumexp(0)
+    shares = (torch.tensor(scores, dtype=torch.float64) - total).exp().tolist()
     candidates = [
         Candidate(
             answer=context[span.start : span.end], start=span.start, end=span.end, score=share

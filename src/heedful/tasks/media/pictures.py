@@ -87,10 +87,8 @@ class Pictures:
         assert isinstance(data, DataSettings)
         _refuse(data)
         torch.manual_seed(recipe.training.seed)
-        if options.preset is not None and data.model != "minilm":
-            raise UserError(
-                f"--preset starts from scratch and --model {data.model} goes on: give one of them"
-            )
+        if options.preset is not None:
+            data.refuse_model()
         start = _fresh if options.preset is not None else _loaded
         model, processor = start(data, options, labels, problem_type)
         return Start(tokenizer=processor, model=model, max_length=model.max_positions)

@@ -1,0 +1,12 @@
+"""Whether torch has a kernel that computes what is meant, found by computing with it."""
+
+from collections.abc import Callable
+
+
+def why_not(computes_right: Callable[[], bool]) -> str | None:
+    """Return why a kernel cannot be used, or None if it can."""
+    try:
+        right = computes_right()
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    return None if right else "the kernel computes something else"
