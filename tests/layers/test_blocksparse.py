@@ -142,9 +142,10 @@ def test_parts_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     mask = _mask([[40], [39]])
     states = _states(mask)
     drawn = torch.from_numpy(SPARSE.drawn(20))
+    gathered = (5 + drawn.shape[2]) * states[0][0, 0, :BLOCK].nbytes  # for one block
     results = []
-    for together in (2**20, 3 * BLOCK):
-        monkeypatch.setattr(blockwise, "_TOGETHER", together)
+    for together in (100, 3):
+        monkeypatch.setattr(blockwise, "_GATHERED", together * gathered)
         mixed = blockwise.attend_by_blocks(*states, size=BLOCK, mask=mask, drawn=drawn)
         results.append((mixed, *torch.autograd.grad(mixed[:, :, :39].square().sum(), states)))
     torch.testing.assert_close(*results)

@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 from heedful.host import send
 from heedful.layers.attention import attend
 
-_TOGETHER = 512
-"""Tokens whose attention is computed at once on a CPU: few enough for a core's cache."""
+_GATHERED = 2**21
+"""Bytes of keys that are gathered at once on a CPU: few enough for a cache."""
 
 _FIXED = 5
 """Blocks that an inner block reads which are not drawn."""
@@ -128,7 +128,7 @@ class _Inner(torch.autograd.Function):
             for item, head in _heads(query):
                 queries, keys, values = _by_block(query, key, value, item, head, size)
                 into = mixed[item, head].view(queries[1:-1].shape)
-                for rows in _parts(query, size):
+                for rows in _parts(query, table, size):
                     read, weights = (x[: rows.stop - rows.start] for x in room)
                     numbers, offsets = table[head, rows], offset[item, head, rows]
                     _weigh(queries[1:-1][rows], _read(keys, numbers, read), offsets, weights)
@@ -150,7 +150,7 @@ class _Inner(torch.autograd.Function):
                 for total, x in zip(grads, (queries, keys, values), strict=True)
             )
             grad_blocks = grad[item, head].view(queries[1:-1].shape)
-            for rows in _parts(query, size):
+            for rows in _parts(query, table, size):
                 read_keys, weights, read, slopes = (x[: rows.stop - rows.start] for x in room)
                 numbers, share = table[head, rows], shares[head, :, rows].flatten(1)
                 inner, outer = queries[1:-1][rows], grad_blocks[rows]
@@ -178,7 +178,7 @@ def _room(query: Tensor, table: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Returns:
         Shapes (n, C * size, K) and (n, size, C * size).
     """
-    num = max(rows.stop - rows.start for rows in _parts(query, size))
+    num = max(rows.stop - rows.start for rows in _parts(query, table, size))
     read, width = table.shape[2] * size, query.shape[3]
     return query.new_empty(num, read, width), query.new_empty(num, size, read)
 
@@ -214,10 +214,11 @@ def _heads(query: Tensor) -> Iterator[tuple[int, int]]:
     yield from itertools.product(range(query.shape[0]), range(query.shape[1]))
 
 
-def _parts(query: Tensor, size: int) -> Iterator[slice]:
+def _parts(query: Tensor, table: Tensor, size: int) -> Iterator[slice]:
     """Yield the inner blocks that are computed at once."""
-    inner = query.shape[2] // size - 2
-    together = max(_TOGETHER // size, 1) if query.device.type == "cpu" else inner
+    inner, reads = table.shape[1:]
+    gathered = reads * size * query.shape[3] * query.element_size()
+    together = max(_GATHERED // gathered, 1) if query.device.type == "cpu" else inner
     for first in range(0, inner, together):
         yield slice(first, min(first + together, inner))
 
