@@ -1,4 +1,4 @@
-"""A run folder that another process trains in."""
+"""A folder that another process holds: to train in it, or to collect answers there."""
 
 import subprocess
 import sys
@@ -16,14 +16,23 @@ with held(Path(sys.argv[1])):
 """
 
 
+class HeldAlreadyError(Exception):
+    """Some process held the folder already."""
+
+
 @contextmanager
-def held_elsewhere(run: Path) -> Iterator[None]:
-    """Have another process hold a folder, and kill it at the end."""
-    command = [sys.executable, "-c", _HOLDING, str(run)]
+def held_elsewhere(folder: Path) -> Iterator[None]:
+    """Have another process hold a folder, and kill it at the end.
+
+    Raises:
+        HeldAlreadyError: see there.
+    """
+    command = [sys.executable, "-c", _HOLDING, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         try:
-            assert other.stdout.readline() == b"held\n"
+            if other.stdout.readline() != b"held\n":
+                raise HeldAlreadyError
             yield
         finally:
             other.kill()

@@ -8,15 +8,19 @@ import json
 import os
 import shutil
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from heedful.errors import LONGEST_NAME, UserError, shorten
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -319,6 +323,41 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
             name = str(path if error.filename is None else error.filename)
             error.filename = name.replace(str(partial or path), str(path))
         raise
+
+
+@contextmanager
+def locked(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold the lock of a file, which is made, and deleted at the end.
+
+    The system lets go of it when the process ends, however that happens. Where files cannot be
+    locked, as on Windows, nothing is held.
+
+    Args:
+        path: the file. Its folder may be gone at the end.
+        otherwise: what to tell the user if another process holds it.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    with naming(path):
+        lock = path.open("a", encoding="utf-8")
+    with lock:
+        if sys.platform != "win32":
+            _take(lock, otherwise)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _take(lock: IO[str], otherwise: str) -> None:
+    try:
+        # Held by this process alone: what reads data for it may end a little later.
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise UserError(otherwise) from None
+    except OSError:  # the file system has no locks
+        return
 
 
 def sync_tree(folder: Path, *, deep: bool = True) -> None:

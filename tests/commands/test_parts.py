@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.golden.asking import command
 from tests.golden.copies import LATEST
+from tests.holding import HeldAlreadyError, held_elsewhere
 
 import heedful
 from heedful.cli import run
@@ -91,6 +92,41 @@ def _counting(answered: list[int]) -> Any:
         return row(*arguments)
 
     return counting
+
+
+def test_two_processes_do_not_compute_the_same_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop_after(2, PREDICT, monkeypatch)
+    with held_elsewhere(PARTS):
+        for flags in ([], ["--resume"], ["--overwrite"]):
+            said = error_of([*PREDICT, *flags], capsys)
+            assert "answers.jsonl: another process is computing these answers; wait" in said
+    assert run([*PREDICT, "--resume"]) == 0
+    assert OUT.read_text() == right()
+    assert not PARTS.exists()
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"], ["--overwrite"]])
+def test_answers_are_held_until_all_are_there(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if flags:
+        stop_after(2, PREDICT, monkeypatch)
+    add, refused = Parts.add, []
+
+    def adding(self: Parts, *arguments: Any) -> None:
+        add(self, *arguments)
+        if len(self.shards) == 3:
+            with pytest.raises(HeldAlreadyError), held_elsewhere(PARTS):
+                pass
+            refused.append(flags)
+
+    monkeypatch.setattr(Parts, "add", adding)
+    assert run([*PREDICT, *flags]) == 0
+    assert refused == [flags]
+    assert OUT.read_text() == right()
+    assert not PARTS.exists()
 
 
 def test_a_shard_that_is_damaged_is_answered_again(

@@ -78,6 +78,19 @@ def test_deep_pixels_are_rounded() -> None:
         assert np.asarray(flat).ravel().tolist() == rounded
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"P5 3 1 65535 " + np.array([0, 257, 65535], ">u2").tobytes(),
+        b"P5 3 1 510 " + np.array([0, 2, 510], ">u2").tobytes(),  # of their own scale
+        b"P2 3 1 65535 0 257 65535",
+    ],
+    ids=["bytes", "scale", "figures"],
+)
+def test_deep_pixels_of_pgm_are_rounded(content: bytes) -> None:
+    assert _pixels(content, channels=1) == [[0, 1, 255]]
+
+
 def test_of_an_animation_the_first_picture_counts() -> None:
     first, second = Image.new("RGB", (1, 1), RED), Image.new("RGB", (1, 1), GREEN)
     film = _bytes(first, "GIF", save_all=True, append_images=[second])

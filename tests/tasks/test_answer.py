@@ -241,17 +241,19 @@ def test_the_loss_is_the_reference_s_and_knows_no_padding(
 
 
 def test_the_task_knows_whether_some_questions_have_no_answer(tmp_path: Path) -> None:
-    def decided(*answers: list[dict[str, object]]) -> Answer:
+    def decided(*answers: list[dict[str, object]], threshold: float = 1.5) -> Answer:
         rows = [{"question": "a?", "context": "the sky", "answers": each} for each in answers]
         path = tmp_path / "questions.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        options = {"stride": 7, "no_answer_threshold": 1.5, "max_answer_tokens": 4}
+        options = {"stride": 7, "no_answer_threshold": threshold, "max_answer_tokens": 4}
         return Answer.decide(tiny.recipe("answer", [path], **options))
 
     sky: dict[str, object] = {"text": "sky", "start": 4}
-    task = Answer(no_answer=False, threshold=1.5, stride=7, max_answer_tokens=4)
-    assert decided([sky]) == task
-    assert decided([], [sky]).no_answer
+    task = Answer(no_answer=False, threshold=0.0, stride=7, max_answer_tokens=4)
+    assert decided([sky], threshold=0.0) == task
+    assert decided([], [sky]) == replace(task, no_answer=True, threshold=1.5)
+    with pytest.raises(UserError, match="--no-answer-threshold is for questions without an answer"):
+        decided([sky])
     with pytest.raises(UserError, match="no question of the training data has an answer"):
         decided([])
 

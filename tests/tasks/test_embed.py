@@ -284,6 +284,7 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     with pairs.open("w") as stream:
         stream.write("first,second,score\na sky,a,3\nan apple,red,3\n")
     assert "every score of the training data is 3: nothing to learn" in error(*SCORE)
+    assert "--scale is for pairs without scores" in error(*SCORE, "--scale", "5")
     with pairs.open("a") as stream:
         stream.write("a sky,red,much\n")
     assert "line 4: expected a number, found 'much'" in error(*SCORE)
@@ -379,3 +380,4 @@ def test_columns_of_a_corpus_and_of_what_is_looked_up(
     )
     pairs = ("--text", "body", "--text-pair", "body")
     assert "--text-pair makes pairs" in nearest("--input", table, "--against", lines, *pairs)
+    assert "--top is for the texts of --against" in nearest("a sky", "--top", "3")

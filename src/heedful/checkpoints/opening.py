@@ -2,22 +2,18 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed, other_option
-from heedful.files import naming, refuse_if_read
+from heedful.files import locked, naming, refuse_if_read
 from heedful.settings import RunSettings
-
-if sys.platform != "win32":
-    import fcntl
 
 _FREE_SETTINGS = frozenset(
     {
@@ -119,37 +115,20 @@ def check_goal(settings: RunSettings, record: RunRecord) -> None:
 def held(run: Path) -> Iterator[None]:
     """Keep other processes from training in a folder, which is made if there is none.
 
-    The system lets go of it when the process ends, however that happens. Where files cannot be
-    locked, as on Windows, nothing is held.
-
     Raises:
         UserError: another process trains there.
     """
     with naming(run):
         run.mkdir(parents=True, exist_ok=True)
-        lock = (run / runs.LOCK).open("a", encoding="utf-8")
-    with lock:
-        _take(lock, run)
-        try:
-            yield
-        finally:
-            (run / runs.LOCK).unlink(missing_ok=True)
-            with suppress(OSError):  # it holds a run
-                run.rmdir()
-
-
-def _take(lock: IO[str], run: Path) -> None:
-    if sys.platform == "win32":
-        return
+    otherwise = (
+        f"--out {run}: another process is training there; wait for it, or choose another folder"
+    )
     try:
-        # Held by this process alone: what reads data for it may end a little later.
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise UserError(
-            f"--out {run}: another process is training there; wait for it, or choose another folder"
-        ) from None
-    except OSError:  # the file system has no locks
-        return
+        with locked(run / runs.LOCK, otherwise):
+            yield
+    finally:
+        with suppress(OSError):  # it holds a run, or another process does
+            run.rmdir()
 
 
 def make_run(settings: RunSettings, record: RunRecord) -> None:

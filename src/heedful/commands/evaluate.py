@@ -72,20 +72,20 @@ def evaluate(
         _show(scores, show)
         return scores
     facts = identity(run, predictor, asdict(columns))
-    memory = open_kept(output, {**facts, "prints": prints_beside(predictor, data)})
-    if memory is None:
-        say(f"{output.out} is finished; nothing to do")
-        return {}
-    if memory.items:
-        say(f"going on after {amount(memory.items, 'answer')}")
-    if predictions_file is not None and memory.parts is not None:
-        predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
-    with kept(memory.parts):
-        scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
-    _show(scores, show)
-    if memory.parts is not None:
-        memory.parts.discard()
-    return scores
+    with open_kept(output, {**facts, "prints": prints_beside(predictor, data)}) as memory:
+        if memory is None:
+            say(f"{output.out} is finished; nothing to do")
+            return {}
+        if memory.items:
+            say(f"going on after {amount(memory.items, 'answer')}")
+        if predictions_file is not None and memory.parts is not None:
+            predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
+        with kept(memory.parts):
+            scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
+        _show(scores, show)
+        if memory.parts is not None:
+            memory.parts.discard()
+        return scores
 
 
 def _evaluate(

@@ -7,6 +7,7 @@ Scores follow from answers, and answers from what the model computed: that is ke
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -67,28 +68,30 @@ class Kept:
                 self.parts.add(rows, digest(records))
 
 
-def open_kept(output: OutputSettings, facts: Mapping[str, Any]) -> Kept | None:
-    """Begin with an evaluation, or go on with one.
+@contextmanager
+def open_kept(output: OutputSettings, facts: Mapping[str, Any]) -> Iterator[Kept | None]:
+    """Begin with an evaluation, or go on with one, and keep other processes from it meanwhile.
 
     Args:
         output: the file of its answers.
         facts: what these depend on; see ``heedful.commands.identity``.
 
-    Returns:
+    Yields:
         What is finished of it; None if all is, and its scores have been told.
 
     Raises:
         UserError: see `open_parts`.
     """
     parts: Parts | None = None
-    with ranks.failing_together():
-        if ranks.is_first():
-            size = evaluation.TOGETHER * ranks.size()
-            facts = {**facts, "files": []}
-            parts = open_parts(output, facts, size, plain=False, scored=True)
-    sizes = None if parts is None else ([shard.items for shard in parts.shards], parts.size)
-    begun = ranks.from_first(sizes)
-    return None if begun is None else Kept(parts, *begun)
+    with ExitStack() as holding:
+        with ranks.failing_together():
+            if ranks.is_first():
+                size = evaluation.TOGETHER * ranks.size()
+                opened = open_parts(output, {**facts, "files": []}, size, plain=False, scored=True)
+                parts = holding.enter_context(opened)
+        sizes = None if parts is None else ([shard.items for shard in parts.shards], parts.size)
+        begun = ranks.from_first(sizes)
+        yield None if begun is None else Kept(parts, *begun)
 
 
 def packed(outputs: Sequence[Any]) -> str:

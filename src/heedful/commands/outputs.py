@@ -5,7 +5,8 @@ No command writes over what it reads.
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from heedful.commands.parts import (
     check_replaceable,
     folder_of,
     go_on,
+    held,
     is_begun,
     is_replacing,
     is_there,
@@ -66,6 +68,7 @@ def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: 
     return list(names)
 
 
+@contextmanager
 def open_parts(
     output: OutputSettings,
     facts: Mapping[str, Any],
@@ -73,8 +76,8 @@ def open_parts(
     *,
     plain: bool,
     scored: bool = False,
-) -> Parts | None:
-    """Begin with a prediction, or go on with one.
+) -> Iterator[Parts | None]:
+    """Begin with a prediction, or go on with one, and keep other processes from it meanwhile.
 
     Args:
         output: where it goes.
@@ -84,12 +87,13 @@ def open_parts(
         scored: whether scores follow from the shards as well: as long as these are kept, nobody
             has seen the scores, even if all answers are there.
 
-    Returns:
+    Yields:
         What is finished of it; None if all is.
 
     Raises:
         UserError: something stands there and no flag says what to do with it, or it is not what
-            would be written; or what was begun depends on something else.
+            would be written; or what was begun depends on something else, or another process
+            computes it.
     """
     out = output.out
     assert out is not None
@@ -97,8 +101,21 @@ def open_parts(
         raise UserError(
             "--resume goes on with what was begun and --overwrite starts anew: give one of them"
         )
-    names, begun = facts["files"], is_begun(out)
-    output = after_restart(output)
+    with ExitStack() as holding:
+        if is_begun(out):
+            holding.enter_context(held(out))
+        parts = _parts(after_restart(output), facts, size, plain=plain, scored=scored)
+        if parts is not None:
+            holding.enter_context(held(out))  # the folder may be another one now
+        yield parts
+
+
+def _parts(
+    output: OutputSettings, facts: Mapping[str, Any], size: int, *, plain: bool, scored: bool
+) -> Parts | None:
+    out, names = output.out, facts["files"]
+    assert out is not None
+    begun = is_begun(out)
     if output.overwrite:
         check_replaceable(out, names)
         shutil.rmtree(folder_of(out), ignore_errors=True)

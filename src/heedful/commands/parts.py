@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from heedful.commands.shards import Row
 from heedful.errors import UserError, message_of, other_option
 
 ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
+_LOCK = ".lock"
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
 
 
@@ -209,7 +210,11 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
         overwrite=bool(before.get(_OVERWRITE)),  # earlier versions deleted at the start
         shards=_finished(parts.folder),
     )
-    kept = {ASKED, *(_shard(parts.folder, number).name for number in range(len(parts.shards)))}
+    kept = {
+        ASKED,
+        _LOCK,
+        *(_shard(parts.folder, number).name for number in range(len(parts.shards))),
+    }
     for path in parts.folder.iterdir():
         if path.name not in kept:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -228,6 +233,19 @@ def is_begun(out: Path) -> bool:
     if folder.exists() and not begun:
         raise UserError(f"{folder} is in the way: the answers are collected there; move it")
     return begun
+
+
+def held(out: Path) -> AbstractContextManager[None]:
+    """Keep other processes from the shards, which are begun, of what goes to a file or folder.
+
+    Raises:
+        UserError: another process computes them.
+    """
+    return files.locked(
+        folder_of(out) / _LOCK,
+        f"--out {out}: another process is computing these answers; wait for it, or choose another "
+        "name",
+    )
 
 
 def folder_of(out: Path) -> Path:

@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -15,10 +16,10 @@ from heedful.commands.nearest import Neighbours, refuse_pairs
 from heedful.commands.outputs import names_of, open_parts
 from heedful.commands.parts import Parts, kept
 from heedful.commands.shards import SHARD, digest, shards
-from heedful.errors import amount
+from heedful.errors import UserError, amount
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
-from heedful.settings import ColumnSettings, OutputSettings
+from heedful.settings import ColumnSettings, OutputSettings, PredictSettings
 from heedful.task import Answer, Say
 from heedful.training import ranks
 from heedful.training.progress import counting
@@ -101,27 +102,29 @@ def predict_files(
         names = names_of(output.out, asked.input, asked.files, plain=asked.plain)
         streams = _streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
-    parts: Parts | None = None
-    with ranks.failing_together():
-        if ranks.is_first():
-            facts = _facts(run, predictor, asked) | {"files": names}
-            parts = open_parts(output, facts, SHARD * ranks.size(), plain=asked.plain)
-    begun = ranks.from_first(None if parts is None else (parts.items, parts.size))
-    if begun is None:
-        say(f"{output.out} is finished; nothing to do")
-        return
-    done, size = begun
-    counts = [0] * len(streams)
-    records = _counted(streams, counts)
-    with ranks.failing_together():
-        _pass_over(records, done, parts)
-    if done:
-        say(f"going on after {amount(done, 'answer')}")
-    with kept(parts):
-        _answer(predictor, asked, records, size, parts)
-    with ranks.failing_together():
-        if parts is not None:
-            parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
+    with ExitStack() as holding:
+        parts: Parts | None = None
+        with ranks.failing_together():
+            if ranks.is_first():
+                facts = _facts(run, predictor, asked) | {"files": names}
+                opened = open_parts(output, facts, SHARD * ranks.size(), plain=asked.plain)
+                parts = holding.enter_context(opened)
+        begun = ranks.from_first(None if parts is None else (parts.items, parts.size))
+        if begun is None:
+            say(f"{output.out} is finished; nothing to do")
+            return
+        done, size = begun
+        counts = [0] * len(streams)
+        records = _counted(streams, counts)
+        with ranks.failing_together():
+            _pass_over(records, done, parts)
+        if done:
+            say(f"going on after {amount(done, 'answer')}")
+        with kept(parts):
+            _answer(predictor, asked, records, size, parts)
+        with ranks.failing_together():
+            if parts is not None:
+                parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
     if parts is not None:
         say(f"{amount(parts.items, 'answer')} written to {output.out}")
         _tell_cut(predictor, parts.cut, say)
@@ -166,6 +169,8 @@ def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
     task, columns = predictor.task, asked.columns
     if asked.against is not None:
         refuse_pairs(asked.context, asked.context_file, columns)
+    elif "embed" in task.abilities and predictor.settings.top != PredictSettings().top:
+        raise UserError("--top is for the texts of --against: give that file too")
     texts = texts_of(task, asked.texts, asked.context, asked.context_file, columns.encoding)
     streams = streams_of(task, texts, asked.input, columns, asked.against)
     if asked.prefix is None:

@@ -95,6 +95,8 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
                     f"{MAX_PIXELS:,} are read"
                 )
             picture.load()
+            if picture.mode == "I" and picture.format == "PPM":  # 16 bits, of which none are lost
+                picture = picture.convert("I;16")
             picture = ImageOps.exif_transpose(picture)
             return flat_picture(picture, source, channels=channels)
     except UserError:

@@ -105,7 +105,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """See whether some questions have no answer.
 
         Raises:
-            UserError: none has one, or many are not where the files say.
+            UserError: none has one, or many are not where the files say; or there is a threshold
+                for no answer, and each has one.
         """
         options = recipe.options
         assert isinstance(options, AnswerSettings)
@@ -115,6 +116,11 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         places.check()
         if not kinds[True]:
             raise UserError("no question of the training data has an answer: nothing to learn")
+        if not kinds[False] and options.no_answer_threshold != AnswerSettings().no_answer_threshold:
+            raise UserError(
+                "--no-answer-threshold is for questions without an answer; the training data has "
+                "none"
+            )
         return cls(
             no_answer=kinds[False] > 0,
             threshold=options.no_answer_threshold,

@@ -104,8 +104,8 @@ class Embed(Task[Record, Tensor, Embedding]):
         """See what kind of pairs there are, and between what their scores lie.
 
         Raises:
-            UserError: every score is the same, so there is nothing to learn; or a pair has no
-                others in its batch.
+            UserError: every score is the same, so there is nothing to learn; a pair has no others
+                in its batch; or there is a scale of cosines, and scores that need none.
         """
         options = recipe.options
         assert isinstance(options, EmbedSettings)
@@ -118,6 +118,8 @@ class Embed(Task[Record, Tensor, Embedding]):
                     "--batch-size 1: a pair is told from the others of its batch; give 2 or more"
                 )
             return task
+        if options.scale != EmbedSettings().scale:
+            raise UserError("--scale is for pairs without scores; the training data has scores")
         if min(scores) == max(scores):
             raise UserError(f"every score of the training data is {scores[0]:g}: nothing to learn")
         return replace(task, scored=True, lowest=min(scores), highest=max(scores))
