@@ -194,3 +194,24 @@ def test_texts_of_a_row_stand_where_they_stand_alone(family: str, tmp_path: Path
     alone = body.default_positions(torch.from_numpy(text)[None].long(), 0)
     expected = torch.arange(len(text))[None] if alone is None else alone
     torch.testing.assert_close(batch.inputs["position_ids"], expected.repeat(1, 2))
+
+
+def test_pairs_for_a_model_of_one_token_type(tmp_path: Path) -> None:
+    """As some RoBERTas have beside a BERT's tokenizer, which tells two types."""
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder("bert", tmp_path / "start", type_vocab_size=1)
+    options = {"text": "sentence1", "text_pair": "sentence2", "label": "score", "steps": 2, **QUICK}
+    rows = [
+        {"sentence1": "red", "sentence2": other, "score": number}
+        for number, other in enumerate(("blue", "green"))
+    ]
+    heedful.train(
+        "regress", train=rows, out=tmp_path / "run", model=str(tmp_path / "start"), **options
+    )
+    (answer,) = heedful.load(tmp_path / "run", precision="fp32")([("red", "blue")])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
+    reference = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    inputs = tokenizer("red", "blue", return_tensors="pt")
+    assert "token_type_ids" not in inputs
+    expected = reference.eval()(**inputs).logits.item()
+    assert answer.value == pytest.approx(expected, abs=1e-5)

@@ -151,6 +151,16 @@ def test_a_model_may_read_the_pieces_of_another_family(tmp_path: Path) -> None:
     assert kind_of(tmp_path).classes[0] == "RobertaTokenizer"  # which says what is wrong
 
 
+def test_a_model_of_one_token_type_is_told_none(folder: Path) -> None:
+    for types, told in ((2, True), (1, False), (0, True)):
+        config = {"model_type": "bert", "type_vocab_size": types}
+        (folder / "config.json").write_text(json.dumps(config))
+        tokenizer = load_encoder_tokenizer(folder)
+        assert isinstance(tokenizer, BertTokenizer)
+        assert ("token_type_ids" in tokenizer("[MASK]", "[MASK]")) is told
+        assert (tokenizer.layout.type_split(1) == 3) is told
+
+
 def test_other_classes_are_named(folder: Path) -> None:
     _say(folder, "BartTokenizer", "bert")
     message = "tokenizer_class 'BartTokenizer' is not supported .did you mean 'BertTokenizer'"

@@ -160,6 +160,9 @@ def load_tokenizer(
 ) -> Tokenizer | TranslationTokenizer:
     """Read the tokenizer of a model, of whichever class its folder names.
 
+    Where the model beside it has one token type, as RoBERTas with a BERT's tokenizer have, it tells
+    none: a second text would be of a type that there is not.
+
     Args:
         name_or_folder: a folder, a run, an installed model package or a hub name.
         revision: commit, tag or branch of a hub name.
@@ -169,7 +172,12 @@ def load_tokenizer(
             is damaged.
     """
     folder = resolve(name_or_folder, revision)
-    return kind_of(folder).read(folder)
+    tokenizer = kind_of(folder).read(folder)
+    if isinstance(tokenizer, TranslationTokenizer):
+        return tokenizer
+    if _read(folder / MODEL_CONFIG).get("type_vocab_size") == 1:
+        tokenizer.tell_no_types()
+    return tokenizer
 
 
 def load_encoder_tokenizer(

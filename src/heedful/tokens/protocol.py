@@ -80,5 +80,8 @@ class Tokenizer(Protocol):
     def identity(self) -> list[Any]:
         """Return all that decides ids, as plain values for JSON."""
 
+    def tell_no_types(self) -> None:
+        """Tell models no token types from now on, where they have only one."""
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the files that the reference reads, too."""

@@ -75,8 +75,15 @@ class ModelTokenizer:
         """Tell models token types, and return them from calls, as a folder says."""
         told = tells_types(files, usual=self.token_types, second_type=self.layout.second_type)
         if told != self.token_types:
-            self.token_types = told
-            self.layout = replace(self.layout, tells_types=told)
+            self._tell_types(told)
+
+    def tell_no_types(self) -> None:
+        """Tell models no token types, and return none from calls: the model has only one."""
+        self._tell_types(False)
+
+    def _tell_types(self, told: bool) -> None:
+        self.token_types = told
+        self.layout = replace(self.layout, tells_types=told)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
