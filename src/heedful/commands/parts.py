@@ -3,7 +3,7 @@
 While ``answers.jsonl`` is computed, the folder ``answers.jsonl.parts`` stands beside it. It holds
 what the answers depend on (``prediction.json``), a file for each finished shard, and what is known
 of each of them (``finished.jsonl``), written after it. Of several processes the first alone reads
-and writes it.
+and writes it, and its lock keeps those of another command out.
 """
 
 import json
