@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
 MANIFEST = "manifest.json"
+LOCK = ".lock"
+"""File of a folder that a process holds while it works there."""
 
 # Pickles of protocol 2 to 5 begin like this, and so do the zip files of pickles that `torch.save`
 # writes. Read as the length of a header, each of these is far too large for any file.
@@ -326,19 +328,20 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Hold the lock of a file, which is made, and deleted at the end.
+def locked(folder: Path, otherwise: str) -> Iterator[None]:
+    """Hold the lock of a folder, a file that is made in it, and deleted at the end.
 
     The system lets go of it when the process ends, however that happens. Where files cannot be
     locked, as on Windows, nothing is held.
 
     Args:
-        path: the file. Its folder may be gone at the end.
+        folder: there is one; it may be gone at the end.
         otherwise: what to tell the user if another process holds it.
 
     Raises:
         UserError: another process holds it.
     """
+    path = folder / LOCK
     with naming(path):
         lock = path.open("a", encoding="utf-8")
     with lock:

@@ -134,6 +134,10 @@ def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..
         (["export", "r", "--to"], "export: --to needs a value"),
         (["predict", "r", "--beam"], "predict: --beam needs a value"),
         (
+            ["train", "classify", "--train", "a", "--out", "r", "--text", "subject,", "body"],
+            "train classify: 'body' belongs to no option; quote a value that has spaces",
+        ),
+        (
             ["train", "classify", "--out", "r"],
             "train classify: --train is missing; `heedful train classify --help` says what it is",
         ),

@@ -140,3 +140,9 @@ def test_files_that_hold_nothing(tmp_path: Path) -> None:
         read_choices([tmp_path / "none.jsonl"])
     with pytest.raises(UserError, match=r"a\.jsonl: holds no questions"):
         list(read_choices([_write(tmp_path / "a.jsonl")]))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "a.txt"])
+def test_a_table_of_text_holds_no_questions(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"questions are read from JSON or Parquet, not '.[ct]"):
+        read_choices([tmp_path / name])

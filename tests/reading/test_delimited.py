@@ -109,7 +109,8 @@ def test_quotes(text: str, rows: list[tuple[int, list[str]]]) -> None:
         ('a,b\nc,d\n"e\nf"\ng,h\n', "line 3: 1 field, expected 2 as in line 1"),
         (
             'a,b\n"c" d, e,f\ng,h\n',
-            "line 2: quotes do not balance; with quotes as plain characters the line has 3 "
+            "line 2: quotes do not balance, or do not stand at both ends of a field; with "
+            "quotes as plain characters the line has 3 "
             "fields, expected 2 as in line 1",
         ),
         ("a,b\nc\rd,e\n", "line 2: a carriage return outside quotes; lines end in LF or CRLF"),

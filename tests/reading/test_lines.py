@@ -14,6 +14,7 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.reading.lines import MAX_LINE_BYTES, check_file, read_lines
+from heedful.settings import ColumnSettings
 
 
 def error_of(path: Path, max_bytes: int = MAX_LINE_BYTES) -> str:
@@ -37,6 +38,13 @@ def test_byte_order_mark_is_dropped_at_the_start_only(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffone\n\ufefftwo\n".encode())
     assert list(read_lines(path)) == ["one\n", "\ufefftwo\n"]
+
+
+def test_utf8_with_a_mark_is_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\r\n\ufefftwo\r".encode())
+    ColumnSettings(encoding="utf-8-sig")  # is let through
+    assert list(read_lines(path, encoding="utf-8-sig")) == ["one\r\n", "\ufefftwo\r"]
 
 
 def zstandard(content: bytes) -> bytes:
@@ -114,19 +122,22 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n\xff\n")))
     lines = read_lines(Path("-"))
     assert [next(lines), next(lines)] == ["one\n", "two\n"]
-    with pytest.raises(UserError, match=r"^standard input, line 3: not UTF-8 \(byte 1 is 0xff\)$"):
+    with pytest.raises(UserError, match=r"^standard input, line 3: not UTF-8 \(byte 1 is 0xff;"):
         next(lines)
     assert not sys.stdin.closed
 
 
 WHOLE = gzip.compress(MANY, mtime=0)
+OTHER = "; if it is in another encoding, such as Excel's cp1252, give that by --encoding"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"ok\ncaf\xe9\n", ", line 2: not UTF-8 (byte 4 is 0xe9)"),
-        ("a.txt", b"ok\n\xe2\x82", ", line 2: not UTF-8 (byte 1 is 0xe2)"),
+        ("a.txt", b"ok\ncaf\xe9\n", f", line 2: not UTF-8 (byte 4 is 0xe9{OTHER})"),
+        ("a.txt", b"ok\n\xe2\x82", f", line 2: not UTF-8 (byte 1 is 0xe2{OTHER})"),
+        ("a.txt", b"one\rtwo\r", ": lines end in a carriage return alone; save it with LF or CRLF"),
+        ("a.csv", b"a,b\rc,d", ": lines end in a carriage return alone; save it with LF or CRLF"),
         (
             "a.txt",
             "a\n".encode("utf-16"),

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,9 +74,9 @@ def test_a_comma_in_the_header_or_no_header_parts_by_commas(write: Write) -> Non
     quoted = write("b.csv", '"text;label"\na;b\n')
     (record,) = read_records([quoted], ColumnSettings(text="text;label", label=None))
     assert record.text == "a;b"
-    bare = write("c.csv", "a;b\nc;d\n")
+    bare = write("c.csv", "a;b\nc d\n")
     settings = ColumnSettings(header=False, text="1", label=None)
-    assert [record.text for record in read_records([bare], settings)] == ["a;b", "c;d"]
+    assert [record.text for record in read_records([bare], settings)] == ["a;b", "c d"]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.ndjson.gz", "a.CSV.GZ"])
@@ -729,3 +730,43 @@ def test_empty_lines_of_one_column_are_empty_texts_to_predict(tmp_path: Path, en
     texts = [record.text for record in read_records([path], TEXT_ONLY, allow_empty=True)]
     assert texts == ["a cat", "", "a dog"]
     assert [record.text for record in read_records([path], TEXT_ONLY)] == ["a cat", "a dog"]
+
+
+def texts_of(path: Path, **columns: Any) -> list[tuple[str, tuple[str, ...] | None, int]]:
+    records = read_records([path], ColumnSettings(**columns))
+    return [(record.text, record.labels, record.line) for record in records]
+
+
+@pytest.mark.parametrize("mark", [";", "\t", ",", "|"])
+@pytest.mark.parametrize("quoted", ["", '"'])
+def test_a_first_line_may_name_what_parts_columns(write: Write, mark: str, quoted: str) -> None:
+    rows = f"text{mark}label\r\na, b; c{mark}x\r\n".replace("a, b; c", '"a, b; c"')
+    path = write("a.csv", f"{quoted}sep={mark}{quoted}\r\n{rows}")
+    assert texts_of(path) == [("a, b; c", ("x",), 3)]
+    path = write("b.csv", f"sep={mark}\r\nalone{mark}x\r\n")
+    assert texts_of(path, header=False, text="1", label="2") == [("alone", ("x",), 2)]
+    path = write("c.csv", f"sep={mark}\r\ntext{mark}label\r\na{mark}b{mark}c\r\n")
+    with pytest.raises(UserError, match=r"c\.csv, line 3: 3 fields, expected 2 as in line 2"):
+        texts_of(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [
+        (["it came twice;x", "late, and wet;y"], ["it came twice", "late, and wet"]),
+        (["it came\tx", "late, wet\ty"], ["it came", "late, wet"]),
+        (["it, came;x", "late;y"], ["it, came", "late"]),
+        (["it came;twice,x", "late;wet,y"], ["it came;twice", "late;wet"]),
+    ],
+)
+def test_rows_without_a_header_show_what_parts_columns(
+    write: Write, rows: list[str], texts: list[str]
+) -> None:
+    found = texts_of(write("a.csv", "\n".join(rows)), header=False, text="1", label="2")
+    assert found == [(texts[0], ("x",), 1), (texts[1], ("y",), 2)]
+
+
+@pytest.mark.parametrize("rows", [["yes; no"], ["yes; no", "no"], ["yes; no", "no; no; no"]])
+def test_rows_of_one_text_stay_whole(write: Write, rows: list[str]) -> None:
+    found = texts_of(write("a.csv", "\n".join(rows)), header=False, text="1", label=None)
+    assert [text for text, _, _ in found] == rows

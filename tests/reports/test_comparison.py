@@ -155,6 +155,23 @@ def test_what_cannot_be_compared(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("scored", [False, True])
+def test_what_vectors_were_learnt_from_does_not_decide_how_they_are_compared(
+    scored: bool, tmp_path: Path
+) -> None:
+    """Runs that learnt from pairs and from scores, on data of either kind."""
+    other = copy_of("embed", tmp_path / "other", scored=True, lowest=0.0, highest=5.0)
+    data = tmp_path / "pairs.csv"
+    rows = (LATEST / "data" / "embed.csv").read_text("utf-8").splitlines()[1:9]
+    lines = [f"{row},{number % 6}" for number, row in enumerate(rows)]
+    data.write_text("\n".join(["text,other,score", *lines]), "utf-8")
+    label = {"label": "score"} if scored else {}
+    for first, second in (("embed", other), (other, "embed"), ("embed", "embed")):
+        comparison = heedful.compare(first, second, data, text_pair="other", **label)
+        assert comparison.metric == ("spearman" if scored else "recall_at_1")
+        assert comparison.items == 8
+
+
 def test_bleu_counts_the_same_words_for_both(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     other = str(copy_of("translate", tmp_path / "other", bleu_tokenize="char"))
     words = ["compare", "translate", other, *ONE_OF_EACH["translate"][1:], "--beam", "1"]

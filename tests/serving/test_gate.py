@@ -14,6 +14,7 @@ from tests.serving.inside import client_of, loaded, service_of
 
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.serving.application import application
 from heedful.serving.doors import doors
 from heedful.serving.logs import LOG, JsonLines
 from heedful.serving.service import Service
@@ -91,15 +92,109 @@ async def test_a_server_at_every_address_goes_by_each(host: str, other: str, sta
 
 async def test_pages_from_elsewhere_may_not_even_ask() -> None:
     async with service_of("classify") as service, client_of(service) as client:
-        for origin, status in {
-            "http://localhost:3000": 200,
-            "http://evil.example": 403,
-            "null": 403,
-            "http://[": 403,
-        }.items():
-            reply = await client.get("/api/runs", headers={"origin": origin})
-            assert reply.status_code == status, origin
+        for origin, host, status in (
+            ("http://localhost:8000", "localhost:8000", 200),
+            ("http://[::1]:8000", "127.0.0.1:8000", 200),
+            ("http://localhost", "localhost", 200),
+            ("https://localhost", "localhost", 200),
+            ("http://localhost:3000", "localhost:8000", 403),
+            ("http://localhost", "localhost:8000", 403),
+            ("http://localhost:3000", "localhost", 403),
+            ("http://evil.example", "localhost", 403),
+            ("http://localhost:99999", "localhost", 403),
+            ("null", "localhost", 403),
+            ("http://[", "localhost", 403),
+        ):
+            reply = await client.get("/api/runs", headers={"origin": origin, "host": host})
+            assert reply.status_code == status, (origin, host)
             assert "access-control-allow-origin" not in reply.headers
+
+
+async def test_the_page_behind_a_proxy_is_the_server_s_own() -> None:
+    async with (
+        service_of("classify", allow_host=("models.example",)) as service,
+        client_of(service) as client,
+    ):
+        for origin, host, status in (
+            ("https://models.example", "models.example", 200),
+            ("https://models.example", "localhost:8000", 200),
+            ("http://models.example:8000", "models.example:8000", 200),
+            ("http://models.example:3000", "localhost:8000", 403),
+        ):
+            reply = await client.get("/api/runs", headers={"origin": origin, "host": host})
+            assert reply.status_code == status, (origin, host)
+
+
+async def answered(service: Service, target: str, **headers: str) -> tuple[int, dict[bytes, bytes]]:
+    """Ask for a target as uvicorn hands it on, and return the status and the headers."""
+    path, _, query = target.partition("?")
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
+        ],
+    }
+    sent: list[Any] = []
+    asked = iter([{"type": "http.request", "body": b""}])
+
+    async def receive() -> Any:
+        if (first := next(asked, None)) is None:
+            await asyncio.sleep(60)
+        return first
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await application(service, doors(service.settings))(scope, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"])
+
+
+async def test_a_target_may_name_the_host() -> None:
+    """As some proxies send it; the header does not count then."""
+    async with service_of("classify") as service:
+        for target, expected in (
+            ("http://localhost:8000/health", 200),
+            ("HTTP://localhost/api/runs?a=b", 200),
+            ("http://localhost/nowhere", 404),
+            ("http://localhost", 200),
+            ("http://evil.example/api/runs", 421),
+            ("ftp://localhost/health", 404),
+        ):
+            status, _ = await answered(service, target, host="localhost")
+            assert status == expected, target
+        status, _ = await answered(service, "http://localhost/api/runs", host="evil.example")
+        assert status == 200
+
+
+async def test_a_body_with_two_ends_ends_the_connection() -> None:
+    async with service_of("classify") as service:
+        length, encoding = {"content_length": "0"}, {"transfer_encoding": "chunked"}
+        for headers, expected in ((length, 200), (encoding, 200), (length | encoding, 400)):
+            status, sent = await answered(service, "/health", host="localhost", **headers)
+            assert status == expected
+            assert (sent.get(b"connection") == b"close") == (expected == 400)
+
+
+async def test_what_is_nowhere_is_told_in_the_shape_of_what_is_asked_alike() -> None:
+    async with service_of("classify") as service, client_of(service) as client:
+        for path, kind in (
+            ("/v1/chat/completions", dict),
+            ("/api/nothing", dict),
+            ("/nothing", dict),
+            ("/v2/nothing", str),
+            ("/pipeline/summarization", str),
+            ("/models/classify/v1/nothing", dict),
+        ):
+            reply = await client.get(path)
+            assert reply.status_code == 404
+            error = reply.json()["error"]
+            assert isinstance(error, kind), path
+            assert "there is no such path" in (error if kind is str else error["message"])
+            assert ("type" in error) == ("/v1/" in path)
 
 
 async def test_pages_that_are_named_may_ask() -> None:

@@ -147,8 +147,7 @@ async def test_a_short_request_is_let_in_while_a_long_one_is_encoded() -> None:
     async with service_of("classify", batch_tokens=32, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["the red cat sleeps"])
-        size = lane.speed.tokens_per_item
-        lane.speed = Speed(tokens_per_item=size)
+        lane.speed = Speed(tokens_per_character=lane.speed.tokens_per_character)
         lane.speed.learn(32, 3.2)
         long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
         await asyncio.sleep(0)
@@ -156,6 +155,18 @@ async def test_a_short_request_is_let_in_while_a_long_one_is_encoded() -> None:
         assert lane.wait_seconds() == pytest.approx(3.2)
         assert len(await asked(service, "classify", ["the bread tastes"])) == 1
         assert len(await long) == 600
+
+
+async def test_a_long_text_says_nothing_of_how_long_the_next_ones_are() -> None:
+    async with service_of("classify", batch_tokens=64, queue_seconds=10) as service:
+        lane = service.runs["classify"].lane
+        for _ in range(3):
+            await asked(service, "classify", ["the red cat sleeps " * 500])
+        lane.speed.learn(64, 9)
+        lane.queue.ahead += 32
+        coming = [asked(service, "classify", ["the red cat sleeps"]) for _ in range(5)]
+        assert len(await asyncio.gather(*coming)) == 5
+        lane.queue.ahead -= 32
 
 
 async def test_a_busy_run_lets_another_have_its_turn() -> None:

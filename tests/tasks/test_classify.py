@@ -38,6 +38,8 @@ def test_labels_that_look_alike_are_told() -> None:
         ("1", " 1"),
         ("True", "true"),
     ]
+    spelt = ["caf\u00e9", "cafe\u0301", "bill", "bill\u200b", "\uff42\uff49\uff4c\uff4c", "cafe"]
+    assert list(alike(spelt)) == [(spelt[0], spelt[1]), *((spelt[2], one) for one in spelt[3:5])]
 
 
 @pytest.mark.parametrize("multi_label", [False, True])

@@ -261,7 +261,8 @@ def test_a_length_is_not_for_pictures(model: Path, data: Path) -> None:
 
 def test_options_of_pictures_are_not_for_texts(tmp_path: Path) -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
-    for option, value in {"preset": "mini", "image_size": 8, "shift": 0.1}.items():
+    options = {"preset": "mini", "image_size": 8, "shift": 0.1, "patch_size": 4, "grey": True}
+    for option, value in options.items():
         with pytest.raises(UserError, match="is for pictures: give format images too"):
             heedful.train("classify", train=rows, out=tmp_path / "run", **{option: value})  # type: ignore[arg-type]
     with pytest.raises(UserError, match="images"):

@@ -300,7 +300,7 @@ def test_pairs_that_are_dropped_are_counted(tmp_path: Path, capsys: Out) -> None
     assert train(tmp_path / "run", "--train", *files, "--steps", "1") == 0
     error = capsys.readouterr().err
     assert "dropped 3 of 27 pairs: 1 empty on a side (the first: " in error
-    assert "train.de, line 25), 1 longer than 128 tokens" in error
+    assert "train.en, line 25), 1 longer than 128 tokens" in error
     assert "24 examples" in error
 
 
@@ -425,7 +425,7 @@ def test_nothing_is_left_to_learn_from(tmp_path: Path, capsys: Out) -> None:
 def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: Out) -> None:
     files = write(tmp_path, "test", [*PAIRS[:3], ("Der Hund.", "")])
     assert run(["evaluate", str(trained), "--data", *map(str, files)]) == 2
-    assert "test.de, line 4: the translation is empty" in capsys.readouterr().err
+    assert "test.en, line 4: the translation is empty" in capsys.readouterr().err
 
 
 def test_a_vocabulary_that_is_missing_or_of_another_run(

@@ -23,10 +23,10 @@ from heedful.checkpoints.opening import (
     held,
     make_run,
 )
-from heedful.checkpoints.runs import LOCK, RECORD, RunRecord, others, read_record
+from heedful.checkpoints.runs import RECORD, RunRecord, others, read_record
 from heedful.commands.retell import FOLDER as RETOLD
 from heedful.errors import UserError
-from heedful.files import MANIFEST
+from heedful.files import LOCK, MANIFEST
 from heedful.settings import RunSettings
 from heedful.tasks.pretrain import CORPUS
 from heedful.tasks.translate import VOCABULARY

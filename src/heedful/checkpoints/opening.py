@@ -12,7 +12,7 @@ from typing import Any
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed, other_option
-from heedful.files import locked, naming, refuse_if_read
+from heedful.files import LOCK, locked, naming, refuse_if_read
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
@@ -76,7 +76,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         refuse_if_read("--out", run, _inputs(record))
         runs.others(run)
         return True
-    if run.is_dir() and any(path.name != runs.LOCK for path in run.iterdir()):
+    if run.is_dir() and any(path.name != LOCK for path in run.iterdir()):
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
         if not settings.resume:
@@ -124,7 +124,7 @@ def held(run: Path) -> Iterator[None]:
         f"--out {run}: another process is training there; wait for it, or choose another folder"
     )
     try:
-        with locked(run / runs.LOCK, otherwise):
+        with locked(run, otherwise):
             yield
     finally:
         with suppress(OSError):  # it holds a run, or another process does
@@ -141,8 +141,8 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     if settings.overwrite and (run / runs.RECORD).is_file():
         old = run.rename(_aside(run))
         run.mkdir()
-        if (old / runs.LOCK).is_file():  # which this process holds
-            (old / runs.LOCK).rename(run / runs.LOCK)
+        if (old / LOCK).is_file():  # which this process holds
+            (old / LOCK).rename(run / LOCK)
     run.mkdir(parents=True, exist_ok=True)
     runs.clear_partial(run)
     if not (run / runs.RECORD).is_file():

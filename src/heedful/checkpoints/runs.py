@@ -19,13 +19,10 @@ from heedful.models import Head
 RECORD = "heedful.json"
 METRICS = "metrics.jsonl"
 
-LOCK = ".lock"
-"""File of a run that a process holds while it trains there."""
-
 _BESIDE_MODEL = frozenset(
     {
-        *(RECORD, files.MANIFEST, METRICS, "checkpoints", "tensorboard", ".torchelastic", LOCK),
-        *("corpus", "vocabulary", "retold", "pruned_heads.json"),
+        *(RECORD, files.MANIFEST, files.LOCK, METRICS, "checkpoints", "tensorboard"),
+        *("corpus", "vocabulary", "retold", "pruned_heads.json", ".torchelastic"),
         *("metrics.json", "report.html"),
     }
 )

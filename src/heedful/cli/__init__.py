@@ -9,6 +9,7 @@ import sys
 from io import TextIOWrapper
 
 from cyclopts import App, Argument, CycloptsError, MissingArgumentError, Parameter
+from cyclopts.exceptions import UnusedCliTokensError
 
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
@@ -101,6 +102,9 @@ def _message(error: BaseException) -> str:
         error = error.__cause__
     if type(error) is MissingArgumentError and error.argument is not None:
         return _missing(error, error.argument)
+    if type(error) is UnusedCliTokensError:
+        command, left = " ".join(error.command_chain or ()), error.unused_tokens or []
+        return f"{command}: {left[0]!r} belongs to no option; quote a value that has spaces"
     return message_of(error)
 
 

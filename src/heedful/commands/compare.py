@@ -33,7 +33,8 @@ def compare(
         predictors: of the runs.
         data: files with the truth.
         columns: where the texts and the truth stand.
-        metric: the score that decides; the first of the task if None.
+        metric: the score that decides; if None the task's first, or the data's where that has
+            others.
         seed: decides what is drawn.
         say: takes a line for the user.
 
@@ -46,7 +47,7 @@ def compare(
     for path in files_of(data):
         if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
             raise UserError(f"--data {path}: both runs read the data, so it must be a file")
-    pairing = Pairing(judges, metric or tasks[0].metrics()[0])
+    pairing = Pairing(judges, metric, usual=tasks[0].metrics()[0])
     with ExitStack() as stack:
         judged: list[Iterator[Judgement]] = [
             judge.judged(

@@ -22,7 +22,6 @@ from heedful.commands.shards import Row
 from heedful.errors import UserError, message_of, other_option
 
 ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
-_LOCK = ".lock"
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
 
 
@@ -212,7 +211,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     )
     kept = {
         ASKED,
-        _LOCK,
+        files.LOCK,
         *(_shard(parts.folder, number).name for number in range(len(parts.shards))),
     }
     for path in parts.folder.iterdir():
@@ -242,7 +241,7 @@ def held(out: Path) -> AbstractContextManager[None]:
         UserError: another process computes them.
     """
     return files.locked(
-        folder_of(out) / _LOCK,
+        folder_of(out),
         f"--out {out}: another process is computing these answers; wait for it, or choose another "
         "name",
     )

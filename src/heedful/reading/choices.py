@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, listed
+from heedful.reading.compressed import ending_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import as_text, list_of, read_objects, unit_of, value_of
 from heedful.reading.lines import UTF8, read_files, source_name
@@ -40,9 +41,13 @@ def read_choices(
         encoding: how characters are stored.
 
     Raises:
-        UserError: at once for a missing file; during iteration for what is wrong inside a file,
-            with its line or row.
+        UserError: at once for a missing file, or one whose name says that it is a table of text;
+            during iteration for what is wrong inside a file, with its line or row.
     """
+    for path in paths:
+        if ending_of(path) in (".csv", ".tsv", ".txt"):
+            ending = ending_of(path)
+            raise UserError(f"{path}: questions are read from JSON or Parquet, not {ending!r}")
     return read_files(paths, partial(_read, labelled=labelled, encoding=encoding), "questions")
 
 

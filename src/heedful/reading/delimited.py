@@ -8,11 +8,12 @@ does not give the expected number of fields either, it is an error.
 """
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import tee
+from itertools import islice, tee
 
 from heedful.errors import UserError
 from heedful.reading.lines import MAX_LINE_BYTES
@@ -64,23 +65,47 @@ def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
         last = number
 
 
-def delimiter_of(lines: Iterator[str]) -> str:
-    """Return what parts the columns of a CSV file, by its header.
+def named_delimiter(line: str) -> str | None:
+    """Return what a spreadsheet's first line names, as ``sep=;``; None if it is another line."""
+    named = _NAMED.fullmatch(without_line_end(line))
+    return None if named is None else named[1]
+
+
+_NAMED = re.compile(r'"?sep=([,;\t|])"?')
+
+
+def delimiter_of(lines: Iterator[str], *, header: bool = True) -> str:
+    """Return what parts the columns of a CSV file.
 
     That is the comma. Spreadsheets that write 0,5 for a half put semicolons between columns, and
-    some programs tabs: these count where there is no comma outside quotes.
+    some programs tabs: these count where the header has no comma outside quotes. Without a header
+    they count where they part each of the first rows into as many columns, and commas do not.
+
+    Args:
+        lines: of the file.
+        header: whether the first one names columns.
     """
     for mark in ",;\t":
         lines, again = tee(lines)
         reader = csv.reader(_LineBuffer(again), delimiter=mark)
         with suppress(csv.Error):
-            if len(next(filter(None, reader), [])) > 1:
+            widths = [len(row) for row in islice(filter(None, reader), 1 if header else _SEEN)]
+            if (header or len(widths) > 1) and len({*widths}) == 1 and widths[0] > 1:
                 return mark
     return ","
 
 
+_SEEN = 20
+"""Rows without a header that show what parts columns; of a single one that cannot be told."""
+
+
 def csv_rows(
-    lines: Iterator[str], source: str, *, delimiter: str = ",", keep_empty: bool = False
+    lines: Iterator[str],
+    source: str,
+    *,
+    delimiter: str = ",",
+    keep_empty: bool = False,
+    start: int = 1,
 ) -> Iterator[Row]:
     """Yield the rows of comma-separated text. Empty lines between records are skipped.
 
@@ -90,6 +115,7 @@ def csv_rows(
         delimiter: what stands there for the comma.
         keep_empty: take an empty line as a row where rows have one field, but for the first lines
             of the file and the last, which nobody means as rows.
+        start: the number of the first line.
 
     Raises:
         UserError: a row does not have as many fields as the first, with or without its quotes, or
@@ -97,7 +123,7 @@ def csv_rows(
     """
     # The limit holds for the whole process, so it is only raised; we limit lines and records.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
-    buffer = _LineBuffer(lines)
+    buffer = _LineBuffer(lines, start)
     reader = csv.reader(buffer, delimiter=delimiter, strict=True)
     first: _First | None = None
     last = 0
@@ -147,8 +173,9 @@ def _first_line(
         if record is not None:
             return record  # its quotes balance; only the number of fields is wrong
         raise UserError(
-            f"{where}: quotes do not balance; with quotes as plain characters the line has "
-            f"{_fields(row)}, expected {first.width} as in line {first.number}"
+            f"{where}: quotes do not balance, or do not stand at both ends of a field; with quotes "
+            f"as plain characters the line has {_fields(row)}, expected {first.width} as in line "
+            f"{first.number}"
         )
     if not buffer.put_back():
         raise UserError(
@@ -161,11 +188,11 @@ def _first_line(
 class _LineBuffer:
     """Lines of the file for the parser, kept until their record is accepted."""
 
-    def __init__(self, lines: Iterator[str]) -> None:
+    def __init__(self, lines: Iterator[str], start: int = 1) -> None:
         self.taken: list[str] = []
         self._lines = lines
         self._back: deque[str] = deque()
-        self._number = 1
+        self._number = start
         self._size = 0
         self._read_chars = 0
         self._reread_chars = 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from heedful.errors import UserError
+from heedful.files import LOCK
 from heedful.settings import ColumnSettings
 
 if sys.platform != "win32":
@@ -22,8 +23,6 @@ if sys.platform != "win32":
 PathOrPaths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
 """Paths, a list of dicts or what yields them, or a table of pandas or pyarrow."""
-
-_LOCK = ".lock"
 
 
 _OWN_KEYS = {"question", "context", "choices", "answer", "answers", "entities"}
@@ -118,9 +117,9 @@ def _locked(folder: Path) -> IO[bytes]:
             suppress(FileNotFoundError),
             ExitStack() as closing,
         ):  # deleted by the last one to leave
-            lock = closing.enter_context((folder / _LOCK).open("ab"))
+            lock = closing.enter_context((folder / LOCK).open("ab"))
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
+            if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):
                 closing.pop_all()
                 return lock
 

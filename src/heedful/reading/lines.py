@@ -29,8 +29,8 @@ _BUFFER_BYTES = 2**17
 
 
 def is_utf8(encoding: str) -> bool:
-    """Tell whether an encoding is UTF-8, which has several names."""
-    return codecs.lookup(encoding).name == UTF8
+    """Tell whether an encoding is UTF-8, which has several names, with or without its mark."""
+    return codecs.lookup(encoding).name in (UTF8, "utf-8-sig")
 
 
 def source_name(path: Path) -> str:
@@ -112,6 +112,7 @@ def read_lines(
     """
     source = source_name(path)
     number = 0
+    encoding = UTF8 if is_utf8(encoding) else encoding
     try:
         with open_bytes(path) as stream:
             while raw := stream.readline(max_bytes + 1):
@@ -122,7 +123,7 @@ def read_lines(
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
                     hint = _hint(raw) if number == 1 else ""
-                    if is_utf8(encoding) and not hint:
+                    if encoding == UTF8 and not hint:
                         hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
                     hint = hint or _wider(raw, encoding)
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
@@ -130,6 +131,11 @@ def read_lines(
                         f"{source}, line {number}: not {encoding.upper()} ({byte}{hint})"
                     ) from None
                 if number == 1:
+                    if _has_returns_alone(raw):
+                        raise UserError(
+                            f"{source}: lines end in a carriage return alone; save it with LF or "
+                            "CRLF"
+                        )
                     line = line.removeprefix("\ufeff")
                     if not line:
                         continue
@@ -162,8 +168,13 @@ def _looks_like(raw: bytes) -> str:
         shares[encoding] = sum(one in _COMMON for one in others) / max(len(others), 1)
     encoding = max(shares, key=lambda name: shares[name])
     if shares[encoding] < _ENOUGH:
-        return ""
+        return "; if it is in another encoding, such as Excel's cp1252, give that by --encoding"
     return f"; it looks like {encoding.upper()}: give --encoding {encoding}"
+
+
+def _has_returns_alone(raw: bytes) -> bool:
+    """Tell whether what should be the first of several lines is a whole file of old Macintoshes."""
+    return not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r")
 
 
 def _wider(raw: bytes, encoding: str) -> str:

@@ -88,7 +88,7 @@ def _aligned(source: Path, target: Path, encoding: str) -> Iterator[Record]:
             text=without_line_end(text),
             text_pair=without_line_end(translation),
             labels=None,
-            source=source_name(source),
+            source=f"{source_name(source)} and {source_name(target)}",
             line=number,
         )
     if longer is not None:

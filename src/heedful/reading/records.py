@@ -6,13 +6,20 @@ cannot be read is an error that names its line.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import tee
+from itertools import chain, tee
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, unknown_name
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, ending_of
-from heedful.reading.delimited import Row, csv_rows, delimiter_of, tsv_rows, without_line_end
+from heedful.reading.delimited import (
+    Row,
+    csv_rows,
+    delimiter_of,
+    named_delimiter,
+    tsv_rows,
+    without_line_end,
+)
 from heedful.reading.fields import (
     Cells,
     Field,
@@ -216,10 +223,16 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     source = source_name(path)
     if format == "tsv":
         return _table_rows(tsv_rows(lines, source, keep_empty=keep_empty), source, columns)
+    first = next(lines, "")
+    named = named_delimiter(first)
+    if named is None:
+        lines = chain([first] if first else [], lines)
     lines, ahead = tee(lines)
-    delimiter = delimiter_of(ahead) if columns.header else ","
+    if columns.header or path != STDIN:  # whose next lines may be long in coming
+        named = named or delimiter_of(ahead, header=columns.header)
     del ahead  # or all lines would be kept for it
-    rows = csv_rows(lines, source, delimiter=delimiter, keep_empty=keep_empty)
+    start = 2 if named_delimiter(first) else 1
+    rows = csv_rows(lines, source, delimiter=named or ",", keep_empty=keep_empty, start=start)
     return _table_rows(rows, source, columns)
 
 

@@ -98,7 +98,8 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
                 f"only {name} knows {listed(sorted(only))}: only runs with the same labels can be "
                 "compared"
             )
-    if tasks[0].metrics() != tasks[1].metrics():
+    # Vectors are scored by what the data has, whatever they were learnt from.
+    if "embed" not in tasks[0].abilities and tasks[0].metrics() != tasks[1].metrics():
         scores = [", ".join(task.metrics()) for task in tasks]
         raise UserError(
             f"{names[0]} is scored by {scores[0]} and {names[1]} by {scores[1]}: only runs with "
@@ -120,12 +121,20 @@ class Pairing:
 
     Args:
         judges: the task's, of either run.
-        metric: the score that decides; the first of the task if None.
+        metric: the score that decides, if one is asked for.
+        usual: the score that else decides, if the data has it; or the first score.
     """
 
-    def __init__(self, judges: tuple[AnyJudge, AnyJudge], metric: str | None = None) -> None:
+    def __init__(
+        self,
+        judges: tuple[AnyJudge, AnyJudge],
+        metric: str | None = None,
+        *,
+        usual: str | None = None,
+    ) -> None:
         self.judges = judges
         self.metric = metric
+        self.usual = usual
         self.items = self.items_that_differ = 0
         self._counts = (array("d"), array("d"))
         self._right = (array("b"), array("b"))
@@ -198,7 +207,7 @@ class Pairing:
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
         scores = self._tested(seed)
-        metric = self.metric or next(iter(scores))
+        metric = self.metric or (self.usual if self.usual in scores else next(iter(scores)))
         return Comparison(
             task=task,
             first=names[0],

@@ -18,7 +18,7 @@ from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
 from heedful.serving.openapi import Render, with_examples
 from heedful.serving.problem import Kind, Problem
-from heedful.serving.protocols import OPEN_PATHS, PROTOCOLS, Speaks
+from heedful.serving.protocols import BEGINNINGS, OPEN_PATHS, PROTOCOLS, Speaks
 from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
@@ -123,14 +123,16 @@ def _routes(
 
 
 def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
-    """Return the protocol whose route was asked, or the first."""
+    """Return the protocol whose route was asked, or of whose kind the path is, or the first."""
     for match in (Match.FULL, Match.PARTIAL):  # partial: of another method
         for protocol, router in routers:
             for route in router.routes:
                 if route.matches(scope)[0] is match:
                     scope.setdefault("route", route)  # for the log, if it was not asked at all
                     return protocol
-    return routers[0][0]
+    parts = scope["path"].split("/")[1:]
+    behind_run = parts[2:] if parts[0] == "models" else parts
+    return BEGINNINGS.get(behind_run[0] if behind_run else "", PROTOCOLS[0])
 
 
 def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
@@ -147,7 +149,9 @@ def _refused(error: HTTPException) -> Problem:
     """Return what is told to who asks for what is not there, or sends what cannot be read."""
     if error.status_code == 400:  # of FastAPI, of what it cannot read as JSON
         return error.__cause__ if isinstance(error.__cause__, Problem) else _NOT_JSON
-    kind: Kind = "not found" if error.status_code in (404, 405) else "validation"
+    if error.status_code == 404:
+        return Problem("not found", "there is no such path; GET /openapi.json lists all")
+    kind: Kind = "not found" if error.status_code == 405 else "validation"
     return Problem(kind, str(error.detail), status=error.status_code)
 
 

@@ -97,8 +97,13 @@ def first_error(errors: Sequence[Any]) -> str:
         errors: as pydantic lists them; of a value that may be of several types, those of each.
     """
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    where = ".".join(str(part) for part in first["loc"] if part != "body" and not _is_type(part))
     return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+def _is_type(part: int | str) -> bool:
+    """Tell whether a part of where an error is names one of the types that a value may have."""
+    return isinstance(part, str) and (part in _TYPES or "[" in part)
 
 
 def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
@@ -111,6 +116,9 @@ def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
     )
     return Problem(problem.kind, message, status=problem.status, retry_after=problem.retry_after)
 
+
+_TYPES = ("str", "int", "float", "bool")
+"""What pydantic calls the plain types of a union; it writes others with brackets."""
 
 _SAYS = {
     400: "The request is not one that can be answered.",

@@ -16,6 +16,8 @@ from heedful.settings import ServeSettings
 KEY_VARIABLE = "HEEDFUL_API_KEY"
 _SHORTEST_KEY = 16
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_USUAL = {"http": 80, "https": 443}
+"""Ports that an address does not name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,12 +44,12 @@ class Doors:
         Raises:
             Problem: it is for another host, from a page elsewhere, or does not know the key.
         """
-        host = _host_of(headers.get(b"host", b""))
+        host, port = _host_of(headers.get(b"host", b""))
         if not self._is_ours(host):
             message = "this server does not go by that host name; --allow-host adds names"
             raise Problem("forbidden", message, status=421)
         origin = headers.get(b"origin")
-        if origin is not None and not self._may_use(origin, host):
+        if origin is not None and not self._may_use(origin, host, port):
             raise Problem("forbidden", "pages of that origin may not use this server")
         if needs_key and self.key is not None:
             scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
@@ -57,15 +59,21 @@ class Doors:
     def _is_ours(self, host: str) -> bool:
         return host in self.hosts or (self.any_address and _is_address(host))
 
-    def _may_use(self, origin: bytes, host: str) -> bool:
+    def _may_use(self, origin: bytes, host: str, port: int | None) -> bool:
+        """Tell whether a page is one of the server's own, or named."""
         text = origin.decode("latin-1")
         if text in self.origins or "*" in self.origins:
             return True
         try:
-            name = urlsplit(text).hostname
+            page = urlsplit(text)
+            page_port = page.port or _USUAL.get(page.scheme)
         except ValueError:
             return False
-        return name is not None and (name == host or name in self.hosts)
+        if page.hostname is None or not (page.hostname == host or page.hostname in self.hosts):
+            return False
+        # A proxy before it has the usual port; what has it on the same machine is another's page.
+        ports = {port} if port is not None else {*_USUAL.values()}
+        return page_port in (ports if page.hostname in _LOCAL else ports | {*_USUAL.values()})
 
 
 def doors(settings: ServeSettings) -> Doors:
@@ -114,12 +122,13 @@ def _read_key(path: Path | None) -> bytes | None:
     return key.encode("ascii")
 
 
-def _host_of(header: bytes) -> str:
-    """Return the host of a Host header without its port, in small letters; '' if it has none."""
+def _host_of(header: bytes) -> tuple[str, int | None]:
+    """Return the host of a Host header, in small letters, '' if it has none; and its port."""
     try:
-        return urlsplit(f"//{header.decode('ascii')}").hostname or ""
+        address = urlsplit(f"//{header.decode('ascii')}")
+        return address.hostname or "", address.port
     except ValueError:
-        return ""
+        return "", None
 
 
 def _is_address(host: str) -> bool:

@@ -47,11 +47,13 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope = _in_origin_form(scope)
         headers = dict(scope["headers"])
         exchange = Exchange(id=request_id(headers.get(b"x-request-id")))
         CURRENT.set(exchange)
         body = Body(receive, self.load)
-        method, send = scope["method"], _noting(send, exchange, body)
+        closing = _is_framed_twice(headers)
+        method, send = scope["method"], _noting(send, exchange, body, closing=closing)
         if method == "HEAD":  # what GET answers, but for its body
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         self.load.requests += 1
@@ -93,6 +95,9 @@ class Gate:
             await self.respond(scope, problem)(scope, body.again, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        if _is_framed_twice(headers):
+            message = "a request has either a Content-Length or a Transfer-Encoding"
+            raise Problem("validation", message, status=400)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         is_open = path in self.open_paths and scope["method"] == "GET"
         self.doors.check(headers, needs_key=not is_open)
@@ -156,6 +161,30 @@ class Gate:
         log("request", fields)
 
 
+def _in_origin_form(scope: Scope) -> Scope:
+    """Return a request without the host in its target, as some proxies send it.
+
+    That host then counts, whatever the header says (RFC 9112, section 3.2.2).
+    """
+    scheme, separator, rest = scope["path"].partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        return scope
+    host, _, path = rest.partition("/")
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers = [*others, (b"host", host.encode("latin-1", "replace"))]
+    raw_path = scope["raw_path"].partition(b"://")[2].partition(b"/")[2]
+    return {**scope, "path": f"/{path}", "raw_path": b"/" + raw_path, "headers": headers}
+
+
+def _is_framed_twice(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether two headers say where a body ends.
+
+    A proxy may read the one and this server the other: the connection may not go on (RFC 9112,
+    section 6.1).
+    """
+    return b"content-length" in headers and b"transfer-encoding" in headers
+
+
 def _without_body(send: Send) -> Send:
     """Return a ``send`` for an answer of which only the head is wanted."""
 
@@ -167,14 +196,21 @@ def _without_body(send: Send) -> Send:
     return bodiless
 
 
-def _noting(send: Send, exchange: Exchange, body: Body) -> Send:
-    """Return a ``send`` that notes what is sent, and adds the headers that every answer has."""
+def _noting(send: Send, exchange: Exchange, body: Body, *, closing: bool) -> Send:
+    """Return a ``send`` that notes what is sent, and adds the headers that every answer has.
+
+    Args:
+        send: sends an answer.
+        exchange: takes the notes.
+        body: of the request.
+        closing: whether the connection ends with the answer.
+    """
 
     async def noting(message: Message) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
             headers = [(b"x-request-id", exchange.id.encode()), *_HEADERS]
-            if body.expected:  # nobody will read the rest
+            if closing or body.expected:  # nobody will read the rest
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *headers]}
         else:

@@ -18,7 +18,7 @@ import torch
 from heedful.batches import Example, Fitted
 from heedful.errors import UserError
 from heedful.serving.exchange import CURRENT
-from heedful.serving.limits import check_size, check_tokens, too_many_tokens, turns
+from heedful.serving.limits import check_size, check_tokens, size_of, too_many_tokens, turns
 from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.queue import Batch, Queue, Ticket
@@ -69,7 +69,7 @@ class Speed:
 
     tokens: float = 0.0
     seconds: float = 0.0
-    tokens_per_item: float = 0.0
+    tokens_per_character: float = 0.0
     _by_size: dict[int, float] = field(default_factory=dict)
     """Seconds for a token, by the binary digits of the number of a batch's tokens."""
 
@@ -100,9 +100,10 @@ class Speed:
         near = max(smaller) if smaller else min(self._by_size, default=0)
         return tokens * self._by_size.get(near, 0.0)
 
-    def learn_size(self, tokens: float) -> None:
-        """Take in how many tokens the texts of a request have, in the mean."""
-        self.tokens_per_item = _KEPT * self.tokens_per_item + (1 - _KEPT) * tokens
+    def learn_size(self, tokens: int, characters: int) -> None:
+        """Take in how many tokens the characters of a request's texts became."""
+        each = tokens / characters
+        self.tokens_per_character = _KEPT * self.tokens_per_character + (1 - _KEPT) * each
 
 
 class Lane:
@@ -133,7 +134,7 @@ class Lane:
         self.settings = settings
         self._metrics = metrics
         self._encoding: list[int] = []
-        """Records of each request that is being encoded."""
+        """Characters of each request that is being encoded."""
         self._computing = 0
         """Tokens of the batch that is being computed."""
         self._more = asyncio.Event()
@@ -153,7 +154,7 @@ class Lane:
         encoded, tokens = await self._encode(predictor, records, settings, self.settings.max_tokens)
         if self.queue.tokens + sum(tokens) > self.settings.queue_tokens and self.queue.items:
             raise self.overloaded()
-        self.speed.learn_size(sum(tokens) / len(tokens))
+        self.speed.learn_size(sum(tokens), size_of(records))
         return await self._queued(predictor, records, settings, encoded, tokens)
 
     async def warm_up(self, predictor: "Predictor", records: Sequence[Any]) -> None:
@@ -227,8 +228,8 @@ class Lane:
 
         Of a long request it is a batch's worth, as of one in the queue.
         """
-        each = self.speed.tokens_per_item
-        return sum(min(count * each, self.settings.batch_tokens) for count in self._encoding)
+        each = self.speed.tokens_per_character
+        return sum(min(size * each, self.settings.batch_tokens) for size in self._encoding)
 
     def _admit(self, records: Sequence[Any]) -> None:
         check_size(records, self.settings)
@@ -265,7 +266,7 @@ class Lane:
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
         loop, left = asyncio.get_running_loop(), threading.Event()
-        self._encoding.append(len(records))
+        self._encoding.append(size := size_of(records))
         try:
             for part in turns(records):
                 for record in part:
@@ -282,7 +283,7 @@ class Lane:
             raise refusal(error) from None
         finally:
             left.set()
-            self._encoding.remove(len(records))
+            self._encoding.remove(size)
         return encoded, tokens
 
     async def _compute(self, batch: Batch, threads: int) -> None:

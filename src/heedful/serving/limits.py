@@ -58,6 +58,11 @@ def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
     check_characters(sum(sizes), settings)
 
 
+def size_of(items: Sequence[Any]) -> int:
+    """Return how many characters items have; one without any, as a picture, counts for one."""
+    return sum(max(1, _characters(item)) for item in items)
+
+
 def check_characters(count: int, settings: ServeSettings) -> None:
     """Refuse too many characters, those of a text counted for each pair that it is in.
 

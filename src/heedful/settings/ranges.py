@@ -1,5 +1,6 @@
 """What several settings have in common: names of choices, and how numbers are checked."""
 
+import codecs
 from collections.abc import Sequence
 from typing import Literal
 
@@ -39,7 +40,8 @@ def check_encoding(name: str) -> None:
         UserError: Python knows no such encoding of text, or its line ends take other bytes.
     """
     try:
-        known = "\n".encode(name) == b"\n" and b"\n".decode(name) == "\n"
+        marked = codecs.lookup(name).name == "utf-8-sig"  # which is read as utf-8 is
+        known = marked or ("\n".encode(name) == b"\n" and b"\n".decode(name) == "\n")
     except (LookupError, UnicodeError):
         known = False
     if not known:

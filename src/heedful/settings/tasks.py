@@ -58,12 +58,6 @@ class ClassifySettings:
         for name in ("image_size", "patch_size"):
             in_range(name, getattr(self, name), 1, 4096, what="a whole number from 1 to 4,096")
         in_range("shift", self.shift, 0, 0.5, what="from 0 to 0.5")
-        if self.preset is None:
-            for option in [
-                *["--patch-size"] * (self.patch_size is not None),
-                *["--grey"] * self.grey,
-            ]:
-                raise UserError(f"{option} is for a model from scratch: give --preset too")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -250,6 +244,14 @@ class PretrainSettings:
         in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
         for name in ("positions", "max_predictions", "workers", "shuffle_buffer", "open_shards"):
             in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
+        for name in () if self.stream else ("shuffle_buffer", "open_shards"):
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                option = name.replace("_", "-")
+                raise UserError(f"--{option} is for --stream; give that too, or leave it out")
+        if self.sentences != "punctuation" and self.objective not in ("mlm+nsp", "sop"):
+            raise UserError(
+                f"--sentences: --objective {self.objective} reads text without them; leave it out"
+            )
         if self.stream and self.masking == "entity" and self.phrases is None:
             raise UserError(
                 "--stream reads no text beforehand, so --masking entity needs a list: give "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
+from unicodedata import normalize
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ from heedful.tasks.texts import check_outputs, store_records
 
 Item = Record | Picture
 
+_NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
@@ -348,8 +350,8 @@ def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
     """
     if pictures:
         return shift_of(options)
-    for name in ("preset", "image_size", "shift"):
-        if getattr(options, name) is not None:
+    for name in ("preset", "image_size", "shift", "patch_size", "grey"):
+        if getattr(options, name) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise UserError(f"{option} is for pictures: give --format images too")
     return 0.0
@@ -390,10 +392,10 @@ def _stripped(label: str, known: Container[str]) -> str:
 
 
 def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of labels that differ in white space or capitals alone, or are one number."""
+    """Yield pairs of labels that differ in how they are written alone, or are one number."""
     seen: dict[str | Decimal, str] = {}
     for label in labels:
-        bare = " ".join(label.casefold().split())
+        bare = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split())
         first = seen.setdefault(Decimal(bare) if _NUMBER.fullmatch(bare) else bare, label)
         if first != label:
             yield first, label

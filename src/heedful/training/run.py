@@ -143,10 +143,12 @@ def _in_passes(recipe: Recipe) -> bool:
 
 def _card(run: Run, examples: Examples | Stream, device: torch.device) -> str:
     """Say how it learns, and where."""
+    unlearnt = run.total_steps == 1 and not run.work.factor(0)
+    warning = "; the warm-up takes the only step, at a rate of 0: give --warmup 0"
     return (
         f"{examples.card}, {amount(run.total_steps, 'step')} of {run.settings.batch_size}, "
         f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
-        f"{run.precision.name} on {device} ({run.precision.reason})"
+        f"{run.precision.name} on {device} ({run.precision.reason}){warning if unlearnt else ''}"
     )
 
 

@@ -22,6 +22,14 @@ class Speaks(Protocol):
 PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub, v2)
 """Every protocol. The first one also answers for routes that are nobody's."""
 
+BEGINNINGS: dict[str, Speaks] = {
+    "v1": openai,
+    "v2": v2,
+    "pipeline": hub,
+    "embed_sparse": tei,
+}
+"""Protocols by the first part of their paths: they answer for those that a client may miss here."""
+
 OPEN_PATHS = frozenset(
     {"/", "/health", "/health/live", "/ping", "/v2/health/live", "/v2/health/ready"}
 )

@@ -63,7 +63,7 @@ Options = create_model("Options", __base__=Body, **_OPTIONS)
 class Question(BaseModel):
     """Texts to answer for."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     texts: Several[str | Several[str]] = Field(
         description="Texts; or pairs of them, such as a question and its context; or a question "

@@ -201,7 +201,7 @@ async def _infer(service: Service, served: Served, asked: Asked) -> Response:
     try:
         options = Options.model_validate(asked.options).model_dump(exclude_unset=True)
     except ValidationError as error:
-        raise Problem("validation", f"parameters.{first_error(error.errors())}") from None
+        raise Problem("validation", f"parameters: {first_error(error.errors())}") from None
     answers = await ask(service, served, texts_of(columns, asked.texts), **options)
     tensors = {tensor.name: tensor for tensor in tensors_of(columns, answers)}
     wanted = asked.outputs or dict.fromkeys(tensors, asked.as_bytes)

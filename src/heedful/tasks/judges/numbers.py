@@ -57,8 +57,10 @@ def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
                 yield from (_similarity(answer, record, scale) for answer, record in rest)
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-        of_pairs = measures.neighbours if columns.shape[1] == 1 else measures.correlations
-        return of_pairs(columns, weights)
+        if columns.shape[1] == 1:
+            return measures.neighbours(columns, weights)
+        scores = measures.correlations(columns, weights)
+        return {name: scores[name] for name in ("spearman", "pearson")}  # the usual one first
 
     return Judge(judged=judged, measure=measure)
 

@@ -85,7 +85,7 @@ class Pictures:
         options, data = recipe.options, recipe.data
         assert isinstance(options, ClassifySettings)
         assert isinstance(data, DataSettings)
-        _refuse(data)
+        _refuse(data, options)
         torch.manual_seed(recipe.training.seed)
         if options.preset is not None:
             data.refuse_model()
@@ -143,8 +143,12 @@ def shift_of(options: ClassifySettings) -> float:
     return default if options.shift is None else options.shift
 
 
-def _refuse(data: DataSettings) -> None:
-    """Refuse options that change nothing where pictures are read."""
+def _refuse(data: DataSettings, options: ClassifySettings) -> None:
+    """Refuse options that change nothing where pictures are read, or nothing of this model."""
+    for name in () if options.preset is not None else ("patch_size", "grey"):
+        if getattr(options, name) not in (None, False):
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for a model from scratch: give --preset too")
     for name in ("max_length", "long_text"):
         if getattr(data, name) is not None:
             raise UserError(f"--{name.replace('_', '-')} is for texts; leave it out")
