@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 from tests.golden.cases import CONTEXT, LOADED
 from tests.golden.copies import LATEST
 
@@ -128,3 +129,21 @@ def test_a_damaged_length_is_no_option(length: int, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"heedful\.json: max_length {length}: this model has"):
         heedful.load(folder)
     assert heedful.load(folder, max_length=16)("the cat").label
+
+
+@pytest.mark.parametrize("name", ["classify", "many", "regress", "choose", "embed", "pretrain"])
+def test_what_is_no_number_is_no_answer(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(LATEST / name, tmp_path / "run"))
+    weights = load_file(folder / "model.safetensors")
+    for key in weights:
+        if "word_embeddings" in key:
+            weights[key] = weights[key] * float("nan")
+    save_file(weights, folder / "model.safetensors")
+    words = ["what?", "a", "b"] if name == "choose" else ["the [MASK] cat"]
+    for command in ["predict", "explain", *["score"] * (name == "pretrain")]:
+        assert run([command, str(folder), *words]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert "the model is damaged" in captured.err

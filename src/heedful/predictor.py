@@ -98,7 +98,7 @@ class Predictor:
         self._tokens_at_once = tokens_at_once(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
-            raise UserError(f"--precision int8: {reason}; give auto, bf16 or fp32")
+            raise UserError(f"--precision int8: {reason}; give auto or fp32")
 
     def score_by(self, settings: ScoreSettings) -> None:
         """Say how the answers are to be scored.
@@ -329,9 +329,16 @@ class Predictor:
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.compute(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
+            _check_numbers(computed)
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output
         return iter(outputs)
+
+
+def _check_numbers(computed: Sequence[Any] | Tensor) -> None:
+    for part in [computed] if isinstance(computed, Tensor) else computed:
+        if isinstance(part, Tensor) and part.is_floating_point() and part.isnan().any():
+            raise UserError("what the model computes is not a number; the model is damaged")
 
 
 def _most_items(settings: PredictSettings) -> int:

@@ -207,7 +207,7 @@ def test_never_on_a_gpu() -> None:
 
 @needs_int8
 def test_models_without_a_form() -> None:
-    with pytest.raises(UserError, match=r"precision int8: .* give auto, bf16 or fp32"):
+    with pytest.raises(UserError, match=r"precision int8: .* give auto or fp32"):
         load(RUNS / "gru", precision="int8")
 
 

@@ -29,7 +29,7 @@ def some_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> No
 
 
 def test_tf32_is_for_gpus_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="precision tf32 needs a GPU that has it: the CPU"):
+    with pytest.raises(UserError, match="precision tf32 needs a GPU that has it; give fp32"):
         choose_precision("tf32", CPU)
     some_gpu(monkeypatch, (7, 5))
     with pytest.raises(UserError, match="precision tf32 needs a GPU that has it: Some GPU"):

@@ -24,7 +24,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
-from heedful.task import Recipe
+from heedful.task import Recipe, Say
 from heedful.training import fit
 from heedful.training.fit import Stopped
 from heedful.training.log import metrics_log
@@ -72,7 +72,14 @@ def test_kill_nine_of_a_translator(tiny_model: Path, tmp_path: Path) -> None:
 
 
 def run(
-    model: Path, data: Path, out: Path, *, steps: int = 12, average: int = 1, resume: bool = False
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    steps: int = 12,
+    average: int = 1,
+    resume: bool = False,
+    say: Say = lambda line: None,
 ) -> str:
     train(
         "classify",
@@ -92,6 +99,7 @@ def run(
             ),
             run=RunSettings(out=out, resume=resume),
         ),
+        say=say,
     )
     return sha256(out / "model.safetensors")
 
@@ -139,6 +147,19 @@ def test_a_damaged_newest_checkpoint_is_named_and_skipped(
     assert len(skipped) == 1
     assert str(newest) in skipped[0]
     assert run(tiny_model, colours, out, resume=True) == whole
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(
+    tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out, lines = run(tiny_model, colours, tmp_path / "whole"), tmp_path / "broken", []
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5)
+        with pytest.raises(MemoryError):
+            run(tiny_model, colours, out)
+    (steps.folder_of(out, 3) / steps.STATE).unlink()
+    assert run(tiny_model, colours, out, resume=True, say=lines.append) == whole
+    assert "no checkpoint is whole: the run begins anew at step 1" in lines
 
 
 def test_a_checkpoint_whose_weights_have_other_names_is_refused(

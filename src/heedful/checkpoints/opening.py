@@ -77,6 +77,11 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         runs.others(run)
         return True
     if run.is_dir() and any(path.name != LOCK for path in run.iterdir()):
+        if not is_run and (run / "checkpoints").is_dir():
+            raise UserError(
+                f"--out {run} holds the checkpoints of a run, but no {runs.RECORD}, without which "
+                "it cannot go on; choose another folder"
+            )
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
         if not settings.resume:

@@ -23,7 +23,7 @@ def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likel
     """
     _check(predictor.task)
     if predictor.precision.int8:
-        raise UserError("texts are not scored in int8; give --precision auto, bf16 or fp32")
+        raise UserError("texts are not scored in int8; give --precision auto or fp32")
     return likelihoods(
         texts,
         predictor.model,

@@ -89,7 +89,7 @@ def likelihoods(
         device: where.
 
     Raises:
-        UserError: a text has no token, with where it stands.
+        UserError: a text has no token, with where it stands; or the model is damaged.
     """
     rows_of = _masked if "fill" in task.abilities else _continued
     texts = iter(texts)
@@ -107,7 +107,10 @@ def likelihoods(
         ):
             some = [rows[number] for number in numbers]
             batch = _batch(some, tokenizer).to(device)
-            each = iter(_log_probabilities(forward(**batch.inputs), batch).tolist())
+            told = _log_probabilities(forward(**batch.inputs), batch)
+            if told.isnan().any():
+                raise UserError("a log-probability is not a number; the model is damaged")
+            each = iter(told.tolist())
             for number, row in zip(numbers, some, strict=True):
                 scored[number] = list(islice(each, len(row.truth)))
         every = (number for row in scored for number in row)

@@ -91,14 +91,15 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
         return Precision(dtype=torch.float32, reason="asked for")
     if name == "fp16":
         if device.type != "cuda":
-            raise UserError("precision fp16 needs a GPU; on a CPU give bf16, fp32 or auto")
+            raise UserError("precision fp16 needs a GPU; on a CPU give fp32 or auto")
         return Precision(dtype=torch.float16, reason="asked for")
     if name not in ("auto", "bf16", "tf32"):
         raise unknown_name("precision", name, ["auto", *DTYPES, "tf32"])
     native, why = bf16_products(device)
     if name == "tf32":
         if device.type != "cuda" or not native:  # both came with the same generation
-            raise UserError(f"precision tf32 needs a GPU that has it: {why}; give fp32 or auto")
+            lacking = f": {why}" if device.type == "cuda" else ""
+            raise UserError(f"precision tf32 needs a GPU that has it{lacking}; give fp32 or auto")
         return Precision(dtype=torch.float32, reason=why, tf32=True)
     if native:
         return Precision(dtype=torch.bfloat16, reason=why)
@@ -117,7 +118,7 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
         return choose_precision(name, device)
     there, why = int8.products(device)
     if not there:
-        raise UserError(f"precision int8 refused: {why}; give --precision auto, bf16 or fp32")
+        raise UserError(f"precision int8 refused: {why}; give --precision auto or fp32")
     return Precision(dtype=torch.float32, reason=why, int8=True)
 
 

@@ -171,6 +171,8 @@ def _begin(run: Run) -> steps.TrainingState:
         steps.drop_after(run.folder, last)
         runs.cut_metrics(run.folder, last)
     if checkpoint is None:
+        if skipped:
+            run.say("no checkpoint is whole: the run begins anew at step 1")
         random_state.seed_apart(run.settings.seed)
         return steps.TrainingState(alike=run.alike)
     if checkpoint.model.keys() != model.state_dict().keys():

@@ -45,7 +45,8 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     check = compare(source, open_model(source, folder), consumer)
     if settings.int8:
         _quantise(folder)
-        coarse = compare(source, open_model(source, folder), consumer, tolerance=COARSE)
+        in_int8 = f"{consumer} in int8"
+        coarse = compare(source, open_model(source, folder), in_int8, tolerance=COARSE)
         check = replace(check, int8=coarse.difference)
     write_usage(source, folder, ONNX, int8=settings.int8)
     return check
