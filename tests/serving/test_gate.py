@@ -163,6 +163,7 @@ async def test_a_target_may_name_the_host() -> None:
             ("http://localhost", 200),
             ("http://evil.example/api/runs", 421),
             ("ftp://localhost/health", 404),
+            ("*", 404),
         ):
             status, _ = await answered(service, target, host="localhost")
             assert status == expected, target
@@ -188,6 +189,7 @@ async def test_what_is_nowhere_is_told_in_the_shape_of_what_is_asked_alike() -> 
             ("/v2/nothing", str),
             ("/pipeline/summarization", str),
             ("/models/classify/v1/nothing", dict),
+            ("/models", dict),
         ):
             reply = await client.get(path)
             assert reply.status_code == 404

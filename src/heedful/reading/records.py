@@ -6,7 +6,7 @@ cannot be read is an error that names its line.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, tee
+from itertools import tee
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean, unknown_name
@@ -223,16 +223,16 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     source = source_name(path)
     if format == "tsv":
         return _table_rows(tsv_rows(lines, source, keep_empty=keep_empty), source, columns)
-    first = next(lines, "")
-    named = named_delimiter(first)
-    if named is None:
-        lines = chain([first] if first else [], lines)
     lines, ahead = tee(lines)
-    if columns.header or path != STDIN:  # whose next lines may be long in coming
-        named = named or delimiter_of(ahead, header=columns.header)
+    delimiter = named_delimiter(next(ahead, ""))
     del ahead  # or all lines would be kept for it
-    start = 2 if named_delimiter(first) else 1
-    rows = csv_rows(lines, source, delimiter=named or ",", keep_empty=keep_empty, start=start)
+    if (start := 1 if delimiter is None else 2) == 2:
+        next(lines)
+    elif columns.header or path != STDIN:  # whose next lines may be long in coming
+        lines, ahead = tee(lines)
+        delimiter = delimiter_of(ahead, header=columns.header)
+        del ahead
+    rows = csv_rows(lines, source, delimiter=delimiter or ",", keep_empty=keep_empty, start=start)
     return _table_rows(rows, source, columns)
 
 

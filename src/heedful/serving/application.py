@@ -130,9 +130,9 @@ def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
                 if route.matches(scope)[0] is match:
                     scope.setdefault("route", route)  # for the log, if it was not asked at all
                     return protocol
-    parts = scope["path"].split("/")[1:]
+    parts = scope["path"].strip("/").split("/")
     behind_run = parts[2:] if parts[0] == "models" else parts
-    return BEGINNINGS.get(behind_run[0] if behind_run else "", PROTOCOLS[0])
+    return BEGINNINGS.get("".join(behind_run[:1]), PROTOCOLS[0])
 
 
 def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:

@@ -50,7 +50,9 @@ class Doors:
             raise Problem("forbidden", message, status=421)
         origin = headers.get(b"origin")
         if origin is not None and not self._may_use(origin, host, port):
-            raise Problem("forbidden", "pages of that origin may not use this server")
+            raise Problem(
+                "forbidden", "pages of that origin may not use this server; --cors names more"
+            )
         if needs_key and self.key is not None:
             scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self.key):
