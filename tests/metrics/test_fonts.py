@@ -52,6 +52,7 @@ def test_chinese_labels_get_a_font_that_has_them(
     pytest.importorskip("matplotlib")
     # A family that matplotlib brings stands for one that has the characters.
     monkeypatch.setattr(fonts, "_FAMILIES", ("No Such Font", "STIXGeneral", "DejaVu Serif"))
+    monkeypatch.setattr(fonts, "_lacking", lambda texts: [])
     east_asian_family.cache_clear()
     families = drawn_families(monkeypatch, tmp_path / "a.png")
     assert families
@@ -69,9 +70,20 @@ def test_one_line_where_no_font_has_them(
         save_confusion_picture(SCORES, tmp_path / "a.png")
         save_confusion_picture(SCORES, tmp_path / "a.svg")
     (line,) = [one.getMessage() for one in caplog.records if one.name == fonts.__name__]
-    assert line.startswith(f"{tmp_path / 'a.png'}: no font of this machine has Chinese")
+    assert line.startswith(f"{tmp_path / 'a.png'}: no font at hand has 技, 新, 科, 经, 财")
     assert "\n" not in line
     assert "科技新闻" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_characters_of_other_scripts_that_no_font_has_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("matplotlib")
+    labels = {"财经": "caf\u00e9", "科技新闻": "a\u200db", "x": "\U000f0000\u0e44\u0e17\u0e22"}
+    rows = [{**row, "label": labels[row["label"]]} for row in SCORES["per_class"]]  # type: ignore[attr-defined]
+    save_confusion_picture({**SCORES, "per_class": rows}, tmp_path / "a.png")
+    (line,) = [one.getMessage() for one in caplog.records if one.name == fonts.__name__]
+    assert "has \u0e17, \u0e22, \u0e44, drawn as boxes" in line
 
 
 def test_a_font_that_came_later_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,11 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from heedful.errors import listed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontEntry
+    from matplotlib.text import Text
 
 _logger = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ _FAMILIES = (
 def give_fonts(figure: "Figure", path: Path) -> None:
     """Let texts of a picture fall back to a font that has their characters.
 
-    Where no font has them, one line says so. An SVG is left alone: its viewer's fonts draw it.
+    One line names those that no font has. An SVG is left alone: its viewer's fonts draw it.
 
     Args:
         figure: all of its texts are known.
@@ -41,20 +44,38 @@ def give_fonts(figure: "Figure", path: Path) -> None:
     if path.suffix.lower() == ".svg":
         return
     figure.draw_without_rendering()  # labels of axes are made only then
-    texts = [text for text in figure.findobj(Text) if _EAST_ASIAN.search(text.get_text())]
-    if not texts:
-        return
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # some have one weight
-    family = east_asian_family()
-    if family is None:
+    texts: list[Text] = figure.findobj(Text)
+    east_asian = [text for text in texts if _EAST_ASIAN.search(text.get_text())]
+    if east_asian and (family := east_asian_family()) is not None:
+        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # some have one weight
+        for text in east_asian:
+            text.set_fontfamily([*text.get_fontfamily(), family])
+    if lacking := _lacking(texts):
         _logger.warning(
-            "%s: no font of this machine has Chinese, Japanese or Korean characters, so they are "
-            "boxes; the HTML of heedful report and of heedful explain --out FILE.html shows them",
+            "%s: no font at hand has %s, drawn as boxes; the HTML of heedful report and of heedful "
+            "explain --out FILE.html shows all characters",
             path,
+            listed(lacking),
         )
-        return
-    for text in texts:
-        text.set_fontfamily([*text.get_fontfamily(), family])
+
+
+def _lacking(texts: "Sequence[Text]") -> list[str]:
+    """Return the characters for which the fonts of their texts have no glyph."""
+    from matplotlib import font_manager
+
+    glyphs = {}
+    for family in {family for text in texts for family in text.get_fontfamily()}:
+        file = font_manager.findfont(font_manager.FontProperties(family=[family]))
+        glyphs[family] = font_manager.get_font(file).get_charmap().keys()
+    return sorted(
+        {
+            character
+            for text in texts
+            for character in text.get_text()
+            if character.isprintable()
+            and not any(ord(character) in glyphs[family] for family in text.get_fontfamily())
+        }
+    )
 
 
 @cache
