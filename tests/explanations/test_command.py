@@ -40,7 +40,7 @@ def test_a_file_of_html(tmp_path: Path) -> None:
     page = out.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "What classify looked at" in page
-    assert "<dt>label</dt><dd>animal</dd>" in page
+    assert "<dt>label</dt><dd><bdi>animal</bdi></dd>" in page
 
 
 @pytest.mark.parametrize(

@@ -425,10 +425,6 @@ def error_of(capsys: Out) -> str:
         ),
         (["--shuffle-buffer", "9"], "--shuffle-buffer is for --stream; give that too"),
         (["--open-shards", "2"], "--open-shards is for --stream; give that too"),
-        (
-            ["--objective", "mlm", "--sentences", "line"],
-            "--sentences: --objective mlm reads text without them; leave it out",
-        ),
         (["--mask-share", "0"], "--mask-share 0.0: must be from 0.001 to 1"),
         (["--max-predictions", "0"], "--max-predictions 0: must be a whole number of at least 1"),
         (["--arch", "roberta"], "--arch roberta is for a model from scratch: give --preset too"),

@@ -248,10 +248,6 @@ class PretrainSettings:
             if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 option = name.replace("_", "-")
                 raise UserError(f"--{option} is for --stream; give that too, or leave it out")
-        if self.sentences != "punctuation" and self.objective not in ("mlm+nsp", "sop"):
-            raise UserError(
-                f"--sentences: --objective {self.objective} reads text without them; leave it out"
-            )
         if self.stream and self.masking == "entity" and self.phrases is None:
             raise UserError(
                 "--stream reads no text beforehand, so --masking entity needs a list: give "
