@@ -86,7 +86,7 @@ def compare(
     data
         Labelled files.
     metric
-        Score that decides; default: the first of the task.
+        Score that decides; default: the first of the task, or of the data.
     """
     from heedful.commands import compare as command
     from heedful.commands.report import seed_of

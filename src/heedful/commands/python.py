@@ -225,7 +225,7 @@ def compare(
         first: a run folder.
         second: a run folder of the same task and labels.
         data: with the truth: a file, several, a list of dicts, or a table of pandas or pyarrow.
-        metric: the score that decides; the first of the task if None.
+        metric: the score that decides; by default the first of the task, or of the data.
         say: takes each line meant for the user; by default they go to standard error.
         options: the command's options, dashes as underscores.
 

@@ -173,7 +173,7 @@ def _looks_like(raw: bytes) -> str:
 
 
 def _has_returns_alone(raw: bytes) -> bool:
-    """Tell whether what should be the first of several lines is a whole file of old Macintoshes."""
+    """Tell whether a first line is a whole file, whose lines end as on old Macintoshes."""
     return not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r")
 
 

@@ -226,7 +226,8 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     lines, ahead = tee(lines)
     delimiter = named_delimiter(next(ahead, ""))
     del ahead  # or all lines would be kept for it
-    if (start := 1 if delimiter is None else 2) == 2:
+    start = 1 if delimiter is None else 2
+    if delimiter is not None:
         next(lines)
     elif columns.header or path != STDIN:  # whose next lines may be long in coming
         lines, ahead = tee(lines)
