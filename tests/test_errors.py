@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from heedful.cli import run
-from heedful.errors import UserError, amount, listed, other_option, shorten, unknown_name
+from heedful.errors import (
+    UserError,
+    amount,
+    listed,
+    other_option,
+    shorten,
+    unknown_name,
+    with_article,
+)
 from heedful.models import BertConfig
 from heedful.tasks.classify import class_weights, order_labels
 
@@ -105,3 +113,10 @@ def test_a_run_with_many_labels_says_little_of_them(
 )
 def test_one_is_told_in_the_singular(number: int, words: str) -> None:
     assert amount(number, "text") == words
+
+
+@pytest.mark.parametrize(
+    ("noun", "named"), [("classify", "a classify"), ("embed", "an embed"), ("", "a ")]
+)
+def test_a_noun_stands_behind_its_article(noun: str, named: str) -> None:
+    assert with_article(noun) == named

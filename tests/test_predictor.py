@@ -2,6 +2,7 @@
 
 import copy
 import math
+import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -376,3 +377,22 @@ def test_numbers_out_of_range_are_refused_with_the_range(
 ) -> None:
     with pytest.raises(UserError, match=re.escape(said)):
         PredictSettings(**options)
+
+
+def test_a_predictor_can_be_pickled_and_copied() -> None:
+    predictor = Predictor.load(GOLDEN)
+    texts = ["a good film", "a bad one"]
+    expected = predictor(texts)
+    for again in (pickle.loads(pickle.dumps(predictor)), copy.deepcopy(predictor)):
+        assert again.kernel == predictor.kernel
+        for one, other in zip(again(texts), expected, strict=True):
+            assert one.label == other.label
+            assert one.scores == pytest.approx(other.scores)
+
+
+def test_a_text_is_named_by_its_place_among_all() -> None:
+    predictor = Predictor.load(GOLDEN)
+    texts = ["good"] * 4200
+    texts[4150] = "good " * 200
+    with pytest.raises(UserError, match="line 4151"):
+        list(predictor.predict(texts, long_text="refuse"))

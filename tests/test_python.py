@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
+import torch
+from tests.exact import assert_same_bits
 
 import heedful
 from heedful.errors import as_arguments
@@ -195,6 +198,7 @@ LONG = "x" * 5000
         (lambda: heedful.report(5), "run is 5: expected a path"),
         (lambda: heedful.compare(GOLDEN, None, ROWS), "second is None: expected a path"),
         (lambda: heedful.train("classify", train=ROWS, out=None), "out is None: expected a path"),
+        (lambda: heedful.train("classify", train=ROWS, out=""), "out is empty: expected a path"),
         (lambda: heedful.train("classify", train=ROWS, out=LONG), "out 'x{49}…x{50}': .* too lo"),
         (lambda: heedful.train(None, train=ROWS, out="run"), "task is None: expected text"),
         (lambda: heedful.train([], train=ROWS, out="run"), r"task is \[\]: expected text"),
@@ -212,3 +216,38 @@ def test_arguments_of_another_type_are_named(
 
 def test_options_become_arguments() -> None:
     assert as_arguments("--batch-size 0: give --no-header") == "batch_size 0: give no_header"
+
+
+@pytest.mark.parametrize(
+    "line", ["runs/a--b: no such run", "label 'pre--paid'", "label '--paid' is not one"]
+)
+def test_two_dashes_of_the_user_stay(line: str) -> None:
+    assert as_arguments(line) == line
+
+
+def test_training_leaves_the_random_numbers_of_the_caller(tiny_model: Path, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    heedful.train(
+        "classify",
+        train=ROWS,
+        model=str(tiny_model),
+        steps=1,
+        out=tmp_path / "run",
+        say=lambda _: None,
+    )
+    assert_same_bits(torch.rand(3), expected, "moved")
+
+
+def test_two_threads_train_what_one_does(tiny_model: Path, tmp_path: Path) -> None:
+    def weights(name: str) -> bytes:
+        out = tmp_path / name
+        heedful.train(
+            "classify", train=ROWS, model=str(tiny_model), steps=5, out=out, say=lambda _: None
+        )
+        return (out / "model.safetensors").read_bytes()
+
+    alone = weights("alone")
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(weights, ["one", "two"])) == [alone, alone]

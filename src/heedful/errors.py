@@ -72,9 +72,23 @@ def amount(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
+def with_article(noun: str) -> str:
+    """Return a noun behind "a" or "an"; what sounds otherwise than it is written is not known."""
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters spelt out, for a terminal would obey them."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tabs and line ends."""
+
+
 def shorten(name: str, longest: int) -> str:
     """Bring a name to one line, the middle of a long one left out: names differ at their ends."""
-    name = " ".join(name.split())
+    name = visible(" ".join(name.split()))
     if len(name) <= longest:
         return name
     end = longest // 2
@@ -94,4 +108,8 @@ def naming_arguments() -> Iterator[None]:
 
 def as_arguments(message: str) -> str:
     """Return a message with arguments of Python where it names options (``--batch-size``)."""
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), message)
+    return _OPTION.sub(lambda option: option[1].replace("-", "_"), message)
+
+
+_OPTION = re.compile(r"(?<![^\s(`])--([a-z]+(?:-[a-z]+)*)")
+"""An option in a message; within a path or a quoted label two dashes are the user's own."""

@@ -227,7 +227,7 @@ def cosine_distance(vectors: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
-    """Return the mean or the sum of losses.
+    """Return the mean or the sum of losses; the mean of none is NaN, and changes no weight.
 
     Args:
         total: their sum.
@@ -239,7 +239,11 @@ def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
     """
     if reduction not in get_args(Reduction):
         raise unknown_name("reduction", reduction, get_args(Reduction))
-    return total / count if reduction == "mean" else total
+    if reduction == "sum":
+        return total
+    # The mean of none is no number, as in the reference; its gradient is 0, not 0 times infinity.
+    some = count != 0
+    return torch.where(some, total / count.where(some, 1), math.nan)
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from heedful.compiled import kernels
 from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.compiled.watch import Structure
-from heedful.errors import UserError, naming_arguments, unknown_name
+from heedful.errors import UserError, naming_arguments, unknown_name, with_article
 from heedful.files import as_path
 from heedful.interop import answering_record
 from heedful.models.model import Model
@@ -92,13 +92,25 @@ class Predictor:
         self.settings = settings
         self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
-        rows = self._random_rows if self.precision.int8 else None
-        self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
-        self._structure = Structure(self.model)
+        self._compile()
         self._tokens_at_once = tokens_at_once(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
             raise UserError(f"--precision int8: {reason}; give auto or fp32")
+
+    def _compile(self) -> None:
+        rows = self._random_rows if self.precision.int8 else None
+        self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
+        self._structure = Structure(self.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled form: its weights, packed for this machine, cannot be stored."""
+        left_out = ("_compiled", "_compiled_of", "_structure")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._compile()
 
     def score_by(self, settings: ScoreSettings) -> None:
         """Say how the answers are to be scored.
@@ -193,8 +205,10 @@ class Predictor:
 
     def _predicted(self, texts: Iterator[Text], settings: PredictSettings) -> Iterator[Any]:
         with naming_arguments():
+            first = 1
             while chunk := list(islice(texts, _SORTED_TOGETHER)):
-                yield from self.answers(self.task.from_texts(chunk), settings)
+                yield from self.answers(self.task.from_texts(chunk, first), settings)
+                first += len(chunk)
 
     def records(self, texts: Iterable[Any]) -> list[Any]:
         """Return the records of some texts, or pictures.
@@ -372,7 +386,7 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
         if getattr(settings, field.name) == field.default or field.name in _EVERY_TASK:
             continue
         if field.name not in task.answer_options:
-            raise UserError(f"{option} has no effect on a {task.name} run")
+            raise UserError(f"{option} has no effect on {with_article(task.name)} run")
         if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
             raise UserError(f"{option} shapes random draws: give --sample too")
         if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:

@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.batches.stream import Chunks
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.judging import Judge
 from heedful.lesson import Lesson
 from heedful.models import Head
@@ -214,8 +214,8 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         ...
 
-    def from_texts(self, texts: Sequence[Text]) -> list[RecordT]:
-        """Make records without truth of texts, or pairs of them."""
+    def from_texts(self, texts: Sequence[Text], first: int = 1) -> list[RecordT]:
+        """Make records without truth of texts, or pairs of them; messages count from ``first``."""
         ...
 
     @classmethod
@@ -286,7 +286,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
         """Say how the training data is read by stream; otherwise as `stores`."""
-        raise UserError(f"a {self.name} run does not read its data by stream")
+        raise UserError(f"{with_article(self.name)} run does not read its data by stream")
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -394,7 +394,9 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         Raises:
             UserError: the model decides nothing of that name, or the task says nothing of this.
         """
-        raise UserError(f"a {self.name} run cannot be explained: its task does not say by what")
+        raise UserError(
+            f"{with_article(self.name)} run cannot be explained: its task does not say by what"
+        )
 
     def scores(self) -> Scores[AnswerT, RecordT]:
         """Return empty scores."""

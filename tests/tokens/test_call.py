@@ -8,7 +8,8 @@ import pytest
 from tests.tokens.reference import assert_same_call
 
 from heedful.errors import UserError
-from heedful.tokens import BertTokenizer
+from heedful.sources import resolve
+from heedful.tokens import BertTokenizer, load_tokenizer
 
 ONE = "A café, isn't it? 北京 [MASK] unaffable"
 OTHER = "No.\tIt was Müller's"
@@ -308,3 +309,25 @@ def test_truncation_needs_to_know_a_length(toy: BertTokenizer) -> None:
 def test_a_misspelt_keyword_is_an_error(toy: BertTokenizer) -> None:
     with pytest.raises(TypeError, match="truncate"):
         toy("a", truncate=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("padding_side", "left"),
+        ("truncation_side", "left"),
+        ("pad_token_id", 5),
+        ("pad_token", "x"),
+    ],
+)
+def test_an_attribute_that_rows_would_not_follow_is_refused(name: str, value: object) -> None:
+    tokenizer = load_tokenizer(resolve("minilm"))
+    with pytest.raises(UserError, match=name):
+        setattr(tokenizer, name, value)
+
+
+def test_attributes_that_calls_read_can_be_set() -> None:
+    tokenizer = load_tokenizer(resolve("minilm"))
+    tokenizer.padding_side = "right"
+    tokenizer.model_max_length = 4
+    assert len(tokenizer("a b c d e", truncation=True)["input_ids"]) == 4

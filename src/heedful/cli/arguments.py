@@ -37,6 +37,17 @@ def with_dashes(options: list[str]) -> list[str]:
     return joined
 
 
+def refuse_empty_out(options: list[str]) -> None:
+    """Refuse ``--out ""``, as of a variable that is not set: it would be the current folder.
+
+    Raises:
+        UserError: it is empty.
+    """
+    for option, value in zip(options, [*options[1:], None], strict=True):
+        if option == "--out=" or (option == "--out" and value == ""):
+            raise UserError("--out is empty: expected a path")
+
+
 def take_config(options: list[str]) -> tuple[Path | None, list[str]]:
     """Take ``--config FILE`` out of the options.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from heedful import settings
+from heedful.errors import visible
 from heedful.settings import (
     ColumnSettings,
     DataFormat,
@@ -69,7 +70,7 @@ def _put_on_one_line(kind: type) -> None:
 
 def say(line: str) -> None:
     """Tell the user something, beside the results on standard output."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 def print_table(table: Any) -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.reading import Text
 from heedful.reading.compressed import ending_of
 from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
@@ -34,7 +34,7 @@ def texts_of(
         return texts
     if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
         option = "--context" if context_file is None else "--context-file"
-        raise UserError(f"{option} has no effect on a {task.name} run")
+        raise UserError(f"{option} has no effect on {with_article(task.name)} run")
     if context is not None and context_file is not None:
         raise UserError("give --context or --context-file, not both")
     if not texts:
@@ -131,7 +131,7 @@ def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[
         UserError: the task is another one, or a record says itself what it begins with.
     """
     if "prefix" not in task.abilities:
-        raise UserError(f"--prefix has no effect on a {task.name} run")
+        raise UserError(f"--prefix has no effect on {with_article(task.name)} run")
     for record in records:
         if record.text_pair is not None:
             raise UserError("give --prefix, or a prefix of its own for each text, not both")

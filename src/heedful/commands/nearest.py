@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.commands.inputs import records_of, shared
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import ColumnSettings
@@ -70,7 +70,9 @@ class Neighbours:
             UserError: the run is one of another task, or the file has no text.
         """
         if "embed" not in predictor.task.abilities:
-            raise UserError(f"--against is for embed runs; this is a {predictor.task.name} run")
+            raise UserError(
+                f"--against is for embed runs; this is {with_article(predictor.task.name)} run"
+            )
         read = records_of(predictor.task, (), [corpus], shared(columns, corpus, queries))
         records, copies = tee(record for record in read if record.text.strip())
         answers = ranks.joined(predictor.answers, copies)

@@ -2,10 +2,13 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import fields
 from typing import Any, Unpack, cast
+
+import torch
 
 from heedful.commands import compare as comparing
 from heedful.commands import evaluate as evaluation
@@ -39,6 +42,14 @@ from heedful.settings import (
 from heedful.task import Recipe, Say
 from heedful.tasks import task_named
 from heedful.training.fit import Outcome
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Held while a thread trains, for two at once would draw each other's random numbers."""
+
+
+def _same_draws() -> AbstractContextManager[None]:
+    """Leave the framework's generators, from which a run draws, as the caller has them."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
 
 def _tell(line: str) -> None:
@@ -75,7 +86,7 @@ def train(
         UserError: an option is misspelt or out of range, or the data is wrong.
         KeyboardInterrupt: the user stopped it; ``resume=True`` goes on from the checkpoint.
     """
-    with naming_arguments(), ExitStack() as files:
+    with naming_arguments(), _ONE_AT_A_TIME, _same_draws(), ExitStack() as files:
         task_named(checked_value("task", task, str))
         entry = TASKS[task]
         values: dict[str, Any] = {**options, "out": as_path("out", out)}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from pathlib import Path
 
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.reading.lines import UTF8
@@ -44,8 +44,8 @@ def _check(task: AnyTask) -> None:
         )
     if task.name != "pretrain" and not (isinstance(task, Generate) and not task.pairs):
         raise UserError(
-            f"this is a {task.name} run; only a pretrain run, or one that goes on with texts, "
-            "scores texts"
+            f"this is {with_article(task.name)} run; only a pretrain run, or one that goes on with "
+            "texts, scores texts"
         )
 
 

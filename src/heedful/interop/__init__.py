@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.files import new_folder
 from heedful.settings import ExportSettings
 
@@ -167,7 +167,9 @@ def export(
     _, record = read_source(run)
     if kind.tasks is not None and record.task not in kind.tasks:
         fitting = " or ".join(sorted(kind.tasks))
-        raise UserError(f"{run}: a {record.task} run; --format {name} is for runs of {fitting}")
+        raise UserError(
+            f"{run}: {with_article(record.task)} run; --format {name} is for runs of {fitting}"
+        )
     source = open_source(run)
     with new_folder(out, overwrite=overwrite) as folder:
         check: Check = _imported(kind.writer)(source, folder, settings)

@@ -330,5 +330,4 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:
     """Return the mean of a loss: its sum over its count."""
-    total, count = loss
-    return total / count
+    return losses.reduced(*loss, "mean")

@@ -14,7 +14,7 @@ from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear, linear
-from heedful.losses import IGNORED
+from heedful.losses import IGNORED, reduced
 from heedful.models.labels import class_loss, classification_loss
 
 
@@ -213,8 +213,8 @@ class SpanHead(nn.Linear):
         length = logits.shape[1]
         positions = positions.squeeze(-1) if positions.ndim == 2 else positions
         inside = positions.clamp(min=0)
-        total, count = class_loss(logits, inside.masked_fill(inside >= length, IGNORED))
-        return total / count
+        counted = inside.masked_fill(inside >= length, IGNORED)
+        return reduced(*class_loss(logits, counted), "mean")
 
 
 class Transform(nn.Module):

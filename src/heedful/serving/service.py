@@ -14,7 +14,7 @@ from typing import Any, TypeVar, Unpack
 
 import torch
 
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, listed, with_article
 from heedful.predictor import Predictor, with_options
 from heedful.serving.lane import Lane, Speed, Turns
 from heedful.serving.limits import check_filled, check_tokens
@@ -119,7 +119,9 @@ class Service:
             if served is None:
                 raise Problem("not found", f"no run of that name; there are: {listed(self.runs)}")
             if not able(served):
-                raise Problem("unable", f"{name} is a {served.task.name} run; this needs {need}")
+                raise Problem(
+                    "unable", f"{name} is {with_article(served.task.name)} run; this needs {need}"
+                )
             return served
         for served in self.runs.values():
             if able(served):

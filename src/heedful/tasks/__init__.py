@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from heedful.checkpoints.runs import RECORD, RunRecord
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, unknown_name, with_article
 from heedful.models.loading import head_of
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -66,7 +66,9 @@ def check_fit(run: Path, task: AnyTask, record: RunRecord, model: Model, length:
     if not (run / RECORD).is_file():
         return
     if record.head is None and head_of(run) == "body":
-        raise UserError(f"{run / CONFIG}: architectures names no model that a {task.name} run has")
+        raise UserError(
+            f"{run / CONFIG}: architectures names no model that {with_article(task.name)} run has"
+        )
     try:
         task.check_model(model)
         if length == record.max_length:

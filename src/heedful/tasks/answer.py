@@ -77,14 +77,14 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         return read_questions(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Question]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Question]:
         """Make records of pairs of a question and a context.
 
         Raises:
             UserError: one is no pair, or a text is empty.
         """
         records = []
-        for number, text in enumerate(texts, start=1):
+        for number, text in enumerate(texts, start=first):
             where = f"question {number}"
             if isinstance(text, str):
                 raise UserError(f"{where}: no context to answer it from: give both, or --context")

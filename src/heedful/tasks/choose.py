@@ -90,13 +90,13 @@ class Choose(Task[Choices, Tensor, Choice]):
         return read_choices(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Choices]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Choices]:
         """Make a record of texts, the first being the question; or one of each tuple of texts.
 
         Raises:
             UserError: there are fewer than two choices, or a text alone among such tuples.
         """
-        single = [number for number, text in enumerate(texts, start=1) if isinstance(text, str)]
+        single = [number for number, text in enumerate(texts, start=first) if isinstance(text, str)]
         alone = 0 < len(single) == len(texts)
         if single and not alone:
             raise UserError(
@@ -105,7 +105,7 @@ class Choose(Task[Choices, Tensor, Choice]):
             )
         items = [tuple(texts)] if alone else [text for text in texts if not isinstance(text, str)]
         records = []
-        for number, item in enumerate(items, start=1):
+        for number, item in enumerate(items, start=first):
             if len(item) < 3:
                 raise UserError(
                     f"text {number}: at least 2 choices are needed after the question; "

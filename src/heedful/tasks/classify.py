@@ -115,9 +115,9 @@ class Classify(Task[Item, Tensor, Prediction]):
         """Stream the rows of tables, or the pictures of folders."""
         return self.medium.read(paths, columns, labelled=labelled)
 
-    def from_texts(self, texts: Sequence[Any]) -> list[Item]:
+    def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
         """Make records of texts or pairs, or of pictures."""
-        return self.medium.records(texts)
+        return self.medium.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

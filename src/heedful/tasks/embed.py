@@ -90,9 +90,9 @@ class Embed(Task[Record, Tensor, Embedding]):
         return map(_with_both_texts, records) if labelled and not scored else records
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
         """Make records of texts or pairs."""
-        return text_records(texts)
+        return text_records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -118,7 +118,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         return read_table(paths, columns, labelled=labelled)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
         """Make records of texts.
 
         Raises:
@@ -126,7 +126,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         """
         if not all(isinstance(text, str) for text in texts):
             raise UserError("generate reads single texts, not pairs")
-        return text_records(texts)
+        return text_records(texts, first)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:

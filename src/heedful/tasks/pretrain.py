@@ -143,9 +143,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return read_table(paths, columns, labelled=False)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Example | Record]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Example | Record]:
         """Make records of texts or pairs."""
-        return [*text_records(texts)]
+        return [*text_records(texts, first)]
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -86,9 +86,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         return read_table(paths, columns, labelled=labelled)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
         """Make records of texts or pairs."""
-        return text_records(texts)
+        return text_records(texts, first)
 
     @property
     def example(self) -> str:

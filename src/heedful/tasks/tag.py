@@ -106,7 +106,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         return (record for stream in streams for record in stream)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[TaggedText]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[TaggedText]:
         """Make records of texts.
 
         Raises:
@@ -116,7 +116,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             raise UserError("tag reads single texts, not pairs")
         return [
             TaggedText(text=str(text), words=None, entities=None, source="text", line=number)
-            for number, text in enumerate(texts, start=1)
+            for number, text in enumerate(texts, start=first)
         ]
 
     @classmethod

@@ -131,20 +131,20 @@ def _several(item: Any, where: str) -> Any:
     return texts
 
 
-def text_records(texts: Sequence[Text]) -> list[Record]:
-    """Make records of texts or pairs.
+def text_records(texts: Sequence[Text], first: int = 1) -> list[Record]:
+    """Make records of texts or pairs, numbered from ``first``.
 
     Raises:
         UserError: there are more than two texts where a pair is meant.
     """
-    for number, text in enumerate(texts, start=1):
+    for number, text in enumerate(texts, start=first):
         if not isinstance(text, str) and len(text) != 2:
             raise UserError(
                 f"text {number}: {len(text)} texts; give single texts, or pairs of them"
             )
     return [
         Record(text=first, text_pair=second, labels=None, source="text", line=number)
-        for number, text in enumerate(texts, start=1)
+        for number, text in enumerate(texts, start=first)
         for first, second in [(text, None) if isinstance(text, str) else text]
     ]
 

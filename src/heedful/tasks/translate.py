@@ -113,9 +113,9 @@ class Translate(Task[Record, WriterOutput, Translation]):
         return read_pairs(paths, columns) if labelled else read_sources(paths, columns)
 
     @classmethod
-    def from_texts(cls, texts: Sequence[Text]) -> list[Record]:
+    def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
         """Make records of texts, or of pairs of a text and what its translation begins with."""
-        return text_records(texts)
+        return text_records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:

@@ -24,6 +24,12 @@ from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.plan import plan_rows
 from heedful.tokens.vocabulary import Vocabulary
 
+_CHANGEABLE = ("model_max_length", "clean_up_tokenization_spaces", "token_types", "layout")
+"""Attributes of a tokenizer that each call reads."""
+
+_SIDES = {"padding_side": "right", "truncation_side": "right"}
+"""Attributes of the reference's tokenizers, and the one value that holds here."""
+
 
 class ModelTokenizer:
     """Text to token ids with exact offsets, and back.
@@ -70,6 +76,21 @@ class ModelTokenizer:
         self.mask_token, self.mask_token_id = special.mask_token, ids.get(special.mask_token)
         self.all_special_tokens = list(vocabulary.special_ids())
         self.all_special_ids = list(vocabulary.special_ids().values())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute, but none that rows would not follow, for they are made by now.
+
+        Raises:
+            UserError: it is such a one.
+        """
+        before = _SIDES.get(name, vars(self).get(name, value))
+        if name not in _CHANGEABLE and not name.startswith("_") and value != before:
+            raise UserError(
+                f"{name} of a tokenizer is {before!r} and cannot be set; load one that has another"
+                if name not in _SIDES
+                else f"{name} cannot be {value!r}: rows are padded and cut on the {before}"
+            )
+        super().__setattr__(name, value)
 
     def _read_types(self, files: TokenizerFiles) -> None:
         """Tell models token types, and return them from calls, as a folder says."""

@@ -39,7 +39,7 @@ class Medium(Protocol):
     ) -> Iterator[Any]:
         """Stream records; see ``Task.read``."""
 
-    def records(self, items: Sequence[Any]) -> list[Any]:
+    def records(self, items: Sequence[Any], first: int) -> list[Any]:
         """Make records without truth; see ``Task.from_texts``."""
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:

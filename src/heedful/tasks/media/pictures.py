@@ -60,14 +60,14 @@ class Pictures:
             raise UserError("pictures are read from folders: leave out column options")
         return read_pictures(paths, labelled=labelled)
 
-    def records(self, items: Sequence[Any]) -> list[Picture]:
+    def records(self, items: Sequence[Any], first: int) -> list[Picture]:
         """Make records of files' names, or of the bytes of files.
 
         Raises:
             UserError: an item is neither.
         """
         pictures = []
-        for number, item in enumerate(items, start=1):
+        for number, item in enumerate(items, start=first):
             if isinstance(item, bytes):
                 pictures.append(Picture(content=item, source=f"picture {number}"))
             elif isinstance(item, str | Path):

@@ -50,9 +50,9 @@ class Texts:
         """Stream the rows of tables."""
         return read_table(paths, columns, labelled=labelled)
 
-    def records(self, items: Sequence[Text]) -> list[Record]:
+    def records(self, items: Sequence[Text], first: int) -> list[Record]:
         """Make records of texts or pairs."""
-        return text_records(items)
+        return text_records(items, first)
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
         """Load an encoder, with a fresh classifier unless it has one for the same labels."""
