@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import struct
 import sys
 from collections import Counter
@@ -48,6 +49,8 @@ def as_path(name: str, value: object) -> Path:
     """
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{name} is {shorten(repr(value), LONGEST_NAME)}: expected a path")
+    if value == "":  # which would be the folder that one stands in
+        raise UserError(f"{name} is empty: expected a path")
     path = Path(value)
     try:
         path.exists()
@@ -65,19 +68,37 @@ def storable(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a regular file, before it is opened: a pipe waits, a device has no end.
+
+    Raises:
+        UserError: it is missing or something else, or the system takes no such name.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        why = " (a link to nowhere)" if path.is_symlink() else ""
+        raise UserError(f"{path}: no such file{why}") from None
+    except (OSError, ValueError) as error:  # links in a circle, or a name with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{str(path)!r}: cannot be read: {reason}") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise UserError(f"{path}: no such file (it is a folder)")
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path}: not a regular file")
+    return status.st_size
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file of at most 64 MiB.
 
     Raises:
         UserError: the file is missing, too large, not UTF-8, not JSON, or not an object.
     """
+    if (size := size_of(path)) > MAX_JSON_BYTES:
+        raise UserError(f"{path}: {size:,} bytes of JSON; at most {MAX_JSON_BYTES:,} are read")
     try:
-        size = path.stat().st_size
-        if size > MAX_JSON_BYTES:
-            raise UserError(f"{path}: {size:,} bytes of JSON; at most {MAX_JSON_BYTES:,} are read")
         text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
     value = parse_json(text, str(path))
@@ -179,12 +200,9 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
 
 def _check_safetensors(path: Path) -> None:
     """Refuse a header that does not fit the file, before any memory is allocated for it."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            start = stream.read(8)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
+    size = size_of(path)
+    with path.open("rb") as stream:
+        start = stream.read(8)
     if len(start) < 8:
         raise UserError(f"{path}: {size} bytes, too short for a safetensors file")
     (header,) = struct.unpack("<Q", start)

@@ -161,3 +161,32 @@ def test_help_shows_square_brackets_as_they_are(capsys: pytest.CaptureFixture[st
     assert run(["train", "pretrain", "--help"]) == 0
     shown = capsys.readouterr().out.replace("│", " ")
     assert "default: what [[is marked]] in the text." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("out", [["--out", ""], ["--out="]])
+def test_an_empty_out_is_no_folder(out: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "classify", "--train", "x.csv", *out]) == EXIT_USER_ERROR
+    assert capsys.readouterr().err == "heedful: --out is empty: expected a path\n"
+
+
+def test_a_terminal_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "run\x1b[31m\x07", "text"]) == EXIT_USER_ERROR
+    assert "run\\x1b[31m\\x07: " in capsys.readouterr().err
+
+
+def test_a_path_may_begin_with_the_home_folder(
+    parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / "c.toml"
+    config.write_text('train = ["~/one.csv"]\n')
+    assert parse("--config=~/c.toml", "--dev", "~/two.csv").data.train == [tmp_path / "one.csv"]
+    recipe = parse("--config", config, "--dev=~/two.csv", "--model", "~/bert")
+    assert recipe.data.dev == [tmp_path / "two.csv"]
+    assert str(recipe.data.model) == str(tmp_path / "bert")
+
+
+def test_text_of_a_terminal_that_is_not_utf8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder = Path(__file__).parents[1] / "golden" / "0.1.0" / "classify"
+    assert run(["predict", str(run_folder), "caf\udce9"]) == EXIT_USER_ERROR
+    assert capsys.readouterr().err.startswith("heedful: text 1: not UTF-8; set the terminal")

@@ -12,6 +12,8 @@ from tests.golden.copies import LATEST, ONE_OF_EACH, copy_to
 
 import heedful
 from heedful.cli import run
+from heedful.commands.report import path_of, report_of_folder
+from heedful.errors import UserError
 from heedful.pages.language import Language
 
 LARGEST = 400_000
@@ -226,3 +228,22 @@ def test_long_lists_are_shortened(tmp_path: Path) -> None:
     assert "label 41 0.500" not in said
     assert 'class="matrix"' not in html
     assert "39 rarer kinds of mistake are left out" in said
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_a_run_in_training_has_a_report(task: str, tmp_path: Path) -> None:
+    shutil.copytree(task, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "heedful.json").read_text(encoding="utf-8"))
+    record["goal"] = {}
+    (tmp_path / "run" / "heedful.json").write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / "run" / "manifest.json").unlink()
+    report = report_of_folder(tmp_path / "run")
+    report.save(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Its training has not finished." in page
+
+
+def test_a_report_is_a_page(tmp_path: Path) -> None:
+    assert path_of(tmp_path, tmp_path / "r.HTML") == tmp_path / "r.HTML"
+    with pytest.raises(UserError, match=r"r\.pdf: a report is a page; end its name in \.html"):
+        path_of(tmp_path, tmp_path / "r.pdf")

@@ -16,13 +16,15 @@ from heedful.cli import explaining, measuring, reporting, serving, training, usi
 from heedful.cli.arguments import (
     check_whole_numbers,
     defaults,
+    refuse_empty_out,
     split_options,
     take_config,
     with_dashes,
+    with_home,
 )
 from heedful.cli.options import put_help_on_one_line, say
 from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
-from heedful.training.interrupt import interrupted_by_sigterm
+from heedful.training.interrupt import interrupted_by_signals
 
 HELP = frozenset({"--help", "-h"})
 
@@ -65,7 +67,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     options, texts = split_options(sys.argv[1:])
     debug = "--debug" in options
-    with interrupted_by_sigterm():  # so that nothing half-written stays
+    with interrupted_by_signals():  # so that nothing half-written stays
         sys.exit(run([option for option in options if option != "--debug"] + texts, debug=debug))
 
 
@@ -123,6 +125,8 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
 def _configure(arguments: list[str]) -> list[str]:
     """Return the arguments that are the library's, and have it ask ``--config`` for the others."""
     options, texts = split_options(arguments)
+    refuse_empty_out(options)
+    options = with_home(options)
     config, options = take_config(options)
     files = () if config is None else (defaults(config),)
     app.config = (*files, check_whole_numbers)

@@ -3,6 +3,7 @@
 ``--config FILE.toml`` gives defaults, ``-`` is a value, and whole numbers are whole.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -48,6 +49,35 @@ def refuse_empty_out(options: list[str]) -> None:
             raise UserError("--out is empty: expected a path")
 
 
+_PATHS = {"--config", "--data", "--dev", "--input", "--model", "--out", "--picture"} | {
+    "--predictions",
+    "--to",
+    "--train",
+}
+"""Options that name files or folders."""
+
+
+def with_home(options: list[str]) -> list[str]:
+    """Put the home folder for the ``~`` of paths, as shells do where it begins a word."""
+    expanded: list[str] = []
+    for before, option in zip([None, *options], options, strict=False):
+        name, joined, value = option.partition("=")
+        if joined and name in _PATHS:
+            expanded.append(f"{name}={os.path.expanduser(value)}")
+        else:
+            expanded.append(os.path.expanduser(option) if before in _PATHS else option)
+    return expanded
+
+
+def _with_home(values: dict[str, Any]) -> dict[str, Any]:
+    def home(value: Any) -> Any:
+        if isinstance(value, list):
+            return [home(one) for one in value]
+        return os.path.expanduser(value) if isinstance(value, str) else value
+
+    return {key: home(value) if f"--{key}" in _PATHS else value for key, value in values.items()}
+
+
 def take_config(options: list[str]) -> tuple[Path | None, list[str]]:
     """Take ``--config FILE`` out of the options.
 
@@ -73,7 +103,7 @@ def defaults(path: Path) -> Source:
         UserError: it is missing, not UTF-8, or no TOML file.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        values = _with_home(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except FileNotFoundError:
         raise UserError(f"--config {path}: no such file") from None
     except UnicodeDecodeError as error:

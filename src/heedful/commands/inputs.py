@@ -1,5 +1,6 @@
 """Texts on the command line, in files or on standard input to records without truth."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ def texts_of(
         UserError: there are two contexts, one cannot be read or has no text to go with; or
             the task reads none.
     """
+    for number, text in enumerate(texts, start=1):
+        _check_utf8(text, number)
     if context is None and context_file is None:
         return texts
     if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
@@ -44,6 +47,17 @@ def texts_of(
         context = "".join(read_lines(context_file, encoding=encoding))
     assert context is not None
     return [(text, context) for text in texts]
+
+
+def _check_utf8(text: str, number: int) -> None:
+    """Refuse text in which a terminal's bytes were none of UTF-8; a file may be named so."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if not os.path.exists(text):
+            raise UserError(
+                f"text {number}: not UTF-8; set the terminal to UTF-8, or give --input FILE"
+            ) from None
 
 
 def records_of(

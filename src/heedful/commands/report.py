@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heedful import files
-from heedful.checkpoints.runs import RECORD, read_record
+from heedful.checkpoints.runs import RECORD, is_finished, read_record
 from heedful.commands.evaluate import METRICS, labelled_records
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
@@ -39,7 +39,10 @@ def report_of_folder(run: Path) -> Report:
     record = foreign_record(run) or read_record(run)
     path = run / METRICS
     metrics = files.read_json(path) if path.is_file() else {}
-    return report(run, record, read_task(record, run).card(), None, metrics)
+    # What a run learns is written down when it has learnt.
+    unfinished = (run / RECORD).is_file() and not is_finished(run)
+    card = "Its training has not finished." if unfinished else read_task(record, run).card()
+    return report(run, record, card, None, metrics)
 
 
 def report_on_data(
@@ -78,8 +81,11 @@ def path_of(run: Path, out: Path | None) -> Path:
     """Return where a report goes, if nobody says: into the run folder.
 
     Raises:
-        UserError: the folder is another library's, in which nothing is written.
+        UserError: the folder is another library's, in which nothing is written; or the file has
+            another ending than a page.
     """
+    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--out {out}: a report is a page; end its name in .html")
     if out is None and not (run / RECORD).is_file():
         raise UserError(f"{run} is not a heedful run: say with --out where the report goes")
     return out or run / REPORT
