@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,7 +14,9 @@ from tests.golden.copies import LATEST
 from heedful import files
 from heedful.cli import run
 from heedful.commands import parts
-from heedful.errors import message_of
+from heedful.errors import UserError, message_of
+from heedful.tokens.sentencepiece_file import read_model
+from heedful.tokens.vocabulary import read_merges, read_tokens
 
 LATIN = os.fsdecode(b"caf\xe9")
 """A name of a file that is not UTF-8, as Python has it."""
@@ -169,3 +172,27 @@ def test_commands_take_names_that_are_not_utf_8(
     assert run(["predict", "run", "--input", data, "--out", f"{LATIN}-answers"]) == 0
     assert [path.name for path in Path(f"{LATIN}-answers").iterdir()] == [f"{LATIN}.jsonl"]
     assert run(["report", "run", "--data", data, "--out", f"{LATIN}.html"]) == 0
+
+
+@pytest.mark.parametrize(
+    "read", [files.read_json, files.read_tensors, read_tokens, read_merges, read_model]
+)
+def test_only_regular_files_are_opened(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    pipe, device, circle, nowhere = (tmp_path / name for name in ("pipe", "zero", "circle", "no"))
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    circle.symlink_to(circle)
+    nowhere.symlink_to(tmp_path / "missing")
+    for path, message in (
+        (pipe, "pipe: not a regular file"),
+        (device, "zero: not a regular file"),
+        (circle, "circle': cannot be read: "),
+        (nowhere, "no: no such file .a link to nowhere"),
+        (tmp_path, "no such file .it is a folder"),
+        (tmp_path / "missing", "missing: no such file$"),
+        (tmp_path / "a\0b", "cannot be read: embedded null byte"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            read(path)
+        assert "\n" not in str(caught.value)

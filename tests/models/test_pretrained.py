@@ -277,6 +277,7 @@ def test_shards_are_read(folder: Path) -> None:
     for part in sorted(set(where.values())):
         inside = {name: tensors[name] for name in names if where[name] == part}
         write_tensors(folder / part, inside)
+    (folder / "sub").mkdir()
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": where}))
     again = BertForSequenceClassification.from_pretrained(folder)
@@ -286,6 +287,11 @@ def test_shards_are_read(folder: Path) -> None:
         ({"weight_map": where | {"x": "part-0.safetensors"}}, "the shards lack x"),
         ({"weight_map": where | {"x": "../part"}}, "'../part' is not the name of a file beside"),
         ({"weight_map": where | {"x": [3]}}, r"\[3\] is not the name of a file beside"),
+        *(
+            ({"weight_map": where | {"x": name}}, f"{re.escape(repr(name))} is not the name of")
+            for name in ("", ".", "..", "a\0b")
+        ),
+        ({"weight_map": where | {"x": "sub"}}, "sub: no such file .it is a folder"),
         ({"metadata": {}}, "no 'weight_map' in it"),
     ):
         index.write_text(json.dumps(wrong))

@@ -7,7 +7,10 @@ up by an eighth. ``tensorflow/tuned`` has the heads that Google's fine-tuning sc
 """
 
 import logging
+import os
 import shutil
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ import torch
 from tests.exact import assert_same_bits
 
 from heedful.errors import UserError
-from heedful.models import BertForPreTraining, BertModel
+from heedful.models import BertForPreTraining, BertModel, tensorflow
 from heedful.models.tensorflow import find_index, read_tensors
 
 FILES = Path(__file__).parent / "tensorflow"
@@ -145,3 +148,64 @@ def test_other_formats_say_what_to_convert(folder: Path, name: str) -> None:
     (folder / INDEX.name).rename(folder / name)
     with pytest.raises(UserError, match=f"weights are in {name}, .* convert it to model.safetens"):
         BertModel.from_pretrained(folder)
+
+
+def _number(value: int) -> bytes:
+    low = value & 127
+    return bytes([low | 128]) + _number(value >> 7) if value > 127 else bytes([low])
+
+
+def _block(entries: Sequence[tuple[bytes, bytes]]) -> bytes:
+    parts = (b"\0" + _number(len(key)) + _number(len(x)) + key + x for key, x in entries)
+    return b"".join(parts) + struct.pack("<II", 0, 1)
+
+
+def _index(path: Path, entries: Sequence[tuple[bytes, bytes]], handles: int = 1) -> Path:
+    """Write an index of one block, with right checksums."""
+    content = b""
+
+    def added(block: bytes) -> bytes:
+        nonlocal content
+        crc = tensorflow._crc32c(block + b"\0")
+        masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+        handle = _number(len(content)) + _number(len(block))
+        content += block + b"\0" + struct.pack("<I", masked)
+        return handle
+
+    data = added(_block([(b"", b"\x08\x01"), *entries]))
+    footer = b"\0\0" + added(_block([(b"z", data)] * handles))
+    path.write_bytes(content + footer.ljust(40, b"\0") + struct.pack("<Q", tensorflow._MAGIC))
+    return path
+
+
+def _entry(offset: int, shape: Sequence[int] = (2,), more: bytes = b"") -> bytes:
+    sizes = (b"\x08" + _number(size) for size in shape)
+    dimensions = b"".join(b"\x12" + _number(len(size)) + size for size in sizes)
+    shaped = b"\x12" + _number(len(dimensions)) + dimensions
+    return b"\x08\x01" + shaped + b"\x20" + _number(offset) + b"\x28\x08" + more
+
+
+def test_an_index_that_was_made_to_do_harm_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt.index"
+    path.with_suffix(".data-00000-of-00001").write_bytes(bytes(16))
+    assert len(read_tensors(_index(path, [(b"a", _entry(0)), (b"b", _entry(8))]))) == 2
+    assert len(read_tensors(_index(path, [(b"a" * 512, _entry(0))]))) == 1
+    damaged = r"a\.ckpt\.index: damaged, or not the index"
+    for entries, handles in (
+        ([(b"a", _entry(0)), (b"b", _entry(4))], 1),  # overlapping
+        ([(b"a", _entry(0)), (b"b", _entry(0))], 1),
+        ([(b"a", _entry(0))], 2),  # one block, named twice
+        ([(b"a" * 513, _entry(0))], 1),
+        ([(b"a", _entry(0, (1,) * 32 + (2,)))], 1),
+        ([(b"a", _entry(0, (0, 2**62)))], 1),
+        ([(b"a", _entry(0, more=b"\x18" + b"\x80" * 70 + b"\0"))], 1),  # a number without an end
+        ([(b"a", _entry(0, more=b"\x1a\x01a"))], 1),  # bytes for a number
+    ):
+        with pytest.raises(UserError, match=damaged):
+            read_tensors(_index(path, entries, handles))
+    with pytest.raises(UserError, match="damaged or truncated: b does not fit into it"):
+        read_tensors(_index(path, [(b"a", _entry(0)), (b"b", _entry(16))]))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="not a regular file"):
+        read_tensors(path)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.serving.inside import client_of, loaded, service_of
 
-from heedful.serving import lane, limits, pipelines, tensors, translation
+from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import openai, runs, tei_shapes
+from heedful.serving.protocols import explain, openai, runs, tei_shapes
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.tasks.texts import text_records
@@ -80,6 +80,12 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("/v2/models/embed/infer", {"inputs": [BYTES]}),
         ("/tokenize", {"inputs": [""] * 5}),
         ("/decode", {"ids": [[9]] * 5}),
+        # Before each is looked at.
+        ("/api/runs/embed/predict", {"texts": ["a", *[[None]] * 4]}),
+        ("/embed", {"inputs": [[None]] * 5}),
+        ("/v1/embeddings", {"input": [[]] * 5}),
+        ("/", {"inputs": [{}] * 5}),
+        ("/pipeline/text-classification", {"inputs": [{}] * 5}),
     ],
 )
 async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
@@ -111,6 +117,11 @@ async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
         (pipelines.FeatureExtraction, {"inputs": [1] * 99}),
         (translation.Translation, {"inputs": [1] * 99}),
         (tensors.InferBody, {"inputs": [{}] * 99}),
+        (explain.Subject, {"text": [1] * 99}),
+        (runs.Question, {"texts": ["a"], "options": {"targets": [1] * 99}}),
+        (tagging.TokenClassification, {"inputs": "a", "parameters": {"ignore_labels": [1] * 99}}),
+        (runs.Question, {"texts": ["a"], **{f"key{number}": 1 for number in range(99)}}),
+        (explain.Subject, {"text": "a", **{f"key{number}": 1 for number in range(99)}}),
     ],
 )
 def test_of_wrong_elements_few_are_told(body: Any, given: Any) -> None:

@@ -197,6 +197,8 @@ def _lowercase(value: bool) -> dict[str, Any]:
         ({"tokenizer_config": {"model_max_length": "512"}}, "model_max_length '512' is a str"),
         ({"tokenizer_config": {"model_max_length": 4.5}}, "model_max_length 4.5: must be a whole"),
         ({"tokenizer_config": {"max_len": 0}}, "max_len 0: must be a whole number from 1"),
+        ({"tokenizer_config": {"max_len": float("nan")}}, "max_len nan: must be a whole number"),
+        ({"tokenizer_config": {"max_len": float("-inf")}}, "max_len -inf: must be a whole number"),
         ({"tokenizer_config": {"never_split": "abc"}}, "never_split 'abc' is a str"),
         ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize False"),
         ({"tokenizer_config": {"truncation_side": "left"}}, "truncation_side 'left'"),
@@ -355,3 +357,17 @@ def test_each_class_is_its_namesake(
     again = load_tokenizer(tmp_path / "theirs")
     assert type(again) is ours
     assert again.identity() == made.identity()
+
+
+@pytest.mark.parametrize(
+    "name", ["tokenizer_config", "special_tokens_map", "tokenizer", "added_tokens"]
+)
+def test_what_is_there_but_no_file_is_not_passed_over(folder: Path, name: str) -> None:
+    path = folder / f"{name}.json"
+    path.symlink_to(folder / "missing.json")
+    with pytest.raises(UserError, match=rf"{name}\.json: no such file .a link to nowhere"):
+        BertTokenizer.from_pretrained(folder)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match=rf"{name}\.json: no such file .it is a folder"):
+        BertTokenizer.from_pretrained(folder)

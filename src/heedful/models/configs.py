@@ -53,6 +53,9 @@ IGNORED = frozenset(
 )
 """Keys of a ``config.json`` that do not change what a model computes."""
 
+MAX_LABELS = 2**20
+"""The most outputs of a classifier, each of which has a name in memory."""
+
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 Config = TypeVar("Config", bound="DataclassInstance")
@@ -175,11 +178,14 @@ def complete_labels(config: HasLabels) -> None:
 
     Raises:
         UserError: the names are not different strings, or there are not ``num_labels`` of them, or
-            there is no such ``problem_type``.
+            there are too many, or there is no such ``problem_type``.
     """
     if config.problem_type is not None and config.problem_type not in PROBLEM_TYPES:
         raise unknown_name("problem_type", str(config.problem_type), PROBLEM_TYPES)
     labels = config.id2label
+    check_numbers(config, ("num_labels",), int, below=MAX_LABELS + 1)
+    if len(labels) > MAX_LABELS:
+        raise UserError(f"id2label has {len(labels):,} names; at most {MAX_LABELS:,} are read")
     if not labels:
         labels = {number: f"LABEL_{number}" for number in range(config.num_labels or 2)}
     if set(labels) != set(range(len(labels))):
@@ -210,7 +216,7 @@ def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
     try:
         labels = {int(number): str(label) for number, label in (by_id or {}).items()}
         inverse = {int(number): str(label) for label, number in (by_label or {}).items()}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise UserError(
             f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
         ) from None
@@ -238,7 +244,7 @@ def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[
     try:
         pruned = (values.get(name) or {}).items()
         return {int(block): [int(head) for head in heads] for block, heads in pruned}
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, TypeError, ValueError):
         raise UserError(f'{where}: {name} must be like {{"0": [2, 3]}}') from None
 
 
@@ -373,7 +379,7 @@ class ReferenceConfig:
         Raises:
             UserError: a value is of the wrong type or out of range.
         """
-        check_numbers(self, ("num_labels", "chunk_size_feed_forward"), int)
+        check_numbers(self, ("chunk_size_feed_forward",), int)
         check_pruned_heads(self, "pruned_heads", blocks, heads)
         complete_labels(self)
 

@@ -8,7 +8,7 @@ where in ``NAME.data-00000-of-00001`` a tensor stands, which is plain numbers.
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ import torch
 from torch import Tensor
 
 from heedful.errors import UserError, listed
+from heedful.files import size_of
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _MAX_INDEX_BYTES = 2**20
+_MAX_KEY_BYTES = 512
+_MAX_DIMENSIONS = 32
 _TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
 """Numbers that TensorFlow gives to types; a BERT's weights are of the first."""
 
@@ -69,10 +72,12 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
     Raises:
         UserError: a file is missing or damaged, or it is another kind of checkpoint.
     """
+    size_of(index)
     try:
         table = _read_table(index)
-        shards = dict(_fields(table.pop(b"")))[1]
+        (shards,) = _whole(dict(_fields(table.pop(b"")))[1])
         entries = {key.decode(): _entry(value) for key, value in table.items()}
+        _check_apart(entries.values())
     except (IndexError, KeyError, TypeError, ValueError, struct.error):
         raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in entries:
@@ -119,11 +124,15 @@ def _read_table(path: Path) -> dict[bytes, bytes]:
     footer = data[-_FOOTER:]
     _, at = _handle(footer, 0)  # of a block about the table, which is empty
     index, _ = _handle(footer, at)
-    return {
-        key: value
-        for _, handle in _entries(_block(data, index))
-        for key, value in _entries(_block(data, _handle(handle, 0)[0]))
-    }
+    table: dict[bytes, bytes] = {}
+    end = 0
+    for _, value in _entries(_block(data, index)):
+        handle, _ = _handle(value, 0)
+        if handle[0] < end:  # a small file could make much work by naming a block many times
+            raise ValueError("blocks that overlap")
+        end = sum(handle)
+        table.update(_entries(_block(data, handle)))
+    return table
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
@@ -136,6 +145,8 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     """Return the content of a block, after comparing its checksum."""
     offset, size = handle
+    if offset + size > len(data):
+        raise ValueError("a block that is not there")
     kind, checksum = struct.unpack_from("<BI", data, offset + size)
     crc = _crc32c(data[offset : offset + size + 1])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
@@ -152,6 +163,8 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         shared, at = _varint(block, at)
         rest, at = _varint(block, at)
         length, at = _varint(block, at)
+        if shared + rest > _MAX_KEY_BYTES or rest + length > end - at:
+            raise ValueError("a key that is too long, or one without its value")
         key = key[:shared] + block[at : at + rest]
         yield key, block[at + rest : at + rest + length]
         at += rest + length
@@ -161,13 +174,26 @@ def _entry(message: bytes) -> _Entry:
     """Read a ``BundleEntryProto``."""
     fields = dict(_fields(message))
     shape = [dict(_fields(value)).get(1, 0) for number, value in _fields(fields[2]) if number == 2]
-    return _Entry(
-        dtype=fields[1],
-        shape=tuple(shape),
-        shard=fields.get(3, 0),
-        offset=fields.get(4, 0),
-        size=fields.get(5, 0),
-    )
+    if len(shape) > _MAX_DIMENSIONS or not all(_whole(*shape)):
+        raise ValueError("no shape of weights")
+    dtype, shard, offset, size = _whole(fields[1], *(fields.get(number, 0) for number in (3, 4, 5)))
+    return _Entry(dtype=dtype, shape=tuple(shape), shard=shard, offset=offset, size=size)
+
+
+def _whole(*values: Any) -> tuple[int, ...]:
+    """Return values of fields that must be whole numbers."""
+    if not all(isinstance(value, int) for value in values):
+        raise TypeError("bytes instead of a number")
+    return values
+
+
+def _check_apart(entries: Iterable[_Entry]) -> None:
+    """Refuse tensors that overlap: together they would be larger than the file that they are in."""
+    end = (0, 0)
+    for shard, offset, size in sorted((x.shard, x.offset, x.size) for x in entries if x.size):
+        if (shard, offset) < end:
+            raise ValueError("tensors that overlap")
+        end = (shard, offset + size)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -191,13 +217,14 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Read an integer in groups of seven bits, the lowest first; return where it ends, too."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 64, 7):
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 128:
             return value, at
+    raise ValueError("a number of more than 64 bits")
 
 
 def _crc32c(data: bytes) -> int:

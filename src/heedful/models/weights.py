@@ -74,9 +74,14 @@ def _shard_of_each(folder: Path) -> dict[str, str]:
     if not isinstance(where, dict):
         raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
     for shard in where.values():
-        if not isinstance(shard, str) or Path(shard).name != shard:
+        if not isinstance(shard, str) or not _is_name(shard):
             raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
     return where
+
+
+def _is_name(shard: str) -> bool:
+    # Of ".." the name is "..", and of "." it is nothing.
+    return Path(shard).name == shard and shard not in ("", "..") and "\0" not in shard
 
 
 def _read_shards(folder: Path) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
 
 
 def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
-    text = "".join(read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding))
+    text = "".join(_document(path, encoding))
     values = parse_json(text, source_name(path), decode=_decode_all)
     assert isinstance(values, list)
     match values:
@@ -72,6 +72,18 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
         case [{"data": list(rows)}] if all(isinstance(row, dict) for row in rows):
             values = rows
     return enumerate(values, start=1)
+
+
+def _document(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a document while they are not too many to be held in memory."""
+    size = 0
+    for line in read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding):
+        size += len(line) if line.isascii() else len(line.encode("utf-8", "replace"))
+        if size > MAX_DOCUMENT_BYTES:
+            raise UserError(
+                f"{source_name(path)}: longer than {MAX_DOCUMENT_BYTES:,} bytes; give JSON Lines"
+            )
+        yield line
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, object]]:

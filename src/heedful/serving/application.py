@@ -90,6 +90,7 @@ def _routes(
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.settings = service.settings  # where routes find the limits
     for _, router in routers:
         app.include_router(router)
 

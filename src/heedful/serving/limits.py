@@ -39,6 +39,22 @@ def check_items(count: int, settings: ServeSettings) -> None:
         raise Problem("too many", message)
 
 
+def check_lists(body: Any, settings: ServeSettings) -> None:
+    """Refuse a body of too many items before each is looked at.
+
+    Args:
+        body: what its JSON says. Items are what a list at its top holds, if some have parts: those
+            are what takes long, and not a list of texts or of ids, which may be another limit's.
+        settings: the limits.
+
+    Raises:
+        Problem: there are too many.
+    """
+    for value in body.values() if isinstance(body, dict) else ():
+        if isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
+            check_items(len(value), settings)
+
+
 def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
     """Refuse what would take long even to be encoded.
 

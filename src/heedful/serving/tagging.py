@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from heedful.serving.asking import Body, Reply, ask
+from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.pipelines import CallOptions
 from heedful.serving.service import Served, Service
 from heedful.settings import PredictOptions
@@ -24,7 +24,7 @@ class TaggingParameters(Body):
         "first, average, max: words, and entities of them, as `heedful predict` gives them. "
         "By default first.",
     )
-    ignore_labels: list[str] = Field(default=["O"], description="What is left out.")
+    ignore_labels: Several[str] = Field(default=["O"], description="What is left out.")
 
 
 class TokenClassification(Body):

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from heedful.errors import UserError
 from heedful.files import unique_keys
+from heedful.serving.limits import check_lists
 from heedful.serving.problem import Problem
 
 _FEW = 8
@@ -38,14 +39,16 @@ def load(content: bytes) -> Any:
 
 
 class _Asked(Request):
-    """A request whose body is read by `load`."""
+    """A request whose body is read by `load`, and refused if it asks for too much."""
 
     async def json(self) -> Any:
-        return load(await self.body())
+        body = load(await self.body())
+        check_lists(body, self.app.state.settings)
+        return body
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses a body where an object has a key twice."""
+    """A route that refuses a body where an object has a key twice, or with too many items."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""

@@ -1,5 +1,6 @@
 """The JSON files of a tokenizer in a model's folder, which tokenizers of all kinds have."""
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,10 +63,11 @@ def read_files(folder: Path) -> TokenizerFiles:
     """Read the files of a folder.
 
     Raises:
-        UserError: one of them is damaged.
+        UserError: one of them is damaged, or there but no file.
     """
     contents = [
-        read_json(path) if (path := folder / name).is_file() else {}
+        # What a link to nowhere should say would be passed over in silence.
+        read_json(path) if os.path.lexists(path := folder / name) else {}
         for name in (CONFIG, SPECIAL, COMPILED, ADDED)
     ]
     config, special, compiled, added = contents
@@ -141,7 +143,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     length: float | None = typed(files.config_path, files.config, key, (int, float))
     if length is None or length >= _LARGEST_LENGTH:
         return None
-    if length != int(length) or length < 1:
+    if not length >= 1 or length != int(length):  # NaN is neither more nor less
         raise UserError(f"{files.config_path}: {key} {length!r}: must be a whole number from 1")
     return int(length)
 

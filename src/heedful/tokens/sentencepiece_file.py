@@ -12,6 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from heedful.errors import UserError
+from heedful.files import size_of
 
 MAX_BYTES = 64 * 2**20
 
@@ -56,14 +57,9 @@ def read_model(path: Path) -> SentencePieceModel:
     Raises:
         UserError: it is missing, larger than 64 MiB, damaged, or of another kind of model.
     """
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise UserError(f"{path}: {size:,} bytes of model; at most {MAX_BYTES:,} are read")
-        contents = path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        raise UserError(f"{path}: no such file") from None
-    return parse_model(contents, source=str(path))
+    if (size := size_of(path)) > MAX_BYTES:
+        raise UserError(f"{path}: {size:,} bytes of model; at most {MAX_BYTES:,} are read")
+    return parse_model(path.read_bytes(), source=str(path))
 
 
 def parse_model(contents: bytes, *, source: str) -> SentencePieceModel:

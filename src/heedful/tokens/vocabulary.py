@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError, did_you_mean
-from heedful.files import read_json
+from heedful.files import read_json, size_of
 
 MAX_VOCABULARY_BYTES = 64 * 2**20
 
@@ -197,15 +197,12 @@ def tokens_in_order(ids: Mapping[str, Any], *, source: str) -> list[str]:
 
 
 def _read_text(path: Path) -> str:
+    if (size := size_of(path)) > MAX_VOCABULARY_BYTES:
+        raise UserError(
+            f"{path}: {size:,} bytes of vocabulary; at most {MAX_VOCABULARY_BYTES:,} are read"
+        )
     try:
-        size = path.stat().st_size
-        if size > MAX_VOCABULARY_BYTES:
-            raise UserError(
-                f"{path}: {size:,} bytes of vocabulary; at most {MAX_VOCABULARY_BYTES:,} are read"
-            )
         return path.read_bytes().decode("utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
-        raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
 

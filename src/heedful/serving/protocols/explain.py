@@ -4,12 +4,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from heedful.errors import UserError
 from heedful.explanations import html
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.methods import METHODS
+from heedful.serving.asking import Body, Several
 from heedful.serving.explaining import Explainer
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.protocols import runs
@@ -24,12 +25,10 @@ MOST_WEIGHTS = 1_000_000
 _DEFAULT = ExplainSettings()
 
 
-class Subject(BaseModel):
+class Subject(Body):
     """What is explained."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    text: str | list[str] = Field(
+    text: str | Several[str] = Field(
         description="A text; or a pair, such as a question and its context; or a question and its "
         "choices.",
         examples=["the red cat sleeps"],

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 
 from heedful.serving import pictures
 from heedful.serving.asking import Body, Several
@@ -55,15 +55,16 @@ _OPTIONS: dict[str, Any] = {
     for field in fields(PredictSettings)
     if field.name not in _DECIDED
 }
-_OPTIONS["targets"] = (Annotated[tuple[str, ...], Field(strict=False)], ())  # JSON has lists
+_OPTIONS["targets"] = (  # JSON has lists
+    Annotated[tuple[str, ...], Field(strict=False, fail_fast=True)],
+    (),
+)
 Options = create_model("Options", __base__=Body, **_OPTIONS)
 """Options of ``heedful predict`` that a request may decide."""
 
 
-class Question(BaseModel):
+class Question(Body):
     """Texts to answer for."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     texts: Several[str | Several[str]] = Field(
         description="Texts; or pairs of them, such as a question and its context; or a question "
