@@ -1,10 +1,13 @@
 """Checkpoints that are deleted: one that is half there never stops a run."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from heedful import files
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.steps import TrainingState
 
@@ -53,3 +56,41 @@ def test_a_checkpoint_without_a_state_is_not_counted(run: Path) -> None:
             half_deleted(steps.folder_of(run, step))
     steps.prune(run, keep=3)
     assert steps.steps(run) == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("best", value) for value in (5, None, [3], [[0.5]], [["x", 1]], [[0.5, None]])),
+        *(("step", value) for value in ("4", None, 4.0, True)),
+        *(("alike", 1), ("loss_scale", "x"), ("stream", []), ("epoch", [])),
+    ],
+)
+def test_a_state_of_other_kinds_is_skipped(run: Path, key: str, value: Any) -> None:
+    folder = steps.folder_of(run, 4)
+    state = json.loads((folder / steps.STATE).read_text())
+    (folder / steps.STATE).write_text(json.dumps(state | {key: value}))
+    (folder / files.MANIFEST).unlink()
+    files.write_manifest(folder)
+    found, (line,) = steps.newest(run)
+    assert found is not None
+    assert found.state.step == 3
+    assert line.startswith(f"skipped {folder}: {folder / steps.STATE}: {key!r} is ")
+    steps.prune(run, keep=1)
+    assert steps.steps(run) == [2, 3]
+
+
+@pytest.mark.parametrize("kind", ["a folder", "nothing named", "not all named"])
+def test_a_manifest_that_says_too_little_is_skipped(run: Path, kind: str) -> None:
+    path = steps.folder_of(run, 4) / files.MANIFEST
+    named = json.loads(path.read_text())["files"]
+    path.unlink()
+    if kind == "a folder":
+        path.mkdir()
+    else:
+        del named[steps.OPTIMIZER]
+        files.write_json(path, {"files": named if kind == "not all named" else {}})
+    found, (line,) = steps.newest(run)
+    assert found is not None
+    assert found.state.step == 3
+    assert str(path) in line

@@ -135,6 +135,28 @@ def test_processes_that_differ_are_refused(rows: list[dict[str, Any]]) -> None:
     assert [row["errors"][0] for row in rows] == [line, line]
 
 
+def test_of_facts_that_differ_the_parts_that_do_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"settings": {"seed": 0, "head_rate": None, "steps": 5}, "teacher": {"sha256": "a"}}
+    two = {"settings": {"seed": 1, "head_rate": 0.5, "steps": 5}, "teacher": {"sha256": "b" * 200}}
+
+    def gather(found: list[Any], own: object) -> None:
+        found[:] = [one, own]
+
+    monkeypatch.setattr(ranks, "size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.all_gather_object", gather)
+    ranks.check_same(one)
+    with pytest.raises(UserError) as settings:
+        ranks.check_same(two)
+    assert str(settings.value) == (
+        "processes 0 and 1 do not start alike: --head-rate is None in one, 0.5 in the other; "
+        "--seed is 0 in one, 1 in the other"
+    )
+    with pytest.raises(
+        UserError, match=r"'sha256' of teacher is 'a' in one, 'b+…b+' in the other$"
+    ):
+        ranks.check_same(one | {"teacher": two["teacher"]})
+
+
 def test_processes_without_a_disk_that_they_share_are_refused(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         (line,) = row["errors"][1:]

@@ -1,5 +1,6 @@
 """A run killed at any moment and resumed ends with the weights of a run never interrupted."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -182,6 +183,35 @@ def test_a_checkpoint_whose_weights_have_other_names_is_refused(
     )
     with pytest.raises(UserError, match=r"step-3: another version of heedful wrote it, .*anew"):
         run(tiny_model, colours, out, resume=True)
+
+
+@pytest.mark.parametrize("what", ["checkpoint of step 6", "trained model"])
+@pytest.mark.parametrize("of_library", [False, True])
+def test_a_full_disk_is_told_with_the_way_on(
+    tiny_model: Path,
+    colours: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    of_library: bool,
+) -> None:
+    full, out, write = OSError(errno.ENOSPC, "no room"), tmp_path / "run", files.write_tensors
+
+    def written(path: Path, tensors: Any) -> None:
+        if f".{'step-6' if 'step' in what else 'finished'}." in str(path):
+            raise OSError(f"{path}: could not be written: no room") if of_library else full
+        write(path, tensors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_tensors", written)
+        with pytest.raises(UserError) as told:
+            run(tiny_model, colours, out)
+    last = 3 if "step" in what else 12
+    assert str(told.value) == (
+        f"{out}: the {what} could not be written: no room; once that is mended, the same command "
+        f"with --resume goes on; the last checkpoint is {steps.folder_of(out, last)}"
+    )
+    assert run(tiny_model, colours, out, resume=True)
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -57,7 +57,9 @@ _open: dict[int, Iterator[Packed]] = {}
 def _start(chunks: Chunks) -> None:
     global _chunks
     _chunks = chunks
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that trains
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # sent to all, but meant for the one that trains
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

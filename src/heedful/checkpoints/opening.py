@@ -1,8 +1,9 @@
 """Opening a run folder, to start a run or to go on with one."""
 
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -140,7 +141,8 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     """Prepare a folder to train in, after `check_run` has accepted it.
 
     A run that is to be overwritten is put aside under a hidden name, until `forget_old` deletes it
-    or `discarded_unless_prepared` puts it back. If the process is killed before that, it stays so.
+    or `discarded_unless_prepared` puts it back. If the process is killed before that, `bring_back`
+    finds it.
     """
     run = settings.out.resolve()
     if settings.overwrite and (run / runs.RECORD).is_file():
@@ -167,20 +169,49 @@ def discarded_unless_prepared(run: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        learnt = runs.is_finished(run) or steps.steps(run)  # as one that could not be put aside
-        if not learnt and not runs.others(run):
-            shutil.rmtree(run.resolve(), ignore_errors=True)
-            if _aside(run).is_dir():
-                _aside(run).rename(run.resolve())
+        if not _has_learnt(run):  # else it is one that could not be put aside
+            if old := _put_aside(run):
+                _put_back(run, old[0])
+            elif not runs.others(run):
+                shutil.rmtree(run.resolve(), ignore_errors=True)
         raise
 
 
+def bring_back(settings: RunSettings, record: RunRecord, say: Callable[[str], None]) -> None:
+    """Put back a run that was to be overwritten where the process that did so was killed.
+
+    Not where the new run goes on, as after a restart by ``torchrun``: that one still takes its
+    place. Where the new run has learnt, what is no part of the old one alone comes back.
+
+    Args:
+        settings: the folder, and what to do with a run in it.
+        record: the record of the run that the command asks for.
+        say: takes each line meant for the user.
+
+    Raises:
+        UserError: another process trains there: it may be the one that put the old run aside.
+    """
+    run = settings.out
+    if run.is_file() or not _put_aside(run):
+        return
+    with held(run):
+        for old in _put_aside(run):
+            if _has_learnt(run):
+                forget_old(run)
+            elif not (settings.resume and _is_begun(run, record)):
+                _put_back(run, old)
+                say(
+                    f"{run}: the run that was to be overwritten is back: the new one learnt nothing"
+                )
+
+
 def forget_old(run: Path) -> None:
-    """Delete the run that this process put aside, if it did; what is no part of it comes back."""
-    if (old := _aside(run)).is_dir():
-        for path in runs.others(old):
-            path.rename(run / path.name)
-        shutil.rmtree(old)
+    """Delete the run that was put aside, if one was; what is no part of it comes back."""
+    for old in _put_aside(run):
+        _move_others(old, run)
+        # A process that is killed meanwhile leaves nothing that would be taken for a whole run.
+        gone = old.rename(run.resolve() / f".old.{os.getpid()}.partial")
+        shutil.rmtree(gone)
 
 
 def tidy_finished(run: Path) -> None:
@@ -193,6 +224,50 @@ def _aside(run: Path) -> Path:
     """Return where the run that is to be overwritten stands until the new one is prepared."""
     run = run.resolve()
     return run.with_name(f".{run.name}.{os.getpid()}.old")
+
+
+def _put_aside(run: Path) -> list[Path]:
+    """Return the runs that were put aside and still stand there, the last first."""
+    run = run.resolve()
+    name = re.compile(rf"\.{re.escape(run.name)}\.\d+\.old")
+    beside = run.parent.iterdir() if run.parent.is_dir() else ()
+    found = [
+        path for path in beside if name.fullmatch(path.name) and (path / runs.RECORD).is_file()
+    ]
+    # A folder changes when the lock is taken out of it.
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+def _put_back(run: Path, old: Path) -> None:
+    """Give a run that was put aside its place again, in which nothing has been learnt."""
+    run = run.resolve()
+    _move_others(run, old)
+    if (run / LOCK).is_file():  # which this process holds
+        (run / LOCK).replace(old / LOCK)
+    shutil.rmtree(run, ignore_errors=True)
+    old.rename(run)
+
+
+def _move_others(source: Path, target: Path) -> None:
+    """Move what is no part of a run to another one, where it replaces nothing."""
+    for path in runs.others(source):
+        free = target / path.name
+        while free.exists() or free.is_symlink():
+            free = free.with_name(f"{free.name}.old")
+        path.rename(free)
+
+
+def _has_learnt(run: Path) -> bool:
+    return runs.is_finished(run) or bool(steps.steps(run))
+
+
+def _is_begun(run: Path, record: RunRecord) -> bool:
+    """Tell whether the run in a folder is the one that a record describes."""
+    try:
+        _same_run(run, runs.read_record(run), record)
+    except UserError:
+        return False
+    return True
 
 
 @contextmanager

@@ -191,15 +191,20 @@ def cut_metrics(run: Path, step: int) -> None:
     path = run / METRICS
     if not path.is_file():
         return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:  # the line a killed process was writing
-            continue
-        if row.get("step", 0) <= step:
-            kept.append(line if line.endswith("\n") else line + "\n")
+    # What a killed process or a broken disk left may hold any bytes, and any value of JSON.
+    lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")
+    kept = [f"{line}\n" for line in lines if _is_row_until(line, step)]
     partial = run / f".{METRICS}.partial"
     with files.naming(path, partial):
-        partial.write_text("".join(kept), encoding="utf-8")
+        partial.write_bytes("".join(kept).encode())
     partial.replace(path)
+
+
+def _is_row_until(line: str, last: int) -> bool:
+    """Tell whether a line is of a step up to the last one that stays."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    step = row.get("step") if isinstance(row, dict) else None
+    return type(step) is int and step <= last

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from torch import Tensor
@@ -144,7 +144,7 @@ def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
     Raises:
         UserError: a file is missing, truncated, damaged or has other contents.
     """
-    files.check_manifest(folder)
+    _check(folder)
     return Checkpoint(
         folder=folder,
         state=_read_state(folder),
@@ -155,11 +155,35 @@ def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
     )
 
 
+def _check(folder: Path) -> None:
+    """Check a checkpoint against its manifest, which must name what no run goes on without."""
+    names = {name.partition("/")[0] for name in files.read_manifest(folder)}
+    for name in (WEIGHTS, OPTIMIZER, RANDOM, STATE):
+        if names.isdisjoint((name, Path(name).stem)):  # of a folder that processes wrote together
+            raise UserError(f"{folder / files.MANIFEST}: no {name!r} in it")
+    files.check_manifest(folder)
+
+
 def _read_state(folder: Path) -> TrainingState:
     # Version 0.1.0 knew no other way.
     raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True, "stream": None})
+    for key, value in raw.items():
+        if not _fits(key, value):
+            raise UserError(f"{folder / STATE}: {key!r} is {value!r:.40}; the file is damaged")
     raw["best"] = tuple((score, step) for score, step in raw["best"])
     return TrainingState(**raw)
+
+
+def _fits(key: str, value: object) -> bool:
+    """Tell whether a state may have a value."""
+    if key == "best":
+        pairs = value if isinstance(value, list) else [None]
+        return all(
+            isinstance(pair, list) and [type(item) for item in pair] in ([float, int], [int, int])
+            for pair in pairs
+        )
+    kinds = {"alike": (bool,), "loss_scale": (float, int, NoneType), "stream": (dict, NoneType)}
+    return type(value) in kinds.get(key, (int,))
 
 
 def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str, Tensor]:
@@ -172,7 +196,7 @@ def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str,
     Raises:
         UserError: a file is missing, truncated or damaged.
     """
-    files.check_manifest(folder)
+    _check(folder)
     return _read(folder / (AVERAGE if _has_average(folder) else WEIGHTS), like)
 
 

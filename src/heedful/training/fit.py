@@ -13,7 +13,7 @@ import torch
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import UserError
+from heedful.errors import UserError, message_of
 from heedful.host import waits
 from heedful.settings import TrainSettings
 from heedful.task import Say
@@ -259,6 +259,20 @@ def _naming_checkpoint(run: Run) -> Iterator[None]:
         raise UserError(f"{error}; {kept}") from None
 
 
+@contextmanager
+def _writing(run: Run, what: str) -> Iterator[None]:
+    """Say in errors of the system, such as a full disk, how the run goes on."""
+    with _naming_checkpoint(run):
+        try:
+            yield
+        except OSError as error:  # the library that writes tensors has words of its own
+            reason = error.strerror or message_of(error).rpartition(" could not be written: ")[2]
+            raise UserError(
+                f"{run.folder}: {what} could not be written: {reason}; once that is mended, the "
+                "same command with --resume goes on"
+            ) from None
+
+
 def _evaluate(
     run: Run, state: steps.TrainingState, step: int, log: Log
 ) -> tuple[dict[str, Any], steps.TrainingState]:
@@ -327,14 +341,15 @@ def _save(run: Run, state: steps.TrainingState) -> None:
         with run.average.in_place():
             averaged = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     write = steps.save_divided if sharded else steps.save
-    write(
-        run.folder,
-        state,
-        model=model.state_dict(),
-        average=averaged,
-        optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
-        random=random,
-    )
+    with _writing(run, f"the checkpoint of step {state.step}"):
+        write(
+            run.folder,
+            state,
+            model=model.state_dict(),
+            average=averaged,
+            optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
+            random=random,
+        )
     if ranks.is_first():
         needed = _final_steps(run, state)
         steps.prune(run.folder, keep=run.settings.keep_checkpoints, needed=needed)
@@ -381,7 +396,7 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
             scores = run.score()
     with run.whole(ranks.is_first()):
         if ranks.is_first():
-            with runs.finished(run.folder) as folder:
+            with _writing(run, "the trained model"), runs.finished(run.folder) as folder:
                 run.save(folder)
                 runs.write_record(folder, run.record)
             steps.prune(run.folder, keep=1)

@@ -1,22 +1,24 @@
 """Signals end a run between two steps, never in the middle of one."""
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-"""Ctrl-C, and how schedulers say that a job's time is over or its machine is wanted."""
+_ENDING = ("SIGTERM", "SIGUSR1", "SIGHUP")
+"""How schedulers say that a job's time is over or its machine is wanted, and a terminal that it is
+closed."""
 
 _TWICE = 0.5
 """Seconds after which a second Ctrl-C is one: ``torchrun`` passes on what its processes got too."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came while nothing was learnt that a checkpoint would keep."""
+    """A signal came while nothing was learnt that a checkpoint would keep."""
 
 
 @dataclass(slots=True)
@@ -41,15 +43,14 @@ def stop_on_signal() -> Iterator[StopRequest]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal asked_at
+        _leave_closed_terminal()
         now = time.monotonic()
         if request.signal_name is None:
             request.signal_name, asked_at = signal.Signals(number).name, now
         elif number == signal.SIGINT and now - asked_at > _TWICE:
             raise KeyboardInterrupt
 
-    # Windows does not have all of them.
-    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, ask) for number in numbers}
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, *_ending())}
     try:
         yield request
     finally:
@@ -58,25 +59,49 @@ def stop_on_signal() -> Iterator[StopRequest]:
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM interrupt what runs, as Ctrl-C does, once."""
+def interrupted_by_signals() -> Iterator[None]:
+    """Have what asks a process to end interrupt what runs, as Ctrl-C does, once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        ignore_sigterm()
-        raise Terminated("SIGTERM: stopped")
+        ignore_signals()
+        _leave_closed_terminal()
+        raise Terminated(f"{signal.Signals(number).name}: stopped")
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in _ending()}
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) == interrupt:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if signal.getsignal(number) == interrupt:
+                signal.signal(number, handler)
 
 
-def ignore_sigterm() -> None:
-    """Let SIGTERM change nothing any more: this process ends, and has something to say first."""
+def ignore_signals() -> None:
+    """Let no signal but Ctrl-C change anything: this process ends, and has something to say."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in _ending():
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _ending() -> list[signal.Signals]:
+    """Return the signals that ask a process to end; Windows does not have all of them."""
+    there = [name for name in _ENDING if hasattr(signal, name)]
+    # nohup has SIGHUP ignored: what it starts outlives the terminal.
+    return [
+        signal.Signals[name]
+        for name in there
+        if name != "SIGHUP" or signal.getsignal(signal.Signals[name]) != signal.SIG_IGN
+    ]
+
+
+def _leave_closed_terminal() -> None:
+    """Send what is still said nowhere if the terminal is closed, where to write would fail."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)

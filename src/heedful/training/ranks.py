@@ -20,7 +20,14 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
+from heedful.errors import (
+    EXIT_STOPPED,
+    EXIT_USER_ERROR,
+    LONGEST_NAME,
+    UserError,
+    message_of,
+    shorten,
+)
 from heedful.training.watch import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
@@ -32,6 +39,9 @@ _BACKENDS = "cpu:gloo,cuda:nccl"
 
 _PATIENCE = timedelta(days=1)
 """How long a process waits for another: while that prepares the data, for example."""
+
+_MOST_FACTS = 3
+"""Of those that differ, how many a message tells."""
 
 
 @contextmanager
@@ -134,10 +144,21 @@ def check_same(facts: Mapping[str, object]) -> None:
     for number, other in enumerate(everyone):
         for name, fact in everyone[0].items():
             if other.get(name) != fact:
-                raise SharedError(
-                    f"processes 0 and {number} do not start alike: {name} is {fact!r} in one, "
-                    f"{other.get(name)!r} in the other"
-                )
+                found = "; ".join(list(_differences(name, fact, other.get(name)))[:_MOST_FACTS])
+                raise SharedError(f"processes 0 and {number} do not start alike: {found}")
+
+
+def _differences(name: str, one: object, other: object) -> Iterator[str]:
+    """Yield what is not the same in two processes; of dictionaries the values that differ alone."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            if one.get(key) != other.get(key):
+                option = f"--{key.replace('_', '-')}"
+                what = option if name == "settings" else f"{key!r} of {name}"
+                yield from _differences(what, one.get(key), other.get(key))
+        return
+    in_one, in_other = (shorten(repr(value), LONGEST_NAME) for value in (one, other))
+    yield f"{name} is {in_one} in one, {in_other} in the other"
 
 
 def everyone(item: Item) -> list[Item]:

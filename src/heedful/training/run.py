@@ -18,6 +18,7 @@ from heedful.batches import Batch, Positions
 from heedful.batches.buckets import PASS_PADDING
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import (
+    bring_back,
     check_goal,
     check_run,
     data_folder,
@@ -154,6 +155,9 @@ def _card(run: Run, examples: Examples | Stream, device: torch.device) -> str:
 
 def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Say) -> bool:
     """Tell whether the run to go on with is finished, and tidy it if it was killed just then."""
+    with ranks.failing_together():
+        if ranks.is_first():
+            bring_back(recipe.run, record, say)
     if check_run(recipe.run, record):
         return False
     if ranks.is_first():

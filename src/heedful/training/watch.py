@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.errors import EXIT_USER_ERROR, UserError
-from heedful.training.interrupt import Terminated, ignore_sigterm, interrupted_by_sigterm
+from heedful.training.interrupt import Terminated, ignore_signals, interrupted_by_signals
 from heedful.training.meeting import Meeting, meet
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def watching(advice: str) -> Iterator[Meeting]:
     _watch = Watch(meeting.second, meeting.rank, meeting.size, advice)
     failed = True
     try:
-        with interrupted_by_sigterm(), noticing_who_is_gone():
+        with interrupted_by_signals(), noticing_who_is_gone():
             yield meeting
         failed = False
     finally:
@@ -208,7 +208,7 @@ def noticing_who_is_gone() -> Iterator[None]:
     except (RuntimeError, Terminated) as error:
         if _watch is None:
             raise
-        ignore_sigterm()
+        ignore_signals()
         # torchrun ends the others when one is gone; so may a user end them.
         ended = isinstance(error, Terminated)
         gone = _watch.gone(looks=3) if ended else _watch.gone()
