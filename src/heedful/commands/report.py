@@ -84,7 +84,7 @@ def path_of(run: Path, out: Path | None) -> Path:
         UserError: the folder is another library's, in which nothing is written; or the file has
             another ending than a page.
     """
-    if out is not None and out.suffix.lower() not in (".html", ".htm"):
+    if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
         raise UserError(f"--out {out}: a report is a page; end its name in .html")
     if out is None and not (run / RECORD).is_file():
         raise UserError(f"{run} is not a heedful run: say with --out where the report goes")
