@@ -18,6 +18,8 @@ def export(*words, **options):
         os.kill(os.getpid(), signal.Signals[sys.argv[2]])
 
 cli.app = export
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which tests may run, ignores it
 cli.main()
 """
 
