@@ -41,7 +41,9 @@ def texts_of(
     if context is not None and context_file is not None:
         raise UserError("give --context or --context-file, not both")
     if not texts:
-        raise UserError("--context goes with texts given as arguments, not with --input or standard input")
+        raise UserError(
+            "--context goes with texts given as arguments, not with --input or standard input"
+        )
     if context_file is not None:
         check_file(context_file)
         context = "".join(read_lines(context_file, encoding=encoding))
