@@ -231,11 +231,11 @@ def _put_aside(run: Path) -> list[Path]:
     run = run.resolve()
     name = re.compile(rf"\.{re.escape(run.name)}\.\d+\.old")
     beside = run.parent.iterdir() if run.parent.is_dir() else ()
-    found = [
+    old_runs = [
         path for path in beside if name.fullmatch(path.name) and (path / runs.RECORD).is_file()
     ]
     # A folder changes when the lock is taken out of it.
-    return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return sorted(old_runs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 def _put_back(run: Path, old: Path) -> None:

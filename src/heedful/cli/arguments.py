@@ -49,10 +49,9 @@ def refuse_empty_out(options: list[str]) -> None:
             raise UserError("--out is empty: expected a path")
 
 
-_PATHS = {"--config", "--data", "--dev", "--input", "--model", "--out", "--picture"} | {
-    "--predictions",
-    "--to",
-    "--train",
+_PATHS = {
+    *("--config", "--data", "--dev", "--input", "--model", "--out"),
+    *("--picture", "--predictions", "--to", "--train"),
 }
 """Options that name files or folders."""
 

@@ -144,8 +144,10 @@ def check_same(facts: Mapping[str, object]) -> None:
     for number, other in enumerate(everyone):
         for name, fact in everyone[0].items():
             if other.get(name) != fact:
-                found = "; ".join(list(_differences(name, fact, other.get(name)))[:_MOST_FACTS])
-                raise SharedError(f"processes 0 and {number} do not start alike: {found}")
+                differences = "; ".join(
+                    list(_differences(name, fact, other.get(name)))[:_MOST_FACTS]
+                )
+                raise SharedError(f"processes 0 and {number} do not start alike: {differences}")
 
 
 def _differences(name: str, one: object, other: object) -> Iterator[str]:
