@@ -1,6 +1,7 @@
 """Which shards are read, how changes of them are noticed, and shards that are elsewhere."""
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from heedful.errors import UserError
 from heedful.reading.documents import read_documents
 from heedful.reading.elsewhere import is_elsewhere, url_of
+from heedful.reading.lines import open_bytes
 from heedful.reading.shards import find_shards, shard_prints
 
 
@@ -85,6 +87,38 @@ def test_files_elsewhere_are_read_as_files_here(shards: Path) -> None:
     system.pipe("/corpus/e.txt.gz", b"not packed")
     with pytest.raises(UserError, match=r"memory://corpus/e\.txt\.gz: not gzip data"):
         list(read_documents([Path("memory://corpus/e.txt.gz")]))
+
+
+def test_an_error_of_a_driver_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class GoneError(Exception):
+        """What only its driver knows."""
+
+    class Gone(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise GoneError("the bucket is gone\nmore of it")
+
+    def fail(*_: object, **__: object) -> bool:
+        raise GoneError("no credentials")
+
+    path = Path("memory://corpus/a.txt.bz2")
+    told = r"memory://corpus/a\.txt\.bz2: cannot be read: "
+    monkeypatch.setattr(MemoryFileSystem, "isfile", lambda *_, **__: True)
+    monkeypatch.setattr(MemoryFileSystem, "open", lambda *_, **__: Gone())
+    with pytest.raises(UserError, match=told + "the bucket is gone$"):
+        list(read_documents([path]))
+    monkeypatch.setattr(MemoryFileSystem, "isfile", fail)
+    with pytest.raises(UserError, match=told + "no credentials$"):
+        find_shards([path])
+
+
+def test_an_error_of_a_reader_is_not_one_of_the_file() -> None:
+    import fsspec
+
+    fsspec.filesystem("memory").pipe("/corpus/a.txt", b"Text.")
+    with pytest.raises(ZeroDivisionError), open_bytes(Path("memory://corpus/a.txt")):
+        raise ZeroDivisionError
 
 
 @pytest.mark.parametrize(

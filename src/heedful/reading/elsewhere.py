@@ -55,36 +55,63 @@ def check_elsewhere(path: Path) -> None:
     """
     system, name = _system(path)
     with _told(path):
-        if not system.isfile(name):
-            raise UserError(f"{url_of(path)}: no such file")
+        there = system.isfile(name)
+    if not there:
+        raise UserError(f"{url_of(path)}: no such file")
 
 
 @contextmanager
-def open_elsewhere(path: Path) -> Iterator[io.BufferedReader]:
+def open_elsewhere(path: Path) -> "Iterator[io.BufferedReader[Any]]":
     """Open a file as it is stored.
 
     Raises:
         UserError: the driver is missing, or it cannot be read.
     """
     system, name = _system(path)
-    with (
-        _told(path),
-        system.open(name, "rb", block_size=_BLOCK_BYTES) as raw,
-        io.BufferedReader(raw) as stream,
-    ):
+    with _told(path):
+        raw = system.open(name, "rb", block_size=_BLOCK_BYTES)
+    with io.BufferedReader(_Told(raw, path)) as stream:
         yield stream
+
+
+class _Told(io.RawIOBase):
+    """A driver's file, whose errors name it; those of whoever reads it pass as they are."""
+
+    def __init__(self, raw: Any, path: Path) -> None:
+        self._raw, self._path = raw, path
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _told(self._path):
+            data = self._raw.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with _told(self._path):
+            return int(self._raw.seek(offset, whence))
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Turn what drivers raise into an error that names the file."""
+    """Turn what a driver raises into an error that names the file.
+
+    Drivers have errors of their own, which share no class.
+    """
     try:
         yield
-    except UserError:
-        raise
     except FileNotFoundError:
         raise UserError(f"{url_of(path)}: no such file") from None
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(f"{url_of(path)}: cannot be read: {reason}") from None
 
@@ -105,6 +132,6 @@ def _system(path: Path) -> tuple[Any, str]:
         protocol = url.partition(":")[0]
         package = known_implementations[protocol]["class"].partition(".")[0]
         raise UserError(f"{url}: {protocol}:// needs a driver: pip install {package}") from None
-    except ValueError as error:
+    except Exception as error:  # drivers have errors of their own, which share no class
         raise UserError(f"{url}: {str(error).partition(chr(10))[0]}") from None
     return system, name
