@@ -39,7 +39,11 @@ def test_twelve_names_are_listed_and_the_others_counted() -> None:
     assert listed(LABELS[:12]) == ", ".join(LABELS[:12])
     assert listed(LABELS[:13]) == ", ".join(LABELS[:12]) + " and 1 more"
     assert listed([]) == ""
-    assert listed(["a text\n" * 50, 2]) == shorten("a text " * 50, 100) + ", 2"
+    assert listed(["a\ntext " * 50 + "!", 2]) == shorten("a text " * 50 + "!", 100) + ", 2"
+
+
+def test_spaces_at_the_ends_of_a_name_are_seen() -> None:
+    assert listed([" red", "red", "blue\t", "light blue"]) == "' red', red, 'blue\\t', light blue"
 
 
 @pytest.mark.parametrize(

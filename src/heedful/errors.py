@@ -62,9 +62,14 @@ def other_option(where: object, name: str, before: object, now: object) -> UserE
 
 def listed(names: Collection[object]) -> str:
     """Join names for a message: the first ``MOST_NAMES``, then how many more there are."""
-    shown = ", ".join(shorten(str(name), LONGEST_NAME) for name in islice(names, MOST_NAMES))
+    shown = ", ".join(_shown(str(name)) for name in islice(names, MOST_NAMES))
     more = len(names) - MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _shown(name: str) -> str:
+    """Return a name of a list; spaces at its ends are seen between quotes alone."""
+    return shorten(name if name == name.strip() else repr(name), LONGEST_NAME)
 
 
 def amount(number: int, noun: str) -> str:
@@ -108,8 +113,25 @@ def naming_arguments() -> Iterator[None]:
 
 def as_arguments(message: str) -> str:
     """Return a message with arguments of Python where it names options (``--batch-size``)."""
-    return _OPTION.sub(lambda option: option[1].replace("-", "_"), message)
+    return _OPTION.sub(_as_argument, message)
 
 
-_OPTION = re.compile(r"(?<![^\s(`])--([a-z]+(?:-[a-z]+)*)")
-"""An option in a message; within a path or a quoted label two dashes are the user's own."""
+def _as_argument(found: re.Match[str]) -> str:
+    option = found["option"]
+    if option is None:
+        return found[0]
+    return _ARGUMENTS.get(option, option.replace("-", "_"))
+
+
+_OPTION = re.compile(
+    r"(?<![^\s(`])(?:heedful [a-z]+(?: --[a-z]+(?:-[a-z]+)* \S+)+|--(?P<option>[a-z]+(?:-[a-z]+)*))"
+)
+"""An option in a message, or a whole command, which stays one; within a path or a quoted label two
+dashes are the user's own."""
+_ARGUMENTS = {
+    "resume": "resume=True",
+    "overwrite": "overwrite=True",
+    "no-header": "header=False",
+    "context": "a tuple of both",
+}
+"""What Python users give for options whose names are not those of arguments alone."""

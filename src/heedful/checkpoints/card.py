@@ -1,9 +1,12 @@
 """``MODEL_CARD.md``: a description of a run, from its record."""
 
+import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 from heedful.checkpoints.runs import RunRecord
+from heedful.errors import visible
 from heedful.reading.frames import data_name
 
 
@@ -17,19 +20,19 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
         example: arguments of ``heedful predict`` that show it.
     """
     settings = "\n".join(
-        f"| {name} | {setting} |"
+        f"| {name} | {_setting(setting)} |"
         for name, setting in record.settings.items()
         if setting is not None
     )
     data = "\n".join(
-        f"- {data_name(item['file'])}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
+        f"- {_escaped(data_name(item['file']))}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
         for item in record.data
     )
     if record.teacher is not None:
         taught = record.teacher
         data += (
-            f"\n\nIt learnt from a teacher, too: {taught['file']}, {taught['bytes']:,} bytes, "
-            f"SHA-256 {taught['sha256']}"
+            f"\n\nIt learnt from a teacher, too: {_escaped(taught['file'])}, "
+            f"{taught['bytes']:,} bytes, SHA-256 {taught['sha256']}"
         )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     sees = record.goal.get("pictures", False)
@@ -40,7 +43,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     run = shlex.quote(folder.parent.name)
     text = f"""# A heedful run: {record.task}
 
-{purpose}
+{_escaped(purpose)}
 It reads {reads}
 
     heedful predict {run} {example}
@@ -59,3 +62,17 @@ It reads {reads}
 Made with {versions}.
 """
     (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _setting(value: Any) -> str:
+    values = value if isinstance(value, list | tuple) else [value]
+    return _escaped(", ".join(map(str, values)))
+
+
+def _escaped(text: str) -> str:
+    """Return text of a user as Markdown shows it: on one line, in one cell, and never as HTML."""
+    return _MARKS.sub(r"\\\g<0>", visible(" ".join(text.split())))
+
+
+_MARKS = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
+"""Marks of Markdown; an underscore within a word is none."""

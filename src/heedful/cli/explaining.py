@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say
+from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say, show
 from heedful.errors import UserError
 from heedful.settings import ExplainSettings
 
@@ -162,7 +162,7 @@ def _measure(
 def _show(result: Any, table: Any, as_json: bool) -> None:
     """Print a table in a terminal, and JSON where something else reads it or the user wants it."""
     if _wants_json(as_json):
-        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        show(json.dumps(result.to_dict(), ensure_ascii=False))
     else:
         print_table(table)
 

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,6 +16,10 @@ from heedful.settings import (
     PredictSettings,
     ScoreSettings,
 )
+
+if TYPE_CHECKING:  # rich is imported where it is needed
+    from rich.console import Console, Group
+    from rich.table import Table
 
 Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 
@@ -73,8 +77,42 @@ def say(line: str) -> None:
     print(visible(line), file=sys.stderr, flush=True)
 
 
-def print_table(table: Any) -> None:
-    """Show a table beside the results, too."""
-    from rich.console import Console
+def show(line: str) -> None:
+    """Give the user a result as it is; a terminal shows control characters and obeys none."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
+    print(visible(line) if terminal else line, flush=True)  # what comes next may be long in coming
 
-    Console(stderr=True, highlight=False).print(table)
+
+def print_table(tables: "Group") -> None:
+    """Show tables beside the results, too."""
+    from rich.console import Console, Group
+    from rich.table import Table
+
+    console = Console(stderr=True, highlight=False)
+    parts = [
+        _stacked(part) if isinstance(part, Table) and _is_too_wide(part, console) else part
+        for part in tables.renderables
+    ]
+    console.print(Group(*parts))
+
+
+def _is_too_wide(table: "Table", console: "Console") -> bool:
+    """Tell whether a table would lose digits: rich cuts words that have no room."""
+    from rich.measure import Measurement
+
+    unbounded = console.options.update_width(2**16)
+    return Measurement.get(console, unbounded, table).minimum > console.width
+
+
+def _stacked(table: "Table") -> "Table":
+    """Lay out the cells of each row one below the other, as a narrow terminal has room for."""
+    from rich.table import Table
+
+    stacked = Table(box=None, pad_edge=False, show_header=False)
+    stacked.add_column()
+    stacked.add_column(justify="right")
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        stacked.add_row(name)
+        for column, cell in zip(table.columns[1:], cells, strict=True):
+            stacked.add_row(f"  {column.header}", cell)
+    return stacked

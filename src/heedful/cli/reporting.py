@@ -15,6 +15,7 @@ from heedful.cli.options import (
     Scoring,
     print_table,
     say,
+    show,
 )
 from heedful.errors import UserError
 
@@ -104,4 +105,4 @@ def compare(
     row = comparison.to_dict()
     print_table(comparison_table(row))
     say(comparison.conclusion)
-    print(json.dumps(row, ensure_ascii=False))
+    show(json.dumps(row, ensure_ascii=False))

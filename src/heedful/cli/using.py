@@ -24,6 +24,7 @@ from heedful.cli.options import (
     Scoring,
     print_table,
     say,
+    show,
 )
 from heedful.errors import UserError, unknown_name
 from heedful.interop import FORMATS
@@ -118,8 +119,8 @@ def evaluate(
                 one_label = "matthews" in predictor.task.metrics()
                 check_confusion_picture(picture, one_label=one_label)
                 check_new_file(picture, overwrite=overwrite)
-        show = partial(_show_scores, predictions=predictions)
-        scores = command.evaluate(run, data, columns, predictor, say, file, output, show)
+        tell = partial(_show_scores, predictions=predictions)
+        scores = command.evaluate(run, data, columns, predictor, say, file, output, tell)
         if not scores or not ranks.is_first():
             return
     if picture is not None:
@@ -138,7 +139,7 @@ def _show_scores(scores: dict[str, Any], predictions: Path | None) -> None:
     if "confusion" in scores:
         print_table(confusion_table(scores))
     # They have to be out before what they come from is deleted.
-    print(json.dumps(summary(scores), ensure_ascii=False), flush=True)
+    show(json.dumps(summary(scores), ensure_ascii=False))
 
 
 def predict(
@@ -204,7 +205,6 @@ def predict(
             plain=plain,
         )
         if output.out is None:
-            show = partial(print, flush=True)  # what is read next may be long in coming
             command.predict(run, predictor, asked, show=show, say=say)
         else:
             command.predict_files(run, predictor, asked, output, say=say)
@@ -260,11 +260,11 @@ def score(
     predictor = _predictor(run, predicting)
     if n_best is not None:
         for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):
-            print(line)
+            show(line)
         return
     records = inputs.records_of(predictor.task, texts, [input] if input else [], columns)
     for scored in score.score_texts(predictor, score.texts_of(records)):
-        print(score.line_of(scored, everything=all_scores), flush=not texts)
+        show(score.line_of(scored, everything=all_scores))
 
 
 def tokenize(
@@ -291,7 +291,7 @@ def tokenize(
     read = read_lines(STDIN, encoding=encoding)
     lines = texts or (line.rstrip("\r\n") for line in read)
     for row in command.tokenize(lines, model, revision):
-        print(json.dumps(row, ensure_ascii=False))
+        show(json.dumps(row, ensure_ascii=False))
 
 
 def vocabulary(
@@ -362,14 +362,14 @@ def export(
         say=say,
     )
     if scores is not None:
-        print(json.dumps(scores, ensure_ascii=False))
+        show(json.dumps(scores, ensure_ascii=False))
 
 
 def doctor() -> None:
     """Tell what this machine can do: cores, number formats, GPU, models, optional packages."""
     from heedful.doctor import examine
 
-    print(json.dumps(examine(), indent=2, ensure_ascii=False))
+    show(json.dumps(examine(), indent=2, ensure_ascii=False))
 
 
 def setup(model: str, /) -> None:

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heedful.errors import amount
+from heedful.errors import amount, visible
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.faithfulness import Faithfulness
 from heedful.explanations.heads import TOLERANCE, HeadImportance
@@ -18,7 +18,7 @@ def explanation_table(explanation: Explanation) -> Group:
     """Lay out the score of each token, by each method, and whether scores add up."""
     parts: list[RenderableType] = []
     for attribution in explanation.attributions:
-        parts.append(Text(f"{attribution.method}: {attribution.target}"))
+        parts.append(Text(visible(f"{attribution.method}: {attribution.target}")))
         for side, scores in zip(explanation.sides, attribution.scores, strict=True):
             if scores is not None:
                 parts.append(_scores(side.shown(), scores))
@@ -44,9 +44,8 @@ def _scores(tokens: list[str], scores: tuple[float, ...]) -> Table:
     largest = max(map(abs, scores), default=0.0) or 1.0
     for token, score in zip(tokens, scores, strict=True):
         bar = "█" * round(_BAR * abs(score) / largest)
-        table.add_row(
-            Text(token), f"{score:+.4f}", bar if score < 0 else "", "" if score < 0 else bar
-        )
+        left, right = (bar, "") if score < 0 else ("", bar)
+        table.add_row(Text(visible(token)), f"{score:+.4f}", left, right)
     return table
 
 

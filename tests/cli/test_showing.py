@@ -1,0 +1,54 @@
+"""What a terminal is shown of results, and what a file or a pipe gets."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.cli import run
+from heedful.cli.options import print_table
+from heedful.metrics.tables import comparison_table
+
+Out = pytest.CaptureFixture[str]
+RED = "\x1b[31mred\x9b"
+
+
+@pytest.fixture
+def painted(tiny_model: Path, tmp_path: Path, capsys: Out) -> str:
+    """Give a run with a label that would paint a terminal red."""
+    data = tmp_path / "data.jsonl"
+    rows = [{"text": "the apple is red", "label": RED}, {"text": "the sky", "label": "blue"}]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train = ["train", "classify", "--model", tiny_model, "--train", data, "--steps", 1]
+    assert run([*map(str, train), "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    return str(tmp_path / "run")
+
+
+def test_a_terminal_obeys_no_label_and_a_pipe_gets_it_as_it_is(
+    painted: str, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = [RED, "blue"]
+    assert run(["predict", painted, "the apple", "--plain"]) == 0
+    assert capsys.readouterr().out[:-1] in labels
+    assert run(["predict", painted, "the apple", "--all-scores"]) == 0
+    assert sorted(json.loads(capsys.readouterr().out)["scores"]) == sorted(labels)
+    for words in (["predict", "--all-scores"], ["predict", "--plain"], ["explain"]):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        assert run([words[0], painted, "the apple", *words[1:]]) == 0
+        shown = capsys.readouterr()
+        assert not {"\x1b", "\x9b"} & {*shown.out, *shown.err}
+
+
+def test_a_narrow_terminal_loses_no_digit(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"first": 0.8123, "second": 0.7456, "difference": -0.0667, "p_value": 0.0312}
+    scores = {"accuracy": {**row, "low": -0.1234, "high": 0.0021}}
+    table = comparison_table({"scores": scores, "items": 45, "items_that_differ": 3, "lost": []})
+    numbers = {"0.8123", "0.7456", "-0.0667", "-0.1234", "+0.0021", "0.0312"}
+    for columns, lines in ((100, 3), (40, 8)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_table(table)
+        shown = capsys.readouterr().err
+        assert numbers <= {*shown.split()}
+        assert len(shown.splitlines()) == lines
