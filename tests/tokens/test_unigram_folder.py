@@ -56,6 +56,22 @@ def test_a_file_is_written_as_it_was(folder: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_tokenizer_is_known_by_the_same_wherever_it_is_read(tmp_path: Path) -> None:
+    # A rule for "A", as a double array: the byte leads to a leaf, which says where "a" begins.
+    rules = [0] * 68
+    rules[0], rules[67], rules[64] = 2 << 10, 65 | 1 << 8 | 3 << 10, 0x80000000
+    charsmap = struct.pack("<I68I", 4 * 68, *rules) + b"a\0"
+    assert Charsmap(charsmap, source="x").image("A") == "a"
+    path = tmp_path / "spiece.model"
+    path.write_bytes(spiece.contents(PIECES, charsmap=charsmap, unknown_id=1))
+    one, other = AlbertTokenizer(path), AlbertTokenizer(path)
+    assert one.identity() == other.identity()
+    # Nor does it hold an address, which the next process has elsewhere.
+    assert "0x" not in json.dumps(one.identity())
+    path.write_bytes(spiece.contents(PIECES, charsmap=charsmap[:-2] + b"b\0", unknown_id=1))
+    assert AlbertTokenizer(path).identity() != one.identity()
+
+
 def test_the_reference_reads_what_is_written(folder: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     pytest.importorskip("sentencepiece", reason="the reference needs it")

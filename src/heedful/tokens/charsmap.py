@@ -4,6 +4,7 @@ They are a trie of the bytes of what is replaced, as a double array (Aoe 1989) o
 behind it all that takes its place, each ended by a zero byte.
 """
 
+import hashlib
 import struct
 
 from heedful.errors import UserError
@@ -28,6 +29,10 @@ class Charsmap:
             raise self._wrong
         self._units: tuple[int, ...] = struct.unpack_from(f"<{size // 4}I", contents, 4)
         self._images = contents[4 + size :]
+
+    def __repr__(self) -> str:
+        # Tokenizers are told apart by this; an address would be another one in each process.
+        return f"Charsmap(sha256={hashlib.sha256(self.contents).hexdigest()})"
 
     def image(self, text: str) -> str | None:
         """Return what takes the place of a text; None where no rule is for it.

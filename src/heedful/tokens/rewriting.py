@@ -7,7 +7,7 @@ the steps one by one.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Protocol
 
@@ -72,7 +72,7 @@ class Mapping:
 
     name: str
     """What ``tokenizer.json`` calls it."""
-    image: Callable[[str], str]
+    image: Callable[[str], str] = field(repr=False)
 
     def is_local(self, character: str) -> bool:
         """See `Step`."""
