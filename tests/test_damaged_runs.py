@@ -79,6 +79,7 @@ def test_a_damaged_configuration_is_told_in_a_line(name: str, tmp_path: Path) ->
         ("classify", "heedful.json", {"labels": ["a", "b"]}, "2 labels, but its model has 3"),
         ("classify", "heedful.json", {"labels": 5}, "labels is 5: expected a list of text"),
         ("classify", "heedful.json", {"labels": None}, "labels is None: expected a list of text"),
+        ("classify", "heedful.json", {"labels": ["a", "b", "a"]}, "2 of its labels are 'a'"),
         ("tag", "heedful.json", {"labels": ["O"]}, "1 label, but its model has "),
         ("regress", "heedful.json", {"highest": None}, "highest None"),
         ("answer", "heedful.json", {"max_answer_tokens": -1}, "max_answer_tokens is -1"),

@@ -570,7 +570,7 @@ def test_a_context_in_another_encoding_is_explained(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a sky?"], "question 1: no context to answer it from: give both, or --context"),
+        (["a sky?"], "question 1: no context to answer it from: give --context"),
         (["a sky?", "--context", " "], "question 1: empty context"),
         (["", "--context", "the sky"], "question 1: empty question"),
         (["--context", "the sky"], "--context goes with texts given as arguments"),

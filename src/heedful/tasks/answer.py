@@ -87,7 +87,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         for number, text in enumerate(texts, start=first):
             where = f"question {number}"
             if isinstance(text, str):
-                raise UserError(f"{where}: no context to answer it from: give both, or --context")
+                raise UserError(f"{where}: no context to answer it from: give --context")
             if len(text) != 2:
                 raise UserError(f"{where}: {len(text)} texts; give a question and its context")
             question, context = text

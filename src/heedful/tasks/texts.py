@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -72,13 +73,16 @@ def target(record: Record) -> float:
 
 
 def check_outputs(labels: Sequence[str], model: Model) -> None:
-    """Refuse a model that does not have an output for each label.
+    """Refuse a model that does not have an output for each label, and labels of one name.
 
     Raises:
-        UserError: it has more, or fewer.
+        UserError: it has more, or fewer, or two labels are the same.
     """
     if len(labels) != (outputs := model.config.num_labels):
         raise UserError(f"{amount(len(labels), 'label')}, but its model has {outputs} outputs")
+    for label, count in Counter(labels).items():
+        if count > 1:
+            raise UserError(f"{count} of its labels are {label!r}")
 
 
 def checked_items(items: Any) -> Iterator[Any]:
@@ -122,7 +126,8 @@ def _several(item: Any, where: str) -> Any:
     """Return an item that is several texts as a tuple; refuse any other."""
     if isinstance(item, Mapping):
         raise UserError(f"{where}: expected text, found a dict; give the text in it: row['text']")
-    if isinstance(item, bytes | AbstractSet) or not isinstance(item, Iterable):
+    number = getattr(item, "shape", None) == ()  # of an array or a tensor, which seem to iterate
+    if number or isinstance(item, bytes | AbstractSet) or not isinstance(item, Iterable):
         raise UserError(f"{where}: expected text, found {kind_of(item)}")
     texts = tuple(item)
     for text in texts:
@@ -140,7 +145,7 @@ def text_records(texts: Sequence[Text], first: int = 1) -> list[Record]:
     for number, text in enumerate(texts, start=first):
         if not isinstance(text, str) and len(text) != 2:
             raise UserError(
-                f"text {number}: {len(text)} texts; give single texts, or pairs of them"
+                f"text {number}: a list of {amount(len(text), 'text')}; give a single text, or two"
             )
     return [
         Record(text=first, text_pair=second, labels=None, source="text", line=number)
@@ -217,10 +222,9 @@ def as_parts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fit
 
 def _text(record: Record, pairs: bool | None) -> Text:
     if pairs is not None and (record.text_pair is not None) != pairs:
-        expected = (
-            "a pair, whose second text --text-pair or --context gives" if pairs else "a single text"
-        )
-        raise UserError(f"{record.where}: expected {expected}, as the run learnt from")
+        expected = "a pair" if pairs else "a single text"
+        second = ": --text-pair names the second text, or give --context" if pairs else ""
+        raise UserError(f"{record.where}: expected {expected}, as the run learnt from{second}")
     return record.text if record.text_pair is None else (record.text, record.text_pair)
 
 
