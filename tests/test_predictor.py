@@ -6,6 +6,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -292,6 +293,9 @@ A_TEXT = r"expected a text, or a list of them, found a"
         ([{"text": "a"}], "text 1: expected text, found a dict; give the text in it"),
         ([b"a"], "text 1: expected text, found a value of type bytes"),
         (["a", ("b", None)], "text 2: expected texts alone in it, found null"),
+        (["a", torch.tensor(3)], "text 2: expected text, found a value of type Tensor"),
+        (["a", np.array("b")], "text 2: expected text, found a value of type ndarray"),
+        (("a",), "text 1: a list of 1 text; give a single text, or two"),
         (["a"] * 5000 + [3], "text 5001: expected text, found the number 3"),
     ],
 )
@@ -321,6 +325,19 @@ def test_texts_may_be_given_in_many_ways() -> None:
         == pairs([("a cat", "a dog")])
         == pairs([["a cat", "a dog"]])
     )
+
+
+def test_a_predictor_shows_what_it_does() -> None:
+    shown = repr(heedful.load(GOLDEN))
+    assert shown.startswith("<Predictor 'classify': Sorts text into 3 labels")
+
+
+@pytest.mark.parametrize(("option", "instead"), [("all_scores", "to_dict"), ("plain", "plain")])
+def test_what_a_command_prints_is_found_in_the_answer(option: str, instead: str) -> None:
+    options: dict[str, Any] = {option: True}
+    for call in (partial(heedful.load, GOLDEN), partial(heedful.load(GOLDEN), "bread")):
+        with pytest.raises(UserError, match=f"^{option} is the .*; an answer has it as {instead}"):
+            call(**options)
 
 
 def test_predict_takes_no_single_text() -> None:

@@ -1,6 +1,8 @@
 """Training and evaluation from Python: the commands' settings as keywords."""
 
 import json
+import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ import torch
 from tests.exact import assert_same_bits
 
 import heedful
+from heedful import evaluation
 from heedful.errors import as_arguments
 from heedful.settings import (
     TASKS,
@@ -29,6 +32,7 @@ from heedful.settings import (
     TeacherSettings,
     TrainOptions,
 )
+from heedful.tasks.classify import Classify
 from heedful.training import fit
 from heedful.training.loop import Done
 
@@ -74,9 +78,13 @@ def test_a_keyword_has_the_type_of_its_setting(keywords: type, kinds: list[type]
     for kind in kinds:
         for name, hint in get_type_hints(kind).items():
             types.setdefault(name, set()).add(hint)
-    # Python takes names of files as text, too, and tasks differ in what some settings may be.
-    alike = {name for name, hints in types.items() if len(hints) == 1 and "Path" not in str(hints)}
     hints = get_type_hints(keywords)
+    # Python takes names of files as text, too, and tasks differ in what some settings may be.
+    alike = {
+        name
+        for name, one in types.items()
+        if len(one) == 1 and "Path" not in f"{one} {hints.get(name)}"
+    }
     assert len(alike & set(hints)) > 20
     assert {name: {hints[name]} for name in alike & set(hints)} == {
         name: types[name] for name in alike & set(hints)
@@ -148,7 +156,7 @@ def test_an_interrupted_call_goes_on(
     call: dict[str, Any] = {"train": ROWS, "out": tmp_path / "run", "model": str(tiny_model)}
     with monkeypatch.context() as watched:
         watched.setattr(fit, "training_bar", bar)
-        with pytest.raises(KeyboardInterrupt, match=r"after step 3 of 40.* resume goes on"):
+        with pytest.raises(KeyboardInterrupt, match=r"after step 3 of 40.* resume=True goes on"):
             heedful.train("classify", **call, **QUICK)
     lines: list[str] = []
     outcome = heedful.train("classify", **call, **QUICK, resume=True, say=lines.append)
@@ -173,7 +181,7 @@ def test_errors_and_lines_name_rows_of_data_in_memory(tiny_model: Path, tmp_path
 
 
 def test_data_of_no_known_kind(tmp_path: Path) -> None:
-    with pytest.raises(heedful.UserError, match=r"train is a builtins\.int; expected a path"):
+    with pytest.raises(heedful.UserError, match="train is an int: expected a path"):
         heedful.train("classify", train=3, out=tmp_path / "run")
     with pytest.raises(heedful.UserError, match="unknown task 'clasify'"):
         heedful.train("clasify", train=ROWS, out=tmp_path / "run")
@@ -194,7 +202,7 @@ LONG = "x" * 5000
         (lambda: heedful.explain(5, "a text"), "run is 5: expected a path"),
         (lambda: heedful.evaluate(5, ROWS), "run is 5: expected a path"),
         (lambda: heedful.evaluate(GOLDEN, ROWS, predictions=5), "predictions is 5: expected a"),
-        (lambda: heedful.evaluate(GOLDEN, None), "data is a builtins.NoneType; expected a path"),
+        (lambda: heedful.evaluate(GOLDEN, None), "data is None: expected a path"),
         (lambda: heedful.report(5), "run is 5: expected a path"),
         (lambda: heedful.compare(GOLDEN, None, ROWS), "second is None: expected a path"),
         (lambda: heedful.train("classify", train=ROWS, out=None), "out is None: expected a path"),
@@ -203,6 +211,21 @@ LONG = "x" * 5000
         (lambda: heedful.train(None, train=ROWS, out="run"), "task is None: expected text"),
         (lambda: heedful.train([], train=ROWS, out="run"), r"task is \[\]: expected text"),
         (lambda: heedful.train("nosuch", train=ROWS, out="run"), "unknown task 'nosuch'; allowed"),
+        (
+            lambda: heedful.train("classify", train=ROWS, out="run", say=None),
+            "say is None: expected a function that takes a line, such as print",
+        ),
+        (lambda: heedful.evaluate(GOLDEN, ROWS, say=3), "say is 3: expected a function"),
+        (lambda: heedful.evaluate(GOLDEN, ROWS, overwrite="no"), "overwrite is 'no': expected Tr"),
+        (lambda: heedful.evaluate(GOLDEN, "no.csv", pred=1), "unknown setting 'pred'"),
+        (lambda: heedful.evaluate(GOLDEN, ROWS, resume=True), "resume is for the file of predi"),
+        (lambda: heedful.explain(GOLDEN, "a", method=3), r"method is 3: expected a list of "),
+        (lambda: heedful.compare(GOLDEN, GOLDEN, ROWS, metric=3), "metric is 3: expected text or"),
+        (lambda: heedful.report(GOLDEN).save(None), "path is None: expected a path"),
+        (
+            lambda: heedful.explain(heedful.load(GOLDEN), "a", targt="food"),
+            r"unknown setting 'targt' \(did you mean 'target'\?\)",
+        ),
     ],
 )
 def test_arguments_of_another_type_are_named(
@@ -214,8 +237,83 @@ def test_arguments_of_another_type_are_named(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_report_that_is_there_is_replaced_by_an_argument(tmp_path: Path) -> None:
+    report, path = heedful.report(GOLDEN), tmp_path / "report.html"
+    report.save(path)
+    with pytest.raises(heedful.UserError, match=r"exists; .* or give overwrite=True$"):
+        report.save(path)
+    report.save(path, overwrite=True)
+
+
+def test_a_run_does_not_go_on_with_other_data_in_memory(tiny_model: Path, tmp_path: Path) -> None:
+    call: dict[str, Any] = {"out": tmp_path / "run", "model": tiny_model, "steps": 1}
+    call["say"] = lambda line: None
+    heedful.train("classify", train=ROWS, dev=ROWS, **call)
+    changed = [*ROWS, ROWS[0]]
+    other = {"train": (changed, ROWS, "on other training data"), "dev": (ROWS, changed, "with oth")}
+    for train, dev, message in other.values():
+        with pytest.raises(heedful.UserError, match=f"started {message}.*: the data in memory has"):
+            heedful.train("classify", train=train, dev=dev, resume=True, **call)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    message = r"was started with train \['data in memory'\], now it is \['.*/rows\.jsonl'\]"
+    with pytest.raises(heedful.UserError, match=message):
+        heedful.train("classify", train=tmp_path / "rows.jsonl", dev=ROWS, resume=True, **call)
+    assert heedful.train("classify", train=ROWS, dev=ROWS, resume=True, **call) is None
+
+
+def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: Any) -> None:
+    rows = [{"text": "some bread", "label": "food"}] * 10
+    call: dict[str, Any] = {"predictions": tmp_path / "answers.jsonl", "say": lambda line: None}
+    run = shutil.copytree(GOLDEN, tmp_path / "run")
+    monkeypatch.setattr(evaluation, "TOGETHER", 4)
+    decode, answered = Classify.decode, list[Any]()
+
+    def stop(self: Classify, record: Any, *others: Any) -> Any:
+        answered.append(record)
+        if len(answered) == 9:
+            raise KeyboardInterrupt
+        return decode(self, record, *others)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(Classify, "decode", stop)
+        with pytest.raises(KeyboardInterrupt, match=r"8 answers are kept: .* resume=True goes on"):
+            heedful.evaluate(run, rows, **call)
+    with pytest.raises(heedful.UserError, match=r"was stopped; give resume=True to go on with it"):
+        heedful.evaluate(run, rows, **call)
+    lines = list[str]()
+    scores = heedful.evaluate(run, rows, resume=True, **{**call, "say": lines.append})
+    assert scores["items"] == 10
+    assert lines[0] == "going on after 8 answers"
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 10
+    assert heedful.evaluate(run, rows, resume=True, **call) == {}
+
+
+def test_lines_name_arguments(tmp_path: Path) -> None:
+    run, lines = shutil.copytree(GOLDEN, tmp_path / "run"), list[str]()
+    rows = [{"text": "bread " * 200, "label": "food"}]
+    heedful.evaluate(run, rows, say=lines.append, long_text="head")
+    assert lines[-1].endswith("tokens were not read; long_text decides that")
+
+
+def test_a_path_may_begin_with_the_home(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").symlink_to(tiny_model)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    heedful.train(
+        "classify", train="~/rows.jsonl", model="~/model", steps=1, out="~/run", say=lambda _: None
+    )
+    assert sorted(os.listdir(tmp_path)) == ["model", "rows.jsonl", "run"]
+    assert heedful.load("~/run").name == "run"
+
+
 def test_options_become_arguments() -> None:
-    assert as_arguments("--batch-size 0: give --no-header") == "batch_size 0: give no_header"
+    assert as_arguments("--batch-size 0: give --no-header") == "batch_size 0: give header=False"
+    assert as_arguments("give --resume, or --overwrite") == "give resume=True, or overwrite=True"
+    command = "a vocabulary that heedful vocabulary --kind bpe --arch gpt2 learns"
+    assert as_arguments(f"{command}: --arch x") == f"{command}: arch x"
 
 
 @pytest.mark.parametrize(

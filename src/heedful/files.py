@@ -51,7 +51,7 @@ def as_path(name: str, value: object) -> Path:
         raise UserError(f"{name} is {shorten(repr(value), LONGEST_NAME)}: expected a path")
     if value == "":  # which would be the folder that one stands in
         raise UserError(f"{name} is empty: expected a path")
-    path = Path(value)
+    path = Path(os.path.expanduser(value))  # else a folder named ~ would be made
     try:
         path.exists()
     except OSError as error:  # too long, or in a folder that is another user's

@@ -24,14 +24,14 @@ from heedful.compiled import kernels
 from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.compiled.watch import Structure
-from heedful.errors import UserError, naming_arguments, unknown_name, with_article
+from heedful.errors import UserError, naming_arguments, with_article
 from heedful.files import as_path
 from heedful.interop import answering_record
 from heedful.models.model import Model
 from heedful.models.sizing import tokens_at_once
 from heedful.readers import load_reader
 from heedful.reading import Text
-from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_values
+from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_options
 from heedful.sources import PACKAGES, resolve
 from heedful.task import AnyTask, Fit, check_max_length
 from heedful.tasks import check_fit, read_task
@@ -102,6 +102,9 @@ class Predictor:
         rows = self._random_rows if self.precision.int8 else None
         self._compiled, self._compiled_of = compile_model(self.model, rows), self.model
         self._structure = Structure(self.model)
+
+    def __repr__(self) -> str:
+        return f"<Predictor {self.name!r}: {self.task.card()}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the compiled form: its weights, packed for this machine, cannot be stored."""
@@ -410,20 +413,7 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
             raise UserError(
                 f"--{name} is decided when a run is loaded: heedful.load(run, {name}=...)"
             )
-    return replace(settings, **checked(options)) if options else settings
-
-
-def checked(options: PredictOptions) -> dict[str, Any]:
-    """Return options that are all known, each of its type.
-
-    Raises:
-        UserError: one is misspelt, and it names the nearest; or one is of another type.
-    """
-    names = [field.name for field in fields(PredictSettings)]
-    for name in options:
-        if name not in names:
-            raise unknown_name("option", name, names)
-    return checked_values(PredictSettings, options)
+    return replace(settings, **checked_options(options)) if options else settings
 
 
 def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:
@@ -443,4 +433,4 @@ def load(run: str | os.PathLike[str], **options: Unpack[PredictOptions]) -> Pred
         options: fields of `PredictSettings`; all but precision and device can change at each call.
     """
     with naming_arguments():
-        return Predictor.load(run, replace(_DEFAULT, **checked(options)))
+        return Predictor.load(run, replace(_DEFAULT, **checked_options(options)))

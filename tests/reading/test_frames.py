@@ -1,6 +1,7 @@
 """Data in memory becomes files for as long as they are read."""
 
 import datetime
+import io
 import os
 import subprocess
 import sys
@@ -108,7 +109,20 @@ def test_what_no_file_holds_may_be_in_columns_that_are_not_read(data: Any) -> No
             ColumnSettings(),
             "train, row 1, column 'context': a value that JSON cannot hold: ",
         ),
-        (3, ColumnSettings(), "train is a builtins.int; expected a path"),
+        (3, ColumnSettings(), "train is an int: expected a path"),
+        (None, ColumnSettings(), "train is None: expected a path"),
+        ([], ColumnSettings(), "train is empty: expected a path"),
+        ("", ColumnSettings(), "train is empty: expected a path"),
+        ({"text": ["a"]}, ColumnSettings(), "train is a dict: expected a path"),
+        ([("a", "x")], ColumnSettings(), "train, item 1: expected a dict, .*, found a tuple$"),
+        ([*ROWS, None], ColumnSettings(), "train, item 2: expected a dict, .*, found None$"),
+        ([*ROWS, "a.csv"], ColumnSettings(), "train holds paths and dicts: give either"),
+        (io.StringIO("text,label\n"), ColumnSettings(), "train is an open file; give its path"),
+        (
+            pa.RecordBatch.from_pylist(ROWS),
+            ColumnSettings(),
+            r"train is a pyarrow\.RecordBatch: expected .*; give what its to_pandas\(\) returns$",
+        ),
     ],
 )
 def test_what_no_file_holds_is_named_where_it_is_read(

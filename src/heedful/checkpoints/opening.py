@@ -14,6 +14,7 @@ from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed, other_option
 from heedful.files import LOCK, locked, naming, refuse_if_read
+from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.settings import RunSettings
 
 _FREE_SETTINGS = frozenset(
@@ -303,6 +304,8 @@ def _same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         free -= {"checkpoint_every"}
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)
+        if key in ("train", "dev"):  # temporary files are told apart below, by what they hold
+            before, now = (files and [data_name(file) for file in files] for files in (before, now))
         if key not in free and before != now:
             raise other_option(run, key, before, now)
     _same_files(f"{run} was started on other training data", old.data, new.data)
@@ -319,6 +322,8 @@ def _same_files(
     if [item["sha256"] for item in old] == [item["sha256"] for item in new]:
         return
     before, now = ({item["sha256"]: item["file"] for item in each} for each in (old, new))
-    changed = {(before | now)[digest] for digest in before.keys() ^ now.keys()}
+    changed = {data_name((before | now)[digest]) for digest in before.keys() ^ now.keys()}
+    if changed == {IN_MEMORY}:
+        raise UserError(f"{wrong}: the {IN_MEMORY} has changed; give --overwrite to start anew")
     names = f": {listed(sorted(changed))}" if changed else ""
     raise UserError(f"{wrong}: its files have changed{names}")

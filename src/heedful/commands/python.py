@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import fields
 from typing import Any, Unpack, cast
@@ -16,7 +16,14 @@ from heedful.commands import report as reporting
 from heedful.commands import train as training
 from heedful.commands.predictions import PredictionsFile
 from heedful.commands.report import seed_of
-from heedful.errors import UserError, naming_arguments, unknown_name
+from heedful.errors import (
+    LONGEST_NAME,
+    UserError,
+    as_arguments,
+    naming_arguments,
+    shorten,
+    unknown_name,
+)
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
@@ -30,6 +37,7 @@ from heedful.settings import (
     EvaluateOptions,
     ExplainOptions,
     ExplainSettings,
+    OutputSettings,
     PredictOptions,
     PredictSettings,
     RunSettings,
@@ -43,6 +51,7 @@ from heedful.task import Recipe, Say
 from heedful.tasks import task_named
 from heedful.training.fit import Outcome
 
+_EVALUATING = (ColumnSettings, PredictSettings, ScoreSettings)
 _ONE_AT_A_TIME = threading.RLock()
 """Held while a thread trains, for two at once would draw each other's random numbers."""
 
@@ -89,11 +98,6 @@ def train(
     with naming_arguments(), _ONE_AT_A_TIME, _same_draws(), ExitStack() as files:
         task_named(checked_value("task", task, str))
         entry = TASKS[task]
-        values: dict[str, Any] = {**options, "out": as_path("out", out)}
-        columns = _settings(ColumnSettings, {**values})
-        values["train"] = files.enter_context(as_files(train, "train", columns))
-        if dev is not None:
-            values["dev"] = files.enter_context(as_files(dev, "dev", columns))
         kinds = {
             "data": entry.data,
             "options": entry.options,
@@ -102,9 +106,15 @@ def train(
             "teaching": TeacherSettings,
             "run": RunSettings,
         }
+        _refuse_unknown(options, kinds.values())
+        say = _in_python(say)
+        values: dict[str, Any] = {**options, "out": as_path("out", out)}
+        columns = _settings(ColumnSettings, {**values})
+        values["train"] = files.enter_context(as_files(train, "train", columns))
+        if dev is not None:
+            values["dev"] = files.enter_context(as_files(dev, "dev", columns))
         groups = {name: _settings(kind, values) for name, kind in kinds.items()}
-        _refuse_unknown(values, kinds.values())
-        return training.train(task, Recipe(**groups), say=_naming_rows(say))
+        return training.train(task, Recipe(**groups), say=say)
 
 
 def evaluate(
@@ -112,6 +122,7 @@ def evaluate(
     data: Data,
     *,
     predictions: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     overwrite: bool = False,
     say: Say = _tell,
     **options: Unpack[EvaluateOptions],
@@ -122,25 +133,36 @@ def evaluate(
         run: the run folder; its ``metrics.json`` gets the scores.
         data: a file, several, a list of dicts, or a table of pandas or pyarrow.
         predictions: a .jsonl or .csv file for each answer beside its truth.
+        resume: whether to go on with an evaluation with that file that was stopped.
         overwrite: whether to replace that file.
         say: takes each line meant for the user; by default they go to standard error.
         options: the command's options, dashes as underscores.
 
+    Returns:
+        The scores; none where ``resume=True`` finds the evaluation finished.
+
     Raises:
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
+        KeyboardInterrupt: the user stopped it; with ``predictions``, ``resume=True`` goes on.
     """
     with naming_arguments(), ExitStack() as stack:
+        _refuse_unknown(options, _EVALUATING)
+        say = _in_python(say)
         folder = as_path("run", run)
+        flags = {"resume": resume, "overwrite": overwrite}
+        flags = {name: checked_value(name, flag, bool) for name, flag in flags.items()}
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         files = stack.enter_context(as_files(data, columns=columns))
-        file = None
+        file = output = None
         if predictions is not None:
-            file = PredictionsFile(as_path("predictions", predictions), overwrite)
+            output = OutputSettings(out=as_path("predictions", predictions), **flags)
+            file = PredictionsFile(as_path("predictions", predictions), **flags)
+        elif resume:
+            raise UserError("resume is for the file of predictions")
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         predictor.score_by(_settings(ScoreSettings, values))
-        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
-        return evaluation.evaluate(folder, files, columns, predictor, _naming_rows(say), file)
+        return evaluation.evaluate(folder, files, columns, predictor, say, file, output)
 
 
 def explain(
@@ -161,19 +183,15 @@ def explain(
         UserError: an option is misspelt or out of range, or there is nothing to explain.
     """
     with naming_arguments():
+        _refuse_unknown(options, (ExplainSettings, PredictSettings))
         values: dict[str, Any] = {**options}
-        if isinstance(method := values.pop("method", ()), str):
-            method = (method,)
-        if method:
-            values["method"] = tuple(method)
+        if isinstance(method := values.get("method"), str):
+            values["method"] = (method,)
         settings = _settings(ExplainSettings, values)
-        computing: dict[str, Any] = values
         if isinstance(run, Predictor):
-            computed = with_options(run.settings, cast(PredictOptions, computing))
+            computed = with_options(run.settings, cast(PredictOptions, values))
         else:  # bf16 is too coarse for differences of outputs
-            computing = {"precision": "fp32", **computing}
-            computed = _settings(PredictSettings, computing)
-            _refuse_unknown(computing, (ExplainSettings, PredictSettings))
+            computed = _settings(PredictSettings, {"precision": "fp32", **values})
             run = Predictor.load(run, computed)
         (record,) = run.records([text])
         return explain_record(run, record, settings, computed)
@@ -202,23 +220,22 @@ def report(
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
+        _refuse_unknown(options, _EVALUATING)
+        say = _in_python(say)
         folder = as_path("run", run)
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         settings, seed = seed_of(_settings(PredictSettings, values))
         scoring = _settings(ScoreSettings, values)
-        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
         if data is None:
             if options:
-                raise UserError(f"{next(iter(options))} is for data; give some, too")
+                raise UserError(f"{next(iter(options))} is for data: give data, too")
             return reporting.report_of_folder(folder)
         files = stack.enter_context(as_files(data, columns=columns))
         labelled = reporting.LabelledData(paths=files, columns=columns)
         predictor = Predictor.load(run, settings)
         predictor.score_by(scoring)
-        return reporting.report_on_data(
-            folder, predictor, labelled, seed=seed, say=_naming_rows(say)
-        )
+        return reporting.report_on_data(folder, predictor, labelled, seed=seed, say=say)
 
 
 def compare(
@@ -245,35 +262,42 @@ def compare(
             is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
+        _refuse_unknown(options, _EVALUATING)
+        say = _in_python(say)
         names = str(as_path("first", first)), str(as_path("second", second))
+        metric = checked_value("metric", metric, str | None)
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
         files = stack.enter_context(as_files(data, columns=columns))
         settings, seed = seed_of(_settings(PredictSettings, values))
         scoring = _settings(ScoreSettings, values)
-        _refuse_unknown(values, (ColumnSettings, PredictSettings, ScoreSettings))
         predictors = Predictor.load(first, settings), Predictor.load(second, settings)
         for predictor in predictors:
             predictor.score_by(scoring)
         return comparing.compare(
-            names,
-            predictors,
-            files,
-            columns,
-            metric=metric,
-            seed=seed,
-            say=_naming_rows(say),
+            names, predictors, files, columns, metric=metric, seed=seed, say=say
         )
 
 
-def _naming_rows(say: Say) -> Say:
-    return lambda line: say(naming_rows(line))
+def _in_python(say: Say) -> Say:
+    """Return what takes a line that is written for the command, and says it for Python.
+
+    Raises:
+        UserError: it takes no lines.
+    """
+    if not callable(say):
+        raise UserError(
+            f"say is {shorten(repr(say), LONGEST_NAME)}: expected a function that takes a line, "
+            "such as print; for silence give say=lambda line: None"
+        )
+    return lambda line: say(as_arguments(naming_rows(line)))
 
 
-def _refuse_unknown(values: Mapping[str, Any], kinds: Iterable[type]) -> None:
-    if values:
-        known = [field.name for kind in kinds for field in fields(kind)]
-        raise unknown_name("setting", next(iter(values)), known)
+def _refuse_unknown(names: Iterable[str], kinds: Iterable[type]) -> None:
+    known = [field.name for kind in kinds for field in fields(kind)]
+    for name in names:
+        if name not in known:
+            raise unknown_name("setting", name, known)
 
 
 def _settings(kind: type, values: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """Data that Python users hold in memory, as files for the readers."""
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -13,8 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from heedful.errors import UserError
-from heedful.files import LOCK
+from heedful.errors import UserError, with_article
+from heedful.files import LOCK, as_path
 from heedful.settings import ColumnSettings
 
 if sys.platform != "win32":
@@ -23,7 +24,9 @@ if sys.platform != "win32":
 PathOrPaths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
 """Paths, a list of dicts or what yields them, or a table of pandas or pyarrow."""
-
+_EXPECTED = "a path, paths, a list of dicts, or a table of pandas or pyarrow"
+IN_MEMORY = "data in memory"
+"""What scores and messages call data that was in no file of the user's."""
 
 _OWN_KEYS = {"question", "context", "choices", "answer", "answers", "entities"}
 """What JSON with names of its own is read for; see `heedful.reading.squad` and its like."""
@@ -47,12 +50,16 @@ def as_files(
         UserError: it is none of the kinds that `Data` lists, or no file can hold a column that is
             read. An error that is raised meanwhile, too, names the argument and no temporary file.
     """
+    if isinstance(data, io.IOBase):  # which yields lines
+        raise UserError(f"{argument} is an open file; give its path, as text")
     if isinstance(data, Iterator):
         data = list(data)
+    if isinstance(data, str | Sequence) and not len(data):
+        raise UserError(f"{argument} is empty: expected {_EXPECTED}")
     if isinstance(data, str | os.PathLike):
-        yield [Path(data)]
+        yield [as_path(argument, data)]
     elif isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
-        yield [Path(str(path)) for path in data]
+        yield [as_path(argument, path) for path in data]
     else:
         content, ending = _content(data, argument, _read(columns or ColumnSettings()))
         name = f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
@@ -75,9 +82,9 @@ def naming_rows(message: str) -> str:
 
 
 def data_name(path: str | os.PathLike[str]) -> str:
-    """Return what scores call the data of a file: ``data in memory`` for a temporary one."""
+    """Return what scores and messages call the data of a file: a temporary one has no name."""
     temporary = re.fullmatch(r"heedful-[0-9a-f]{16}", Path(path).parent.name)
-    return "data in memory" if temporary else str(path)
+    return IN_MEMORY if temporary else str(path)
 
 
 def _read(columns: ColumnSettings) -> set[str]:
@@ -135,13 +142,32 @@ def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, st
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
     import pyarrow as pa
 
-    kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
-    if not isinstance(data, pa.Table) and kind != "pandas.DataFrame":
-        raise UserError(
-            f"{argument} is a {kind}; expected a path, paths, a list of dicts, or a table of "
-            "pandas or pyarrow"
-        )
-    return _parquet(data, argument, read), ".parquet"
+    if isinstance(data, pa.Table) or _kind(data) == "a pandas.DataFrame":
+        return _parquet(data, argument, read), ".parquet"
+    if isinstance(data, list | tuple):
+        raise _wrong_item(data, argument)
+    converted = [name for name in ("to_arrow", "to_pandas") if hasattr(data, name)]
+    advice = f"; give what its {converted[0]}() returns" if converted else ""
+    raise UserError(f"{argument} is {_kind(data)}: expected {_EXPECTED}{advice}")
+
+
+def _wrong_item(items: Sequence[Any], argument: str) -> UserError:
+    """Build the error for a list that holds neither paths alone nor dicts alone."""
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, str | os.PathLike | Mapping):
+            return UserError(
+                f"{argument}, item {number}: expected a dict, which is a row, or a path, found "
+                f"{_kind(item)}"
+            )
+    return UserError(f"{argument} holds paths and dicts: give either")
+
+
+def _kind(value: object) -> str:
+    """Return the type of a value in words, with the package that it comes from."""
+    if value is None:
+        return "None"
+    package = type(value).__module__.partition(".")[0]
+    return with_article(f"{package}.{type(value).__name__}".removeprefix("builtins."))
 
 
 def _line(row: Mapping[Any, Any], where: str, read: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from heedful import files
 from heedful.checkpoints.runs import RunRecord
+from heedful.errors import naming_arguments
 from heedful.judging import Judged, Judgement
 from heedful.metrics.calibration import calibration_error, reliability
 from heedful.metrics.resampling import Interval, intervals
@@ -46,7 +47,10 @@ class Report:
         Raises:
             UserError: there is one already, or no such folder.
         """
-        with files.new_file(Path(path), overwrite=overwrite) as partial:
+        with (
+            naming_arguments(),
+            files.new_file(files.as_path("path", path), overwrite=overwrite) as partial,
+        ):
             partial.write_text(self.html, encoding="utf-8")
 
     def _repr_html_(self) -> str:

@@ -16,6 +16,7 @@ from heedful.settings.python import (
     ExplainOptions,
     PredictOptions,
     TrainOptions,
+    checked_options,
 )
 from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range
 from heedful.settings.scoring import BleuTokenize, ScoreSettings
@@ -84,6 +85,7 @@ __all__ = [
     "TranslateTrainSettings",
     "Unnamed",
     "VocabularySettings",
+    "checked_options",
     "checked_value",
     "checked_values",
     "in_range",

@@ -1,14 +1,18 @@
 """The settings as keywords of Python calls; a test holds them to the classes of settings."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from os import PathLike
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
+from heedful.errors import UserError, unknown_name
+from heedful.settings.answers import PredictSettings
 from heedful.settings.data import DataFormat
 from heedful.settings.explaining import MethodName
 from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName
 from heedful.settings.scoring import BleuTokenize
 from heedful.settings.training import Schedule
+from heedful.settings.values import checked_values
 
 
 class TrainOptions(TypedDict, total=False):
@@ -18,7 +22,7 @@ class TrainOptions(TypedDict, total=False):
     """
 
     # Data and model
-    model: str
+    model: str | PathLike[str]
     revision: str | None
     max_length: int | None
     long_text: LongText | None
@@ -88,7 +92,7 @@ class TrainOptions(TypedDict, total=False):
     scale: float
     # Pre-training
     preset: str | None
-    vocabulary: str | None
+    vocabulary: str | PathLike[str] | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
     objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
@@ -169,3 +173,22 @@ class EvaluateOptions(PredictOptions, total=False):
     format: DataFormat | None
     encoding: str
     bleu_tokenize: BleuTokenize | None
+
+
+_PRINTED = {"all_scores": "to_dict(everything=True)", "plain": "plain()"}
+"""Options of ``heedful predict`` that say what is printed, and what an answer has for them."""
+
+
+def checked_options(options: PredictOptions) -> dict[str, Any]:
+    """Return options that are all known, each of its type.
+
+    Raises:
+        UserError: one is misspelt, and it names the nearest; or one is of another type.
+    """
+    names = [field.name for field in fields(PredictSettings)]
+    for name in options:
+        if name in _PRINTED:
+            raise UserError(f"{name} is the command's alone; an answer has it as {_PRINTED[name]}")
+        if name not in names:
+            raise unknown_name("option", name, names)
+    return checked_values(PredictSettings, options)

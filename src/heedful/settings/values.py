@@ -13,7 +13,8 @@ from heedful.errors import LONGEST_NAME, UserError, shorten, unknown_name
 def checked_values(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of settings as the class of the settings takes them.
 
-    A list becomes a tuple, the name of a file a path, and a number of numpy one of Python.
+    A list becomes a tuple, the name of a file a path, a path where names are taken a name, and a
+    number of numpy one of Python.
 
     Args:
         kind: the class, whose fields all the values are of.
@@ -38,6 +39,8 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         return tuple(checked_value(name, item, parts[0]) for item in value)
     if origin is Literal and isinstance(value, str) and value not in parts:
         raise unknown_name(name, value, parts)
+    if isinstance(value, os.PathLike) and str in (hint, *parts):  # a model may be a folder
+        return os.fspath(value)
     if not _fits(value, hint):
         shown = shorten(repr(value), LONGEST_NAME)
         raise UserError(f"{name} is {shown}: expected {_words(hint)}")
