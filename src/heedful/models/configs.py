@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from heedful.errors import UserError, did_you_mean, listed, unknown_name
 from heedful.files import read_json
+from heedful.models.encoder_config import BlocksConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -133,6 +134,17 @@ def check_sizes(config: object, widths: Iterable[str], depths: Iterable[str] = (
     """
     check_numbers(config, widths, int, low=1, below=2**28)
     check_numbers(config, depths, int, low=1, below=1001)
+
+
+def check_multiple(config: object, width: str, parts: str) -> None:
+    """Check that a field is a multiple of another.
+
+    Raises:
+        UserError: it is not.
+    """
+    whole, divisor = getattr(config, width), getattr(config, parts)
+    if whole % divisor:
+        raise UserError(f"{width} {whole} is not a multiple of {parts} {divisor}")
 
 
 def check_name(config: object, field: str, allowed: Collection[str]) -> None:
@@ -315,6 +327,8 @@ class ReferenceConfig:
     """The fields that one rate of dropout sets."""
     DEPTH: ClassVar[str]
     """The field that has the number of blocks."""
+    POSITIONS: ClassVar[str]
+    """The field that has the number of positions, in a model that reads texts."""
 
     chunk_size_feed_forward: int = 0
     """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
@@ -327,6 +341,51 @@ class ReferenceConfig:
     """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
     problem_type: str | None = None
     """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+
+    @classmethod
+    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
+        """Return the value of ``POSITIONS`` with which so many tokens are read at once."""
+        return tokens
+
+    @property
+    def num_blocks(self: BlocksConfig) -> int:
+        """Number of blocks with weights of their own."""
+        return self.num_hidden_layers
+
+    @property
+    def embedding_width(self: BlocksConfig) -> int:
+        """Width of the tables of embeddings."""
+        return self.hidden_size
+
+    @property
+    def attention_output_dropout(self: BlocksConfig) -> float:
+        """Dropout of what the attention half of a block adds."""
+        return self.hidden_dropout_prob
+
+    @property
+    def position_embedding_type(self) -> str:
+        """One of ``layers.positions.POSITIONS``."""
+        return "absolute"
+
+    @property
+    def padding_position(self) -> int | None:
+        """The position of padding, which is not trained; None if it stands where it stands."""
+        return None
+
+    @property
+    def type_vocab_size(self) -> int:
+        """There are no token types."""
+        return 0
+
+    @property
+    def is_decoder(self) -> bool:
+        """A token attends to all others."""
+        return False
+
+    @property
+    def add_cross_attention(self) -> bool:
+        """The blocks attend to themselves alone."""
+        return False
 
     @property
     def label2id(self) -> dict[str, int]:
@@ -382,61 +441,3 @@ class ReferenceConfig:
         check_numbers(self, ("chunk_size_feed_forward",), int)
         check_pruned_heads(self, "pruned_heads", blocks, heads)
         complete_labels(self)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TranslatorConfig:
-    """What the configurations of all translators say; see ``complete_pieces``."""
-
-    DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout",)
-    """The fields that one rate of dropout sets."""
-
-    vocab_size: int
-    """Number of pieces of the source vocabulary."""
-    decoder_vocab_size: int = 0
-    """Number of pieces of the target vocabulary; 0 takes ``vocab_size``."""
-    share_encoder_decoder_embeddings: bool = True
-    """Whether source and target pieces have one table of vectors; needs one vocabulary."""
-    tie_word_embeddings: bool = True
-    """Whether a target piece is scored with its vector, rather than with another one."""
-    label_smoothing: float = 0.0
-    """Share of the truth that all pieces have alike in training (Szegedy et al. 2016; Vaswani et
-    al. 2017, section 5.4: 0.1)."""
-    max_position_embeddings: int = 1024
-    """Longest sequence, in tokens."""
-    pad_token_id: int = -1
-    """Id of the padding piece, whose vector is zeros and not trained; -1 takes the last that both
-    vocabularies have, as Marian's folders do."""
-    eos_token_id: int = 0
-    """Id of the piece that ends a text."""
-    decoder_start_token_id: int = -1
-    """Id of the piece that a text to write starts after; -1 takes the padding piece."""
-
-
-def complete_pieces(config: TranslatorConfig) -> None:
-    """Complete and check what the configuration of a translator says of its two vocabularies.
-
-    Raises:
-        UserError: a value is of the wrong type or out of range, or two do not go together.
-    """
-    # The last steps of construction: from here on these values are known.
-    if config.decoder_vocab_size == 0:
-        object.__setattr__(config, "decoder_vocab_size", config.vocab_size)
-    check_sizes(config, ("vocab_size", "decoder_vocab_size", "max_position_embeddings"))
-    check_numbers(config, ("label_smoothing",), float, below=1)
-    pieces = min(config.vocab_size, config.decoder_vocab_size)
-    if config.pad_token_id == -1:
-        object.__setattr__(config, "pad_token_id", pieces - 1)
-    if config.decoder_start_token_id == -1:
-        object.__setattr__(config, "decoder_start_token_id", config.pad_token_id)
-    ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-    check_numbers(config, ids, int, below=pieces)
-    if config.pad_token_id == config.eos_token_id:
-        raise UserError(f"pad_token_id and eos_token_id are both {config.pad_token_id}")
-    check_switches(config, ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
-    if config.share_encoder_decoder_embeddings and config.vocab_size != config.decoder_vocab_size:
-        raise UserError(
-            f"vocab_size is {config.vocab_size} and decoder_vocab_size "
-            f"{config.decoder_vocab_size}; with share_encoder_decoder_embeddings they must be the "
-            "same"
-        )

@@ -13,9 +13,9 @@ from heedful.decoding.search import Search
 from heedful.errors import UserError
 from heedful.host import on_host
 from heedful.layers.packing import Packing
-from heedful.models.configs import TranslatorConfig
 from heedful.models.inputs import check_sequences, packing_of, shift_right
 from heedful.models.labels import labelled_positions
+from heedful.models.translator_config import TranslatorConfig
 
 
 def to_write(

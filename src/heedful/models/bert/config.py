@@ -11,6 +11,7 @@ from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_sizes,
@@ -47,7 +48,6 @@ class BertConfig(ReferenceConfig):
     )
     DEPTH: ClassVar[str] = "num_hidden_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
-    """The field that has the number of positions."""
     LEAST_TYPES: ClassVar[int] = 1
     """How many token types there must be."""
     ABSENT: ClassVar[Mapping[str, Any]] = {}
@@ -109,41 +109,12 @@ class BertConfig(ReferenceConfig):
             check_numbers(self, ("classifier_dropout",), float, below=1)
         if self.pad_token_id is not None:
             check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
-                f"num_attention_heads {self.num_attention_heads}"
-            )
+        check_multiple(self, "hidden_size", "num_attention_heads")
         check_name(self, "hidden_act", ACTIVATIONS)
         check_name(self, "position_embedding_type", POSITIONS)
         if self.add_cross_attention and not self.is_decoder:
             raise UserError("add_cross_attention is true, which needs is_decoder to be true")
         self.complete(self.num_blocks, self.num_attention_heads)
-
-    @classmethod
-    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
-        return tokens
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks with weights of their own."""
-        return self.num_hidden_layers
-
-    @property
-    def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
-        return self.hidden_size
-
-    @property
-    def attention_output_dropout(self) -> float:
-        """Dropout of what the attention half of a block adds."""
-        return self.hidden_dropout_prob
-
-    @property
-    def padding_position(self) -> int | None:
-        """The position of padding, which is not trained; None if it stands where it stands."""
-        return None
 
     @property
     def head_dropout(self) -> float:

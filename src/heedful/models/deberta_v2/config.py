@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.configs import check_name, check_numbers, check_switches
+from heedful.models.configs import check_multiple, check_name, check_numbers, check_switches
 from heedful.models.deberta.config import DebertaConfig
 
 NORMS = ("none", "layer_norm")
@@ -59,11 +59,7 @@ class DebertaV2Config(DebertaConfig):
         DebertaConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         if self.conv_kernel_size and self.conv_kernel_size % 2 == 0:
             raise UserError(f"conv_kernel_size is {self.conv_kernel_size}; it must be odd, or 0")
-        if self.hidden_size % self.conv_groups:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
-                f"conv_groups {self.conv_groups}"
-            )
+        check_multiple(self, "hidden_size", "conv_groups")
         if self.position_buckets == 1:
             raise UserError("position_buckets is 1; it must be at least 2, or -1")
         longest = self.max_position_embeddings - 1

@@ -8,6 +8,7 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_sizes,
@@ -37,7 +38,6 @@ class DistilBertConfig(ReferenceConfig):
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     DEPTH: ClassVar[str] = "n_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
-    """The field that has the number of positions."""
 
     vocab_size: int = 30522
     """Number of pieces in the vocabulary."""
@@ -80,17 +80,11 @@ class DistilBertConfig(ReferenceConfig):
         check_numbers(self, _DROPOUTS, float, below=1)
         if self.pad_token_id is not None:
             check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
-        if self.dim % self.n_heads:
-            raise UserError(f"dim {self.dim} is not a multiple of n_heads {self.n_heads}")
+        check_multiple(self, "dim", "n_heads")
         if self.sinusoidal_pos_embds and self.dim % 2:
             raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")
         check_name(self, "activation", ACTIVATIONS)
         self.complete(self.n_layers, self.n_heads)
-
-    @classmethod
-    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
-        return tokens
 
     @property
     def hidden_size(self) -> int:
@@ -98,17 +92,7 @@ class DistilBertConfig(ReferenceConfig):
         return self.dim
 
     @property
-    def embedding_width(self) -> int:
-        """``dim``, too."""
-        return self.dim
-
-    @property
     def num_hidden_layers(self) -> int:
-        """``n_layers``."""
-        return self.n_layers
-
-    @property
-    def num_blocks(self) -> int:
         """``n_layers``."""
         return self.n_layers
 
@@ -143,31 +127,6 @@ class DistilBertConfig(ReferenceConfig):
         return self.attention_dropout
 
     @property
-    def position_embedding_type(self) -> str:
-        """Vectors of positions are added to those of words."""
-        return "absolute"
-
-    @property
-    def padding_position(self) -> int | None:
-        """Padding stands where it stands."""
-        return None
-
-    @property
-    def type_vocab_size(self) -> int:
-        """There are no token types."""
-        return 0
-
-    @property
     def layer_norm_eps(self) -> float:
         """It is the same in every DistilBERT."""
         return 1e-12
-
-    @property
-    def is_decoder(self) -> bool:
-        """There is no decoder of this family."""
-        return False
-
-    @property
-    def add_cross_attention(self) -> bool:
-        """The same."""
-        return False

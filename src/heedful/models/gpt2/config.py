@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_sizes,
@@ -43,7 +43,6 @@ class GPT2Config(ReferenceConfig):
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     DEPTH: ClassVar[str] = "n_layer"
     POSITIONS: ClassVar[str] = "n_positions"
-    """The field that has the number of positions."""
 
     vocab_size: int = 50257
     """Number of tokens in the vocabulary."""
@@ -115,18 +114,12 @@ class GPT2Config(ReferenceConfig):
             check_numbers(self, ("classifier_dropout",), float, below=1)
         if self.pad_token_id is not None:
             check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
-        if self.n_embd % self.n_head:
-            raise UserError(f"n_embd {self.n_embd} is not a multiple of n_head {self.n_head}")
+        check_multiple(self, "n_embd", "n_head")
         check_name(self, "activation_function", ACTIVATIONS)
         check_name(self, "summary_type", _SUMMARIES)
         if self.summary_activation:
             check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
-
-    @classmethod
-    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``n_positions`` with which so many tokens are read at once."""
-        return tokens
 
     @property
     def max_position_embeddings(self) -> int:
@@ -139,18 +132,8 @@ class GPT2Config(ReferenceConfig):
         return self.n_embd
 
     @property
-    def embedding_width(self) -> int:
-        """``n_embd``, too."""
-        return self.n_embd
-
-    @property
     def num_hidden_layers(self) -> int:
         """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_blocks(self) -> int:
-        """``n_layer``, too: each block has weights of its own."""
         return self.n_layer
 
     @property
@@ -174,11 +157,6 @@ class GPT2Config(ReferenceConfig):
         return self.resid_pdrop
 
     @property
-    def attention_output_dropout(self) -> float:
-        """``resid_pdrop``, too."""
-        return self.resid_pdrop
-
-    @property
     def attention_probs_dropout_prob(self) -> float:
         """``attn_pdrop``."""
         return self.attn_pdrop
@@ -187,21 +165,6 @@ class GPT2Config(ReferenceConfig):
     def head_dropout(self) -> float:
         """Dropout before a classifier of tokens."""
         return 0.1 if self.classifier_dropout is None else self.classifier_dropout
-
-    @property
-    def position_embedding_type(self) -> str:
-        """Vectors of positions are added to those of words."""
-        return "absolute"
-
-    @property
-    def padding_position(self) -> int | None:
-        """Padding stands where it stands."""
-        return None
-
-    @property
-    def type_vocab_size(self) -> int:
-        """Token types are words: there is no table of them."""
-        return 0
 
     @property
     def layer_norm_eps(self) -> float:

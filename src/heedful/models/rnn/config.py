@@ -7,14 +7,8 @@ from typing import Any, Self
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
-from heedful.models.configs import (
-    TranslatorConfig,
-    check_name,
-    check_numbers,
-    check_sizes,
-    complete_pieces,
-    from_keys,
-)
+from heedful.models.configs import check_name, check_numbers, check_sizes, from_keys
+from heedful.models.translator_config import TranslatorConfig, complete_pieces
 
 MODEL_TYPE = "heedful-rnn"
 """What ``model_type`` is in a ``config.json``."""

@@ -9,17 +9,17 @@ from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     IGNORED,
-    TranslatorConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_pruned_heads,
     check_sizes,
     check_switches,
-    complete_pieces,
     from_keys,
     read_pruned_heads,
     write_pruned_heads,
 )
+from heedful.models.translator_config import TranslatorConfig, complete_pieces
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
 """The reference's name for what ``normalize_before`` decides: but for that, both are one model."""
@@ -121,9 +121,7 @@ class TransformerConfig(TranslatorConfig):
         check_switches(self, ("scale_embedding", "normalize_before", "use_cache"))
         check_name(self, "activation_function", ACTIVATIONS)
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
-            if self.d_model % getattr(self, name):
-                heads = getattr(self, name)
-                raise UserError(f"d_model {self.d_model} is not a multiple of {name} {heads}")
+            check_multiple(self, "d_model", name)
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even: half of it are sines")
 

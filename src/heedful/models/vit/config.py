@@ -8,6 +8,7 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_sizes,
@@ -86,11 +87,7 @@ class ViTConfig(ReferenceConfig):
         check_switches(self, ("qkv_bias",))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
-                f"num_attention_heads {self.num_attention_heads}"
-            )
+        check_multiple(self, "hidden_size", "num_attention_heads")
         for name in ("hidden_act", "pooler_act"):
             check_name(self, name, ACTIVATIONS)
         if 0 in self.grid:
@@ -119,31 +116,6 @@ class ViTConfig(ReferenceConfig):
     def max_position_embeddings(self) -> int:
         """The patches of a picture, and the class token."""
         return 1 + self.grid[0] * self.grid[1]
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks with weights of their own."""
-        return self.num_hidden_layers
-
-    @property
-    def attention_output_dropout(self) -> float:
-        """Dropout of what the attention half of a block adds."""
-        return self.hidden_dropout_prob
-
-    @property
-    def position_embedding_type(self) -> str:
-        """Vectors of positions are added to those of patches."""
-        return "absolute"
-
-    @property
-    def is_decoder(self) -> bool:
-        """A token attends to all others."""
-        return False
-
-    @property
-    def add_cross_attention(self) -> bool:
-        """Its blocks attend to themselves alone."""
-        return False
 
 
 def _size(name: str, value: object) -> Size:

@@ -8,6 +8,7 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_multiple,
     check_name,
     check_numbers,
     check_sizes,
@@ -115,8 +116,7 @@ class XLNetConfig(ReferenceConfig):
         check_numbers(self, self.DROPOUTS, float, below=1)
         if self.pad_token_id is not None:
             check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
-        if self.d_model % self.n_head:
-            raise UserError(f"d_model {self.d_model} is not a multiple of n_head {self.n_head}")
+        check_multiple(self, "d_model", "n_head")
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")
         check_name(self, "ff_activation", ACTIVATIONS)
@@ -125,11 +125,6 @@ class XLNetConfig(ReferenceConfig):
         if self.summary_activation:
             check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
-
-    @classmethod
-    def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``mem_len`` with which a segment of so many tokens is remembered whole."""
-        return tokens
 
     @property
     def max_position_embeddings(self) -> int:
@@ -142,18 +137,8 @@ class XLNetConfig(ReferenceConfig):
         return self.d_model
 
     @property
-    def embedding_width(self) -> int:
-        """``d_model``, too."""
-        return self.d_model
-
-    @property
     def num_hidden_layers(self) -> int:
         """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_blocks(self) -> int:
-        """``n_layer``, too: each block has weights of its own."""
         return self.n_layer
 
     @property
@@ -177,39 +162,14 @@ class XLNetConfig(ReferenceConfig):
         return self.dropout
 
     @property
-    def attention_output_dropout(self) -> float:
-        """``dropout``, too."""
-        return self.dropout
-
-    @property
     def attention_probs_dropout_prob(self) -> float:
         """``dropout``, too."""
         return self.dropout
 
     @property
-    def position_embedding_type(self) -> str:
-        """None are added to words."""
-        return "absolute"
-
-    @property
-    def padding_position(self) -> int | None:
-        """Padding stands where it stands."""
-        return None
-
-    @property
     def type_vocab_size(self) -> int:
         """The types of the texts, of the class token and of padding: whether two differ counts."""
         return 4
-
-    @property
-    def is_decoder(self) -> bool:
-        """There is no decoder of this family; ``attn_type`` says what a token may attend to."""
-        return False
-
-    @property
-    def add_cross_attention(self) -> bool:
-        """The same."""
-        return False
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
