@@ -199,12 +199,33 @@ def test_predicting_and_evaluating(fails: Callable[..., str], finished: Path) ->
     line = fails("evaluate", finished, "--data", "new.csv")
     assert "new.csv, line 2: label 'blu'" in line
     assert "'blue'" in line
+    Path("several.csv").write_text("text,label\nthe sky,blue;red\n")
+    line = fails("evaluate", finished, "--data", "several.csv", "--label-separator", ";")
+    assert "2 labels, expected 1; only a run that is trained with --label-separator has" in line
 
 
 def test_options_of_score_that_would_change_nothing(fails: Callable[..., str]) -> None:
     assert "--weight is for the lists" in fails("score", "run", "a text", "--weight", "2")
     assert "--weight nan" in fails("score", "run", "--n-best", "a.jsonl", "--weight", "nan")
     assert "--all-scores is for texts" in fails("score", "run", "--n-best", "a", "--all-scores")
+
+
+GOLDEN = Path(__file__).parent / "golden" / "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["regress"], "--all-scores has no effect on a regress run"),
+        (["masked"], "on a pretrain run; --top says how many words are told"),
+        (["embed", "--against", "a.txt"], "--all-scores has no effect with --against; --top"),
+        (["classify", "--plain"], "--plain prints the answer alone, without scores"),
+    ],
+)
+def test_all_scores_where_there_are_no_more(
+    fails: Callable[..., str], words: list[str], expected: str
+) -> None:
+    assert expected in fails("predict", GOLDEN / words[0], "a text", *words[1:], "--all-scores")
 
 
 def damaged(finished: Path, name: str, change: Callable[[Path], None]) -> Path:

@@ -202,6 +202,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Fields of ``PredictSettings`` that decide its answers, beside those of every task."""
         return frozenset()
 
+    @property
+    def tells_more(self) -> bool:
+        """Whether its answers hold more than they tell unasked; see `Answer.to_dict`."""
+        return "fill" not in self.abilities
+
     # Records.
 
     def read(

@@ -31,7 +31,7 @@ PREDICTIONS: dict[str, tuple[str, ...]] = {
     "choose": ("choose", "--input", "data/choose.jsonl", "--all-scores"),
     "embed": ("embed", "--input", "data/embed.csv"),
     "nearest": ("embed", "--input", "data/embed.csv", "--against", "data/pretrain.txt"),
-    "pretrain": ("pretrain", "--input", "masks.txt", "--all-scores"),
+    "pretrain": ("pretrain", "--input", "masks.txt", "--top", "3"),
     "writer": ("writer", "--input", "few.txt", "--max-new-tokens", "8"),
     "drawn": ("replies", "--input", "few.txt", "--sample", "--max-new-tokens", "8"),
     "translate": ("translate", "--input", "german.txt", "--all-scores", "--beam", "3"),

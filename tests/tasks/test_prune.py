@@ -98,12 +98,25 @@ def test_too_many_heads_are_refused(
     assert not (tmp_path / "pruned").exists()  # so that another share trains there
 
 
+def test_a_model_that_has_not_learnt_the_task_is_refused(
+    tiny_model: Path, trained: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text(colours.read_text().replace(",red", ",scarlet"))
+    for model, data in ((tiny_model, colours), (GOLDEN / "masked", colours), (trained, other)):
+        capsys.readouterr()
+        assert train(model, data, tmp_path / "pruned", "--prune", "0.25") == 2
+        assert "and this model has a fresh head: train it without" in capsys.readouterr().err
+        assert not (tmp_path / "pruned").exists()
+
+
 def test_what_writes_on_is_pruned_and_a_pair_of_models_is_refused(
     tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
 ) -> None:
     text = tmp_path / "book.txt"
     text.write_text("the sky is blue\nthe grass is green\n")
-    words = ["train", "generate", "--model", str(tiny_model), "--prune", "0.25", "--steps", "1"]
+    words = ["train", "generate", "--prune", "0.25", "--steps", "1", "--model"]
+    words.append(str(GOLDEN / "masked"))
     assert run([*words, "--train", str(text), "--out", str(tmp_path / "one")]) == 0
     assert "pruned 1 of 4 heads" in capsys.readouterr().err
     assert run([*words, "--train", str(colours), "--out", str(tmp_path / "two")]) == 2

@@ -16,11 +16,11 @@ from heedful.commands.nearest import Neighbours, refuse_pairs
 from heedful.commands.outputs import names_of, open_parts
 from heedful.commands.parts import Parts, kept
 from heedful.commands.shards import SHARD, digest, shards
-from heedful.errors import UserError, amount
+from heedful.errors import UserError, amount, with_article
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
 from heedful.settings import ColumnSettings, OutputSettings, PredictSettings
-from heedful.task import Answer, Say
+from heedful.task import Answer, AnyTask, Say
 from heedful.training import ranks
 from heedful.training.progress import counting
 
@@ -167,6 +167,7 @@ def _facts(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
 def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
     """Return the records of each file that is read, or of what is given in place of files."""
     task, columns = predictor.task, asked.columns
+    _check_all_scores(task, asked)
     if asked.against is not None:
         refuse_pairs(asked.context, asked.context_file, columns)
     elif "embed" in task.abilities and predictor.settings.top != PredictSettings().top:
@@ -176,6 +177,23 @@ def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
     if asked.prefix is None:
         return streams
     return [with_prefix(task, stream, asked.prefix) for stream in streams]
+
+
+def _check_all_scores(task: AnyTask, asked: Asked) -> None:
+    """Refuse ``--all-scores`` where it would change nothing.
+
+    Raises:
+        UserError: naming what it does not go with.
+    """
+    if not asked.all_scores:
+        return
+    if asked.plain:
+        raise UserError("--plain prints the answer alone, without scores: leave out --all-scores")
+    if asked.against is not None:
+        raise UserError("--all-scores has no effect with --against; --top says how many are told")
+    if not task.tells_more:
+        more = "; --top says how many words are told" if "fill" in task.abilities else ""
+        raise UserError(f"--all-scores has no effect on {with_article(task.name)} run{more}")
 
 
 def _counted(streams: Sequence[Iterable[Any]], counts: list[int]) -> Iterator[Any]:

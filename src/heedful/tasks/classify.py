@@ -167,7 +167,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         if not self.multi_label and len(labels) != 1:
             raise UserError(
                 f"{where}: {len(labels)} labels, expected 1; "
-                "--label-separator trains for any number of labels"
+                "only a run that is trained with --label-separator has several"
             )
         for label in labels:
             if label not in self.labels:

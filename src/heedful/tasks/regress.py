@@ -96,6 +96,11 @@ class Regress(Task[Record, Tensor, Estimate]):
         return text_example(pairs=self.pairs)
 
     @property
+    def tells_more(self) -> bool:
+        """See ``Task.tells_more``."""
+        return False
+
+    @property
     def inputs(self) -> tuple[Input, ...]:
         """A text, or two."""
         return text_inputs(pairs=self.pairs)

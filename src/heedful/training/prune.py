@@ -34,11 +34,32 @@ TOGETHER = 32
 """Items of a batch where an item's loss depends on the others: alone, it has no slope."""
 
 
+def check_prunable(model: Model, run: Path) -> None:
+    """Refuse a model of which no heads can be taken out, before anything is read for it.
+
+    Args:
+        model: is to go on training.
+        run: the run folder; where it says which heads go, the model need not tell.
+
+    Raises:
+        UserError: it has no such heads, or has not learnt the task yet.
+    """
+    if not model.head_masks():
+        raise UserError(
+            "--prune is for models of one BERT, and for translators that are Transformers"
+        )
+    if model.fresh_head_parameters() and not (run / CHOSEN).is_file():
+        raise UserError(
+            "--prune takes out the attention heads that matter least to what was learnt, and this "
+            "model has a fresh head: train it without --prune, then give that run as --model"
+        )
+
+
 def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Path) -> str:
     """Take heads out of a model by their importance for its loss (Michel et al. 2019).
 
     Args:
-        model: is changed; it has been trained for the task.
+        model: is changed; see `check_prunable`.
         task: what it learnt.
         examples: what importance is measured on.
         share: of all heads, at least 0 and below 1.
@@ -48,13 +69,9 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
         What was done, for the user.
 
     Raises:
-        UserError: so many heads cannot be spared, or the model cannot lose any.
+        UserError: so many heads cannot be spared.
     """
     shapes = model.head_masks()
-    if not shapes:
-        raise UserError(
-            "--prune is for models of one BERT, and for translators that are Transformers"
-        )
     every = sum(blocks * heads for blocks, heads in shapes.values())
     if (run / CHOSEN).is_file():
         chosen = _read(run / CHOSEN, shapes)

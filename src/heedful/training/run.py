@@ -55,7 +55,7 @@ from heedful.training.loop import Work
 from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
-from heedful.training.prune import prune
+from heedful.training.prune import check_prunable, prune
 from heedful.training.schedule import schedule
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
@@ -181,6 +181,8 @@ def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
         start = task.start(started)
     if recipe.training.attention_dropout is not None:
         set_attention_dropout(start.model, recipe.training.attention_dropout)
+    if recipe.data.prune is not None:
+        check_prunable(start.model, recipe.run.out)
     return start
 
 
