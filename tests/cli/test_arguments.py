@@ -68,14 +68,19 @@ def test_a_negative_name_in_a_config_is_the_negative(
         ("no-resume = true", "no option of this command is called 'no-resume' (did you mean"),
         ('lable = "team"', "is called 'lable' (did you mean 'label'?)"),
         ("epochs = 1.5", "epochs 1.5: must be a whole number"),
+        ('labels = ["red", "blue"]', "labels: expected one value, not a list: write 'red,blue', w"),
+        ("epochs = [3]", "epochs: expected one value, not a list"),
+        ('dev = [["a.csv"]]', "dev: a list holds no lists or sections"),
+        ("[train]\nepochs = 3", "[train] is a section; write options as lines without any"),
+        ("[class-weights]\nred = 2", "[class-weights] is a section; write options as lines"),
     ],
 )
 def test_a_config_that_is_refused(
     fails: Callable[..., str], tmp_path: Path, content: str, message: str
 ) -> None:
     config = tmp_path / "c.toml"
-    config.write_text(f'train = ["a.csv"]\n{content}\n')
-    line = fails("--config", config)
+    config.write_text(f"{content}\n")
+    line = fails("--config", config, "--train", "a.csv")
     assert message in line
     assert str(config) in line
 

@@ -8,9 +8,9 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
-from cyclopts import App, ArgumentCollection
+from cyclopts import App, Argument, ArgumentCollection
 from cyclopts.config import Dict
 
 from heedful.errors import UserError, did_you_mean
@@ -130,14 +130,17 @@ def _without_negatives(
     The library takes the negative name for another name of the option, and its value as it is.
 
     Raises:
-        UserError: such a value is neither true nor false, or both are given; or a key is no option.
+        UserError: such a value is neither true nor false, or both are given; a key is no option;
+            or a value is a section, or a list where there is one value.
     """
     positive = {
         name.removeprefix("--"): argument.name.removeprefix("--")
         for argument in arguments
         for name in argument.negatives
     }
-    names = {name.removeprefix("--") for argument in arguments for name in argument.names}
+    options = {
+        name.removeprefix("--"): argument for argument in arguments for name in argument.names
+    }
     plain: dict[str, Any] = {}
     for key, value in values.items():
         name = key.replace("_", "-")
@@ -145,13 +148,31 @@ def _without_negatives(
             if not isinstance(value, bool):
                 raise UserError(f"--config {path}: {key} {value}: must be true or false")
             name, value = positive[name], not value
-        if name not in names:
-            near = did_you_mean(name, names)
+        if isinstance(value, dict):
+            raise UserError(
+                f"--config {path}: [{key}] is a section; write options as lines without any, for "
+                "all of them are those of one command"
+            )
+        if name not in options:
+            near = did_you_mean(name, options)
             raise UserError(f"--config {path}: no option of this command is called {key!r}{near}")
         if name in plain:
             raise UserError(f"--config {path}: {name} is given twice, the second time as {key}")
+        if isinstance(value, list):
+            _check_list(f"--config {path}: {key}", value, options[name])
         plain[name] = value
     return plain
+
+
+def _check_list(where: str, values: list[Any], option: Argument) -> None:
+    """Refuse a list where an option takes one value, and a list of lists."""
+    kinds = {get_origin(kind) or kind for kind in (option.hint, *get_args(option.hint))}
+    if any(isinstance(value, list | dict) for value in values):
+        raise UserError(f"{where}: a list holds no lists or sections")
+    if not kinds & {list, tuple}:
+        joined = ",".join(map(str, values))
+        how = f": write {joined!r}, with commas" if str in kinds else ""
+        raise UserError(f"{where}: expected one value, not a list{how}")
 
 
 def check_whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
