@@ -196,6 +196,18 @@ def test_published_folders_are_read(tmp_path: Path) -> None:
     torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
 
 
+def test_a_norm_of_distances_where_there_are_none(tmp_path: Path) -> None:
+    """The reference has one in its files, and does not use it."""
+    transformers = pytest.importorskip("transformers", reason="needs the reference")
+    values = {**SIZES, "relative_attention": False, "norm_rel_ebd": "layer_norm"}
+    theirs = transformers.DebertaV2Model(transformers.DebertaV2Config(**values)).eval()
+    theirs.save_pretrained(tmp_path)
+    assert "encoder.LayerNorm.weight" in read_tensors(tmp_path / "model.safetensors")
+    ours = DebertaV2Model.from_pretrained(tmp_path)
+    found, expected = ours(IDS, MASK), theirs(IDS, MASK)
+    torch.testing.assert_close(found.last_hidden_state[MASK], expected.last_hidden_state[MASK])
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [

@@ -49,8 +49,10 @@ _OLD_HEAD = {
 }
 """The parts of a head that scores pieces as published files name them, and older ones."""
 
-POSITIONS = "embeddings.position_embeddings.weight"
+_POSITIONS = ("embeddings.position_embeddings.weight",)
 """What published files hold although their models do not read it."""
+_NORM = ("encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
+"""What normalises the vectors of distances in version 2, also in files that have none of these."""
 
 _JOINED, _PARTS = "attention.self.in_proj.weight", ("query", "key", "value")
 _BIASES = {
@@ -97,12 +99,15 @@ def join(weights: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
 def known(tensors: Mapping[str, Tensor], config: DebertaConfig) -> Mapping[str, Tensor]:
     """Return the tensors of a file that a model has a place for, under the names that it knows.
 
-    Published files hold vectors of positions that their models do not read; and their head has the
-    newer names, even where their configuration does not say so.
+    Published files hold what their models do not read; and their head has the newer names, even
+    where their configuration does not say so.
     """
-    reads = config.position_biased_input or config.enhanced_mask_decoder
-    if not reads:
-        tensors = {name: x for name, x in tensors.items() if not name.endswith(POSITIONS)}
+    reads_positions = config.position_biased_input or config.enhanced_mask_decoder
+    unread = (
+        *(() if reads_positions else _POSITIONS),
+        *(() if config.relative_attention else _NORM),
+    )
+    tensors = {name: x for name, x in tensors.items() if not name.endswith(unread)}
     if config.legacy and not any(name.startswith("cls.predictions.") for name in tensors):
         tensors = {renamed(name, _OLD_HEAD): x for name, x in tensors.items()}
     return tensors
