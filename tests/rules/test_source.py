@@ -18,6 +18,7 @@ GROUND = {
     "extras": {"errors"},
     "host": set[str](),
     "spreadsheets": set[str](),
+    "protobuf": set[str](),
     "sources": {"errors", "files", "extras"},
     "scripts": set(),
     "pages": {"files"},

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from heedful.errors import UserError, listed
 from heedful.files import size_of
+from heedful.protobuf import fields_of, read_varint
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
@@ -75,10 +76,10 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
     size_of(index)
     try:
         table = _read_table(index)
-        (shards,) = _whole(dict(_fields(table.pop(b"")))[1])
+        (shards,) = _whole(dict(fields_of(table.pop(b"")))[1])
         entries = {key.decode(): _entry(value) for key, value in table.items()}
         _check_apart(entries.values())
-    except (IndexError, KeyError, TypeError, ValueError, struct.error):
+    except (KeyError, TypeError, ValueError, struct.error):
         raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in entries:
         raise UserError(
@@ -137,8 +138,8 @@ def _read_table(path: Path) -> dict[bytes, bytes]:
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
     """Return where a block begins and how long it is, and where reading ended."""
-    offset, at = _varint(data, at)
-    size, at = _varint(data, at)
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
     return (offset, size), at
 
 
@@ -160,9 +161,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     (restarts,) = struct.unpack("<I", block[-4:])
     at, end, key = 0, len(block) - 4 * (restarts + 1), b""
     while at < end:
-        shared, at = _varint(block, at)
-        rest, at = _varint(block, at)
-        length, at = _varint(block, at)
+        shared, at = read_varint(block, at)
+        rest, at = read_varint(block, at)
+        length, at = read_varint(block, at)
         if shared + rest > _MAX_KEY_BYTES or rest + length > end - at:
             raise ValueError("a key that is too long, or one without its value")
         key = key[:shared] + block[at : at + rest]
@@ -172,8 +173,10 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _entry(message: bytes) -> _Entry:
     """Read a ``BundleEntryProto``."""
-    fields = dict(_fields(message))
-    shape = [dict(_fields(value)).get(1, 0) for number, value in _fields(fields[2]) if number == 2]
+    fields = dict(fields_of(message))
+    shape = [
+        dict(fields_of(value)).get(1, 0) for number, value in fields_of(fields[2]) if number == 2
+    ]
     if len(shape) > _MAX_DIMENSIONS or not all(_whole(*shape)):
         raise ValueError("no shape of weights")
     dtype, shard, offset, size = _whole(fields[1], *(fields.get(number, 0) for number in (3, 4, 5)))
@@ -194,37 +197,6 @@ def _check_apart(entries: Iterable[_Entry]) -> None:
         if (shard, offset) < end:
             raise ValueError("tensors that overlap")
         end = (shard, offset + size)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Give the number and the value, an integer or bytes, of each field of a protocol buffer."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        number, wire = divmod(tag, 8)
-        if wire == 0:
-            value, at = _varint(message, at)
-            yield number, value
-        elif wire == 2:
-            length, at = _varint(message, at)
-            yield number, message[at : at + length]
-            at += length
-        elif wire in (1, 5):
-            at += 8 if wire == 1 else 4
-        else:
-            raise ValueError("no such kind of field")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read an integer in groups of seven bits, the lowest first; return where it ends, too."""
-    value = 0
-    for shift in range(0, 64, 7):
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at += 1
-        if byte < 128:
-            return value, at
-    raise ValueError("a number of more than 64 bits")
 
 
 def _crc32c(data: bytes) -> int:

@@ -1,23 +1,20 @@
 """The files in which SentencePiece keeps what it learnt (``spiece.model``, ``.spm``).
 
-Such a file is one message of protocol buffers: fields, each a number with a value, one after the
-other. Only what decides how a text is cut is read.
+Such a file is one message of protocol buffers. Only what decides how a text is cut is read.
 """
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.files import size_of
+from heedful.protobuf import DamageError, fields_of
 
 MAX_BYTES = 64 * 2**20
-
-_VARINT, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
-"""How the value of a field is written."""
 
 UNIGRAM = 1
 _MODELS = {UNIGRAM: "unigram", 2: "BPE", 3: "word", 4: "char"}
@@ -74,12 +71,8 @@ def parse_model(contents: bytes, *, source: str) -> SentencePieceModel:
     """
     try:
         return _model(contents)
-    except _DamageError as error:
+    except DamageError as error:
         raise UserError(f"{source}: not a model of SentencePiece, or damaged: {error}") from None
-
-
-class _DamageError(Exception):
-    """A file does not hold what it should."""
 
 
 def _model(contents: bytes) -> SentencePieceModel:
@@ -88,33 +81,31 @@ def _model(contents: bytes) -> SentencePieceModel:
     kinds: list[PieceKind] = []
     training: dict[int, int | bytes] = {}
     normalizing: dict[int, int | bytes] = {}
-    for number, value in _fields(contents):
+    for number, value in fields_of(contents):
         if number > 3:
             continue
         if not isinstance(value, bytes):
-            raise _DamageError(f"field {number} is a number")
+            raise DamageError(f"field {number} is a number")
         if number == 1:
-            fields = dict(_fields(value))
+            fields = dict(fields_of(value))
             pieces.append(_text(fields, 1))
             scores.append(_score(fields.get(2, 0)))
             kinds.append(_kind(fields.get(3, PieceKind.NORMAL)))
         elif number == 2:
-            training = dict(_fields(value))
+            training = dict(fields_of(value))
         else:
-            normalizing = dict(_fields(value))
+            normalizing = dict(fields_of(value))
     if not pieces:
-        raise _DamageError("it has no pieces")
+        raise DamageError("it has no pieces")
     kind = _number(training, 3, UNIGRAM)
     if kind != UNIGRAM:
-        raise _DamageError(
-            f"a {_MODELS.get(kind, kind)} model is not supported, only a unigram one"
-        )
+        raise DamageError(f"a {_MODELS.get(kind, kind)} model is not supported, only a unigram one")
     unknown_id = _number(training, 40, 0)
     if unknown_id >= len(pieces):
-        raise _DamageError(f"the unknown piece is number {unknown_id} of {len(pieces)}")
+        raise DamageError(f"the unknown piece is number {unknown_id} of {len(pieces)}")
     charsmap = normalizing.get(2, b"")
     if not isinstance(charsmap, bytes):
-        raise _DamageError("its rules for normalising are a number")
+        raise DamageError("its rules for normalising are a number")
     return SentencePieceModel(
         pieces=tuple(pieces),
         scores=tuple(scores),
@@ -126,60 +117,24 @@ def _model(contents: bytes) -> SentencePieceModel:
     )
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield the number and the value of each field of a message."""
-    at, end = 0, len(message)
-    while at < end:
-        key, at = _varint(message, at)
-        number, form = key >> 3, key & 7
-        if form == _VARINT:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        if form == _MESSAGE:
-            size, at = _varint(message, at)
-        elif form in (_FOUR_BYTES, _EIGHT_BYTES):
-            size = 4 if form == _FOUR_BYTES else 8
-        else:
-            raise _DamageError(f"byte {at} is no field")
-        if size > end - at:
-            raise _DamageError(f"it ends within field {number}")
-        yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the whole number that starts at a byte, 7 bits a byte, and where the next field is."""
-    value = 0
-    for shift in range(0, 64, 7):
-        if at >= len(message):
-            raise _DamageError("it ends within a number")
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise _DamageError("a number has more than 64 bits")
-
-
 def _text(fields: Mapping[int, int | bytes], number: int) -> str:
     value = fields.get(number, b"")
     if not isinstance(value, bytes):
-        raise _DamageError("a piece is a number")
+        raise DamageError("a piece is a number")
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
-        raise _DamageError(f"the piece {value!r:.80} is not UTF-8") from None
+        raise DamageError(f"the piece {value!r:.80} is not UTF-8") from None
 
 
 def _score(value: int | bytes) -> float:
     if value == 0:
         return 0.0
     if not isinstance(value, bytes) or len(value) != 4:
-        raise _DamageError("the score of a piece is not of four bytes")
+        raise DamageError("the score of a piece is not of four bytes")
     (score,) = struct.unpack("<f", value)
     if not math.isfinite(score):
-        raise _DamageError(f"a piece has the score {score}")
+        raise DamageError(f"a piece has the score {score}")
     return float(score)
 
 
@@ -187,11 +142,11 @@ def _kind(value: int | bytes) -> PieceKind:
     try:
         return PieceKind(value)  # type: ignore[arg-type]  # bytes are none, either
     except ValueError:
-        raise _DamageError(f"a piece is of kind {value!r:.80}") from None
+        raise DamageError(f"a piece is of kind {value!r:.80}") from None
 
 
 def _number(fields: Mapping[int, int | bytes], number: int, default: int) -> int:
     value = fields.get(number, default)
     if not isinstance(value, int):
-        raise _DamageError(f"field {number} is no number")
+        raise DamageError(f"field {number} is no number")
     return value
