@@ -3,27 +3,59 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.layers.stack import Stack
 from heedful.models import pruning
 from heedful.models.configs import renumbered
 from heedful.models.model import Model
-from heedful.models.pretrained import LoadReport, set_weights
+from heedful.models.pretrained import LoadReport, initialise, set_weights
 
 
 class Body(Model):
     """Embeddings, a stack of blocks, perhaps a pooler.
 
     Attributes:
+        embeddings: what is encoded, as vectors.
         encoder: the blocks.
         pooler: what becomes of the first token; None without one.
     """
 
     can_recompute = True
+    embeddings: Any
     encoder: Stack
     pooler: nn.Module | None
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+        words: nn.Embedding = self.embeddings.word_embeddings
+        return words
+
+    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
+        """Replace the word embeddings; see ``Model.set_input_embeddings``."""
+        width = self.get_input_embeddings().embedding_dim
+        if embeddings.embedding_dim != width:
+            raise UserError(
+                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
+            )
+        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
+        self.embeddings.word_embeddings = embeddings
+
+    def resize_token_embeddings(self, size: int) -> nn.Embedding:
+        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
+        old = self.get_input_embeddings()
+        self.config = replace(self.config, vocab_size=size)
+        new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
+        initialise(new, self.config.initializer_range)
+        with torch.no_grad():
+            new.weight[: old.num_embeddings] = old.weight[:size]
+        new.requires_grad_(old.weight.requires_grad)
+        self.embeddings.word_embeddings = new
+        return new
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
@@ -124,6 +123,7 @@ class Encoder(Body):
         variant: what its family does otherwise than BERT.
     """
 
+    embeddings: Embeddings
     packs_for = "first"
 
     def __init__(
@@ -183,32 +183,6 @@ class Encoder(Body):
             if self.config.add_cross_attention:
                 fresh += block.crossattention.parameters()
         return fresh
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings."""
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
-        """Replace the word embeddings; see ``Model.set_input_embeddings``."""
-        width = self.config.embedding_width
-        if embeddings.embedding_dim != width:
-            raise UserError(
-                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
-            )
-        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
-        self.embeddings.word_embeddings = embeddings
-
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
-        old = self.embeddings.word_embeddings
-        self.config = replace(self.config, vocab_size=size)
-        new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
-        initialise(new, self.config.initializer_range)
-        with torch.no_grad():
-            new.weight[: old.num_embeddings] = old.weight[:size]
-        new.requires_grad_(old.weight.requires_grad)
-        self.embeddings.word_embeddings = new
-        return new
 
     def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
         """Return the positions of ids, shape (B, S), or of vectors, shape (1, S).

@@ -30,6 +30,7 @@ class ViTModel(Body):
     """
 
     config: ViTConfig
+    embeddings: PatchEmbeddings
     prefix = names.PREFIX
     in_files = names.IN_FILES
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.packing import Packing
 from heedful.layers.patches import Vectors
@@ -67,6 +66,7 @@ class XLNetModel(Body):
     """
 
     config: XLNetConfig
+    embeddings: StreamEmbeddings
     prefix = names.PREFIX
     in_files = names.IN_FILES
     packs_for = "last"
@@ -104,32 +104,6 @@ class XLNetModel(Body):
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Do the reverse."""
         return names.join(weights, self.config.d_model // self.config.n_head)
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings."""
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
-        """Replace the word embeddings; see ``Model.set_input_embeddings``."""
-        width = self.config.d_model
-        if embeddings.embedding_dim != width:
-            raise UserError(
-                f"the embeddings have width {embeddings.embedding_dim}; the model has {width}"
-            )
-        self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
-        self.embeddings.word_embeddings = embeddings
-
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
-        old = self.embeddings.word_embeddings
-        self.config = replace(self.config, vocab_size=size)
-        new = nn.Embedding(size, old.embedding_dim).to(old.weight)
-        initialise(new, self.config.initializer_range)
-        with torch.no_grad():
-            new.weight[: old.num_embeddings] = old.weight[:size]
-        new.requires_grad_(old.weight.requires_grad)
-        self.embeddings.word_embeddings = new
-        return new
 
     def forward(
         self,
