@@ -266,7 +266,7 @@ def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
     assert {*graph.inputs} >= {"input_ids", "past_key_values.0.key", "past_key_values.1.value"}
 
     def computes(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        outputs = graph.module(*(inputs[name] for name in graph.inputs))
+        outputs = graph.compute(graph.model, *(inputs[name] for name in graph.inputs))
         return dict(zip(graph.outputs, outputs, strict=True))
 
     begin, end = source.tokenizer.cls_token_id, source.tokenizer.sep_token_id

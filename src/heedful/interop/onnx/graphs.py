@@ -7,16 +7,16 @@ Shapes: B batch, S length, C choices, E length of what was read, P length of wha
 width, H heads, K head width, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.interop.checking import sample_batches
-from heedful.interop.onnx.recurrent import RnnGoOn, RnnRead, RnnStart
+from heedful.interop.onnx import recurrent
 from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
 from heedful.layers.cache import BlockCache, Cache, KeyValue
@@ -43,10 +43,11 @@ class Graph:
     """One file: a function from tensors to tensors."""
 
     file: str
-    module: nn.Module
-    """Takes the inputs in their order, and returns the outputs in theirs."""
+    model: Model
+    compute: Callable[..., Any]
+    """Takes the model and the inputs in their order, and returns the outputs in theirs."""
     inputs: dict[str, Tensor]
-    """Names, and a tensor for each to trace the module with."""
+    """Names, and a tensor for each to trace it with."""
     axes: dict[str, Axes]
     """Of each input."""
     outputs: list[str]
@@ -72,110 +73,78 @@ def graphs_of(source: Source) -> list[Graph]:
     return [_encoder(source, batch)]
 
 
-class _Encoder(nn.Module):
-    """Calls a model by the names of its arguments, and returns outputs by their names."""
-
-    def __init__(self, model: Model, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-        super().__init__()
-        self.model = model
-        self.inputs, self.outputs = list(inputs), list(outputs)
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        output = self.model(**dict(zip(self.inputs, tensors, strict=True)))
-        return tuple(output[name] for name in self.outputs)
-
-
-class _Embedder(nn.Module):
-    """The vectors of tokens, and of them that of the text."""
-
-    def __init__(self, model: Model, inputs: Sequence[str], goal: dict[str, Any]) -> None:
-        super().__init__()
-        self.model = model
-        self.inputs, self.goal = list(inputs), goal
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        batch = dict(zip(self.inputs, tensors, strict=True))
-        hidden = self.model(**batch).last_hidden_state
-        vector = pool(hidden, batch["attention_mask"], self.goal["pooling"])
-        return hidden, F.normalize(vector, dim=-1) if self.goal["normalise"] else vector
-
-
 def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
-    model, record = source.model, source.record
+    model, record, names = source.model, source.record, [*batch]
     axes: Axes = (BATCH, CHOICES, LENGTH) if record.task == "choose" else (BATCH, LENGTH)
-    if record.task == "embed":
-        module: nn.Module = _Embedder(model, [*batch], record.goal)
-        outputs = ["last_hidden_state", "sentence_embedding"]
-    else:
-        outputs = [*model(**batch).keys()]
-        module = _Encoder(model, [*batch], outputs)
     if source.sees:
         axes = (BATCH,)
+    outputs = [*model(**batch).keys()]
+
+    def encode(model: Model, *tensors: Tensor) -> tuple[Tensor, ...]:
+        output = model(**dict(zip(names, tensors, strict=True)))
+        return tuple(output[name] for name in outputs)
+
+    def embed(model: Model, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = dict(zip(names, tensors, strict=True))
+        hidden = model(**inputs).last_hidden_state
+        return hidden, text_vector(hidden, inputs["attention_mask"], record.goal)
+
+    embeds = record.task == "embed"
     return Graph(
         file=MODEL,
-        module=module,
+        model=model,
+        compute=embed if embeds else encode,
         inputs=batch,
         axes=dict.fromkeys(batch, axes),
-        outputs=outputs,
+        outputs=["last_hidden_state", "sentence_embedding"] if embeds else outputs,
     )
+
+
+def text_vector(hidden: Tensor, mask: Tensor, goal: Mapping[str, Any]) -> Tensor:
+    """Return the vector of each text, as a run of embed makes it. Shape (B, D)."""
+    vector = pool(hidden, mask, goal["pooling"])
+    return F.normalize(vector, dim=-1) if goal["normalise"] else vector
 
 
 # Writers.
 
 
-class Start(nn.Module):
-    """Writes the first tokens, and returns what to go on from."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
-        """Return logits, shape (B, S, V), and the cache, with what was read in it."""
-        logits, cache = _write(self.model, ids, encoded, mask, None)
-        return logits, *flat(cache)
+def _read(model: Model, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Read a text, for a decoder to attend to. Shape (B, E, D)."""
+    if isinstance(model, BertEncoderDecoder):
+        return model.bridge(model.encoder(ids, mask, types))
+    assert isinstance(model, Transformer)
+    return model.read(ids, mask)
 
 
-class GoOn(nn.Module):
-    """Writes the next tokens."""
+def _start(model: Model, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+    """Write the first tokens.
 
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-        """Return logits, shape (B, S, V), and the cache without what was read."""
-        logits, cache = _write(self.model, ids, None, mask, _cache(past, crosses=True))
-        return logits, *flat(_self_attention_of(cache))
+    Returns:
+        logits, shape (B, S, V), and the cache, with what was read in it.
+    """
+    logits, cache = _write(model, ids, encoded, mask, None)
+    return logits, *flat(cache)
 
 
-class Read(nn.Module):
-    """Reads a text, for a decoder to attend to."""
+def _go_on(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+    """Write the next tokens.
 
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-        """Return shape (B, E, D)."""
-        model = self.model
-        if isinstance(model, BertEncoderDecoder):
-            return model.bridge(model.encoder(ids, mask, types))
-        assert isinstance(model, Transformer)
-        return model.read(ids, mask)
+    Returns:
+        logits, shape (B, S, V), and the cache without what was read.
+    """
+    logits, cache = _write(model, ids, None, mask, _cache(past, crosses=True))
+    return logits, *flat(_self_attention_of(cache))
 
 
-class Decoder(nn.Module):
-    """A decoder without an encoder: starts from an empty cache, and goes on from any other."""
+def _decode(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+    """Start from an empty cache, or go on from any other, without an encoder.
 
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-        """Return logits, shape (B, S, V), and the cache."""
-        output = self.model(ids, mask, past_key_values=_cache(past, crosses=False), use_cache=True)
-        return output.logits, *flat(output.past_key_values)
+    Returns:
+        logits, shape (B, S, V), and the cache.
+    """
+    output = model(ids, mask, past_key_values=_cache(past, crosses=False), use_cache=True)
+    return output.logits, *flat(output.past_key_values)
 
 
 def _write(
@@ -232,13 +201,13 @@ def _cache_names(blocks: int, parts: Sequence[str]) -> list[str]:
 
 def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
     ids, mask = batch["input_ids"], batch["attention_mask"]
-    module = Decoder(model)
     past = flat(model(ids[:, :3], use_cache=True).past_key_values)
     names = _cache_names(model.config.num_hidden_layers, [""])
     cached = {PAST + name: tensor for name, tensor in zip(names, past, strict=True)}
     return Graph(
         file=MODEL,
-        module=module,
+        model=model,
+        compute=_decode,
         inputs={
             "input_ids": ids[:, 3:],
             "attention_mask": mask,
@@ -255,11 +224,11 @@ def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The three modules of a model that reads and writes, and what they hand on."""
+    """The three functions of a model that reads and writes, and what they hand on."""
 
-    read: nn.Module
-    start: nn.Module
-    go_on: nn.Module
+    read: Callable[..., Tensor]
+    start: Callable[..., tuple[Tensor, ...]]
+    go_on: Callable[..., tuple[Tensor, ...]]
     cached: dict[str, Axes]
     """Names of all that ``start`` hands on, and their axes."""
     kept: list[str]
@@ -274,9 +243,9 @@ def _parts(model: Transformer | BertEncoderDecoder | RnnSearch) -> _Parts:
         states = ["hidden", *cell, "context"]
         read: Axes = (BATCH, READ, None)
         return _Parts(
-            read=RnnRead(model),
-            start=RnnStart(model),
-            go_on=RnnGoOn(model),
+            read=recurrent.read,
+            start=recurrent.start,
+            go_on=recurrent.go_on,
             cached={
                 **dict.fromkeys(states, (BATCH, None)),
                 **dict.fromkeys(("encoder.key", "encoder.value"), read),
@@ -286,9 +255,9 @@ def _parts(model: Transformer | BertEncoderDecoder | RnnSearch) -> _Parts:
         )
     names = _cache_names(_blocks(model), ["decoder.", "encoder."])
     return _Parts(
-        read=Read(model),
-        start=Start(model),
-        go_on=GoOn(model),
+        read=_read,
+        start=_start,
+        go_on=_go_on,
         cached={
             name: (BATCH, None, CACHED if ".decoder." in name else READ, None) for name in names
         },
@@ -301,8 +270,8 @@ def _writer(
 ) -> list[Graph]:
     batch, parts = dict(batch), _parts(model)
     ids, mask = batch.pop("decoder_input_ids"), batch["attention_mask"]
-    encoded = parts.read(*batch.values())
-    started = parts.start(ids[:, :3], mask, encoded)[1:]
+    encoded = parts.read(model, *batch.values())
+    started = parts.start(model, ids[:, :3], mask, encoded)[1:]
     past = {PAST + name: tensor for name, tensor in zip(parts.cached, started, strict=True)}
     new = {"input_ids": ids, "encoder_attention_mask": mask}
     axes: dict[str, Axes] = {
@@ -312,21 +281,24 @@ def _writer(
     return [
         Graph(
             file=READER,
-            module=parts.read,
+            model=model,
+            compute=parts.read,
             inputs=batch,
             axes=dict.fromkeys(batch, (BATCH, READ)),
             outputs=["last_hidden_state"],
         ),
         Graph(
             file=STARTER,
-            module=parts.start,
+            model=model,
+            compute=parts.start,
             inputs={**new, "encoder_hidden_states": encoded},
             axes={**axes, "encoder_hidden_states": (BATCH, READ, None)},
             outputs=["logits", *(PRESENT + name for name in parts.cached)],
         ),
         Graph(
             file=CONTINUER,
-            module=parts.go_on,
+            model=model,
+            compute=parts.go_on,
             inputs={
                 **new,
                 "input_ids": ids[:, 3:] if parts.written else ids[:, 3:4],

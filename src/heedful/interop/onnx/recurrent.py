@@ -6,7 +6,7 @@ Shapes: B batch, E source length, S target length, H width of a state, I width o
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 # The one way to a loop in a graph; it has no public name yet.
 from torch._higher_order_ops.scan import scan
@@ -16,20 +16,17 @@ from heedful.layers.recurrent import Direction, advance
 from heedful.models import RnnSearch
 
 
-class RnnRead(nn.Module):
-    """Reads texts both ways."""
+def read(model: RnnSearch, ids: Tensor, mask: Tensor) -> Tensor:
+    """Read texts both ways.
 
-    def __init__(self, model: RnnSearch) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return the states of both directions, zeros at padding. Shape (B, E, 2 H)."""
-        vectors = self.model.embeddings(ids).transpose(0, 1)  # (E, B, I)
-        real = mask.to(vectors.dtype).T[..., None]  # (E, B, 1)
-        encoder = self.model.encoder
-        both = [_run(way, vectors, real) for way in (encoder.forwards, encoder.backwards)]
-        return torch.cat(both, -1).transpose(0, 1)
+    Returns:
+        The states of both directions, zeros at padding. Shape (B, E, 2 H).
+    """
+    vectors = model.embeddings(ids).transpose(0, 1)  # (E, B, I)
+    real = mask.to(vectors.dtype).T[..., None]  # (E, B, 1)
+    directions = (model.encoder.forwards, model.encoder.backwards)
+    both = [_run(direction, vectors, real) for direction in directions]
+    return torch.cat(both, -1).transpose(0, 1)
 
 
 def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
@@ -52,55 +49,44 @@ def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
     return states
 
 
-class RnnGoOn(nn.Module):
-    """Writes the next token."""
+def start(model: RnnSearch, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+    """Write the first tokens.
 
-    def __init__(self, model: RnnSearch) -> None:
-        super().__init__()
-        self.model = model
+    Returns:
+        logits, shape (B, S, V), the states to go on from, and what is attended to.
+    """
+    decoder = model.decoder
+    memory = decoder.attention.prepare(encoded, mask.bool())
+    last = encoded[:, 0, encoded.shape[2] // 2 :]  # of the backward direction
+    states = decoder.start(last, memory)
+    first = tuple(state.contiguous() for state in states if state is not None)
 
-    def forward(self, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-        """Return logits, shape (B, 1, V), and the states to go on from."""
-        *states, keys, values = past
-        memory = Memory(keys, values, mask.bool())
-        vectors = self.model.embed_target(ids)  # (B, 1, I)
-        word = self.model.decoder.word(vectors[:, 0])
-        carry = _step(self.model, tuple(states), word, memory)
-        logits = self.model.score(self.model.readout(carry[0], carry[-1], vectors[:, 0]))
-        return logits[:, None], *carry
+    def step(
+        carry: tuple[Tensor, ...], word: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, Tensor]]:
+        new = _step(model, carry, word, memory)
+        return new, (new[0].clone(), new[-1].clone())
+
+    vectors = model.embed_target(ids).transpose(0, 1)  # (S, B, I)
+    carry, (hidden, contexts) = scan(step, first, decoder.word(vectors), dim=0)
+    parts = (part.flatten(0, 1) for part in (hidden, contexts, vectors))
+    logits = model.score(model.readout(*parts))  # (S * B, V)
+    return logits.view(*vectors.shape[:2], -1).transpose(0, 1), *carry, memory.keys, memory.values
 
 
-class RnnStart(nn.Module):
-    """Writes the first tokens, and returns what to go on from."""
+def go_on(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+    """Write the next token.
 
-    def __init__(self, model: RnnSearch) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
-        """Return logits, shape (B, S, V), the states to go on from, and what is attended to."""
-        decoder = self.model.decoder
-        memory = decoder.attention.prepare(encoded, mask.bool())
-        last = encoded[:, 0, encoded.shape[2] // 2 :]  # of the backward direction
-        states = decoder.start(last, memory)
-        first = tuple(state.contiguous() for state in states if state is not None)
-
-        def step(
-            carry: tuple[Tensor, ...], word: Tensor
-        ) -> tuple[tuple[Tensor, ...], tuple[Tensor, Tensor]]:
-            new = _step(self.model, carry, word, memory)
-            return new, (new[0].clone(), new[-1].clone())
-
-        vectors = self.model.embed_target(ids).transpose(0, 1)  # (S, B, I)
-        carry, (hidden, contexts) = scan(step, first, decoder.word(vectors), dim=0)
-        parts = (part.flatten(0, 1) for part in (hidden, contexts, vectors))
-        logits = self.model.score(self.model.readout(*parts))  # (S * B, V)
-        return (
-            logits.view(*vectors.shape[:2], -1).transpose(0, 1),
-            *carry,
-            memory.keys,
-            memory.values,
-        )
+    Returns:
+        logits, shape (B, 1, V), and the states to go on from.
+    """
+    *states, keys, values = past
+    memory = Memory(keys, values, mask.bool())
+    vectors = model.embed_target(ids)  # (B, 1, I)
+    word = model.decoder.word(vectors[:, 0])
+    carry = _step(model, tuple(states), word, memory)
+    logits = model.score(model.readout(carry[0], carry[-1], vectors[:, 0]))
+    return logits[:, None], *carry
 
 
 def _step(

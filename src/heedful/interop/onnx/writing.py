@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.extras import missing
@@ -24,12 +23,12 @@ from heedful.interop.checking import (
     outputs_of,
     sample_batches,
 )
-from heedful.interop.onnx.graphs import Graph, graphs_of
+from heedful.interop.onnx.graphs import Graph, graphs_of, text_vector
 from heedful.interop.onnx.runtime import OnnxModel, open_model
 from heedful.interop.onnx.usage import ONNX, write_usage
-from heedful.interop.sentence_transformers import pool
 from heedful.interop.source import Source
 from heedful.layers.block import Block
+from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings
 
@@ -81,7 +80,7 @@ def _compute_at_once(model: nn.Module) -> None:
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
-    """Trace a graph's module, and write what was traced."""
+    """Trace what computes a graph, and write what was traced."""
     from onnx_ir.passes.common import (
         ClearMetadataAndDocStringPass,
         RemoveUnusedNodesPass,
@@ -92,7 +91,7 @@ def write_graph(graph: Graph, folder: Path) -> None:
         for name_in in graph.inputs
     ]
     program = torch.onnx.export(
-        _Traced(graph.module),
+        _Traced(graph.model, graph.compute),
         tuple(graph.inputs.values()),
         dynamo=True,
         input_names=[*graph.inputs],
@@ -109,14 +108,15 @@ def write_graph(graph: Graph, folder: Path) -> None:
 
 
 class _Traced(nn.Module):
-    """Takes tensors without names, whatever the module calls them."""
+    """A function of a model's weights, and of tensors without names."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, model: Model, compute: Callable[..., Any]) -> None:
         super().__init__()
-        self.module = module.eval()
+        self.model = model.eval()
+        self.compute = compute
 
     def forward(self, *tensors: Tensor) -> Any:
-        return self.module(*tensors)
+        return self.compute(self.model, *tensors)
 
 
 def compare(
@@ -143,9 +143,8 @@ def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return what the graphs of a model are to compute."""
     outputs = outputs_of(source, batch)
     if source.record.task == "embed":
-        hidden, goal = outputs["last_hidden_state"], source.record.goal
-        vector = pool(hidden, batch["attention_mask"], goal["pooling"])
-        vector = F.normalize(vector, dim=-1) if goal["normalise"] else vector
+        hidden = outputs["last_hidden_state"]
+        vector = text_vector(hidden, batch["attention_mask"], source.record.goal)
         return {"last_hidden_state": hidden, "sentence_embedding": vector}
     if "decoder_input_ids" in batch or source.writes:
         return {"logits": outputs["logits"], "logits by steps": outputs["logits"]}
