@@ -12,6 +12,8 @@ Shapes: B sequences, S length, D model width.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -103,23 +105,17 @@ def largest_numbers(
         Of each of these layers what it reads. Each of shape (D,).
     """
     largest: dict[nn.Module, Tensor] = {}
-    hooks = []
-    for block in blocks:
-        for module, readers in _after_norms(block):
 
-            def keep(
-                _: object, inputs: tuple[Tensor, ...], readers: Sequence[nn.Module] = readers
-            ) -> None:
-                size = inputs[0].flatten(0, -2).abs().amax(0).float()
-                size = torch.maximum(largest.get(readers[0], size), size)
-                largest.update(dict.fromkeys(readers, size))
+    def keep(readers: Sequence[nn.Module], _: object, inputs: tuple[Tensor, ...]) -> None:
+        size = inputs[0].flatten(0, -2).abs().amax(0).float()
+        size = torch.maximum(largest.get(readers[0], size), size)
+        largest.update(dict.fromkeys(readers, size))
 
-            hooks.append(module.register_forward_pre_hook(keep))
-    try:
+    with ExitStack() as hooks:
+        for block in blocks:
+            for module, readers in _after_norms(block):
+                hooks.enter_context(module.register_forward_pre_hook(partial(keep, readers)))
         compute()
-    finally:
-        for hook in hooks:
-            hook.remove()
     return largest
 
 

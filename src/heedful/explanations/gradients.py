@@ -98,14 +98,9 @@ def _vectors(subject: Subject, variant: Variant) -> Tensor:
     """Look up the vectors of a variant's tokens. Shape (E, T, D)."""
     batch, positions = subject.batch([variant])
     read: list[Tensor] = []
-    hook = subject.model.input_vectors().register_forward_hook(
-        lambda module, inputs, output: read.append(output)
-    )
-    try:
-        with torch.no_grad():
-            subject.aim.outputs(subject.model, batch, positions)
-    finally:
-        hook.remove()
+    lookup = subject.model.input_vectors()
+    with torch.no_grad(), lookup.register_forward_hook(lambda *call: read.append(call[-1])):
+        subject.aim.outputs(subject.model, batch, positions)
     return read[0]
 
 

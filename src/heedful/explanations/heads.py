@@ -6,7 +6,6 @@ heads (section 4.1). What it promises is measured, too: the score with each head
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor
 from heedful.batches import Batch, Draw
 from heedful.errors import UserError
 from heedful.evaluation import score_records
-from heedful.models.model import Model
 from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
 from heedful.predictor import Predictor
 from heedful.training.progress import counted
@@ -201,7 +199,9 @@ def _score(
 ) -> float:
     """Score a run whose heads are masked."""
     if "write" not in predictor.task.abilities:
-        with _with_masks(predictor.model, masks):
+        with predictor.model.register_forward_pre_hook(
+            lambda module, arguments, options: (arguments, {**options, **masks}), with_kwargs=True
+        ):
             return float(score_records(predictor, records)[_metric(predictor)])
     forward, task = partial(predictor.model, **masks), predictor.task
     tokens = sum(float(task.count(batch)) for batch in batches)
@@ -213,15 +213,3 @@ def _score(
     with torch.no_grad():
         total = sum(float(task.loss(forward, batch)) for batch in batches)
     return -total / tokens
-
-
-@contextmanager
-def _with_masks(model: Model, masks: Masks) -> Iterator[None]:
-    """Let every call of a model have masks."""
-    hook = model.register_forward_pre_hook(
-        lambda module, arguments, options: (arguments, {**options, **masks}), with_kwargs=True
-    )
-    try:
-        yield
-    finally:
-        hook.remove()

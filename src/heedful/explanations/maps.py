@@ -28,11 +28,8 @@ def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
     batch, positions = subject.batch([subject.whole])
     outputs: list[Any] = []
     forward = partial(subject.model, **{_option(subject.model): True})
-    hook = subject.model.register_forward_hook(lambda *call: outputs.append(call[-1]))
-    try:
+    with subject.model.register_forward_hook(lambda *call: outputs.append(call[-1])):
         subject.aim.outputs(forward, batch, positions)
-    finally:
-        hook.remove()
     (output,) = outputs
     sizes = [len(side.tokens) for side in subject.aim.sides]
     maps = []

@@ -163,9 +163,6 @@ def with_vectors(model: Model, vectors: Tensor) -> Iterator[None]:
         lookups += 1
         return vectors.view_as(output) if lookups == 1 else output
 
-    hook = model.input_vectors().register_forward_hook(replace_first)
-    try:
+    with model.input_vectors().register_forward_hook(replace_first):
         yield
-    finally:
-        hook.remove()
     assert lookups, f"{type(model).__name__} does not look its input up in its input embeddings"
