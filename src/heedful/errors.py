@@ -45,6 +45,11 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
     )
 
 
+def option_of(name: str) -> str:
+    """Return the option of a field of settings: ``--batch-size`` of ``batch_size``."""
+    return "--" + name.replace("_", "-")
+
+
 def other_option(where: object, name: str, before: object, now: object) -> UserError:
     """Build the error for an option that is not what it was when something was started.
 
@@ -54,7 +59,7 @@ def other_option(where: object, name: str, before: object, now: object) -> UserE
         before: what it was; None if it was not given.
         now: the same today.
     """
-    option = "--" + name.replace("_", "-")
+    option = option_of(name)
     started = f"without {option}" if before is None else f"with {option} {before}"
     today = "not given" if now is None else now
     return UserError(f"{where} was started {started}, now it is {today}")

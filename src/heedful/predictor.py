@@ -24,7 +24,7 @@ from heedful.compiled import kernels
 from heedful.compiled.int8_layers import random_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.compiled.watch import Structure
-from heedful.errors import UserError, naming_arguments, with_article
+from heedful.errors import UserError, naming_arguments, option_of, with_article
 from heedful.files import as_path
 from heedful.interop import answering_record
 from heedful.models.model import Model
@@ -385,7 +385,7 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
         UserError: it is one of other tasks, or decides draws where none are drawn.
     """
     for field in fields(PredictSettings):
-        option = "--" + field.name.replace("_", "-")
+        option = option_of(field.name)
         if getattr(settings, field.name) == field.default or field.name in _EVERY_TASK:
             continue
         if field.name not in task.answer_options:

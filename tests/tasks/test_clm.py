@@ -229,8 +229,14 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--mask-share", "0.2"], "--mask-share: --objective clm masks nothing; leave it out"),
-        (["--masking", "word"], "--masking: --objective clm masks nothing; leave it out"),
+        (
+            ["--mask-share", "0.2"],
+            "--mask-share has no effect: --objective clm masks nothing; leave it out",
+        ),
+        (
+            ["--masking", "word"],
+            "--masking has no effect: --objective clm masks nothing; leave it out",
+        ),
         (["--objective", "mlm"], "have no head for masked words; give --objective clm"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_run_learns_and_fills_masks(folder: Path, text: Path, tmp_path: Path) 
 
 
 def test_what_means_nothing_is_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="masking: objective plm predicts spans"):
+    with pytest.raises(UserError, match="masking has no effect: objective plm predicts spans"):
         heedful.train("pretrain", train=text, objective="plm", masking="word", out=tmp_path / "run")
     with pytest.raises(UserError, match="arch bert: its models have no head for words in any"):
         heedful.train(

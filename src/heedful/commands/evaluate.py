@@ -20,7 +20,7 @@ from heedful.errors import UserError, amount, message_of
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
-from heedful.settings import ColumnSettings, OutputSettings
+from heedful.settings import ColumnSettings, OutputSettings, left_out
 from heedful.task import SAMPLE, Say, Start
 from heedful.training import ranks
 from heedful.training.progress import counted
@@ -187,10 +187,7 @@ def labelled_records(
     Raises:
         UserError: the files are wrong; or what nothing scores is asked for.
     """
-    for option in _UNSCORED:
-        if getattr(predictor.settings, option):
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} has no effect where answers are scored")
+    left_out(predictor.settings, _UNSCORED, "has no effect where answers are scored")
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )

@@ -18,7 +18,7 @@ from heedful.settings.python import (
     TrainOptions,
     checked_options,
 )
-from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range
+from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range, left_out
 from heedful.settings.scoring import BleuTokenize, ScoreSettings
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
@@ -89,4 +89,5 @@ __all__ = [
     "checked_value",
     "checked_values",
     "in_range",
+    "left_out",
 ]

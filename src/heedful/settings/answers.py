@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.errors import UserError
-from heedful.settings.ranges import AnswerPrecision, LongText, in_range, one_of
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out, one_of
 
 Aggregation = Literal["first", "average", "max"]
 """What decides a word's tag."""
@@ -138,6 +138,5 @@ class OutputSettings:
         """
         what = "a whole number of at least 1"
         in_range("shard_size", self.shard_size, 1, math.inf, what=what)
-        for name in ("shard_size", "resume", "overwrite"):
-            if self.out is None and getattr(self, name):
-                raise UserError(f"--{name.replace('_', '-')} is for the files of --out")
+        if self.out is None:
+            left_out(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")

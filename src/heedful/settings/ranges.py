@@ -1,10 +1,14 @@
-"""What several settings have in common: names of choices, and how numbers are checked."""
+"""What several settings have in common: names of choices, and how options are checked."""
 
 import codecs
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Literal
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, option_of, unknown_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LongText = Literal["window", "head", "head-tail", "refuse"]
 """What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
@@ -19,8 +23,7 @@ AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "tf32", "int8"]
 def in_range(name: str, value: float | str | None, low: float, high: float, *, what: str) -> None:
     """Refuse a number outside ``[low, high]``, naming its option; None stands for no number."""
     if isinstance(value, str) or (value is not None and not low <= value <= high):  # or NaN
-        option = "--" + name.replace("_", "-")
-        raise UserError(f"{option} {value}: must be {what}")
+        raise UserError(f"{option_of(name)} {value}: must be {what}")
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
@@ -30,7 +33,24 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         UserError: naming the nearest right one.
     """
     if value not in allowed:
-        raise unknown_name("--" + name.replace("_", "-"), str(value), allowed)
+        raise unknown_name(option_of(name), str(value), allowed)
+
+
+def left_out(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:
+    """Refuse options that change nothing where they are not as they are by default.
+
+    Args:
+        settings: has them.
+        names: of its fields.
+        why: what the error says of the option, behind its name.
+
+    Raises:
+        UserError: naming the first that was given.
+    """
+    defaults = {field.name: field.default for field in fields(settings)}
+    for name in names:
+        if getattr(settings, name) != defaults[name]:
+            raise UserError(f"{option_of(name)} {why}")
 
 
 def check_encoding(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from heedful.errors import UserError
 from heedful.settings.data import DataSettings, ParallelSettings
-from heedful.settings.ranges import in_range
+from heedful.settings.ranges import in_range, left_out
 from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
 ObjectiveName = Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
@@ -169,9 +169,6 @@ class EmbedSettings:
         in_range("scale", self.scale, math.ulp(0.0), 1e6, what="a number above 0")
 
 
-_WEIGHT = 50.0
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
     """Learn from plain text alone: words that are masked or come next, and sentences that follow.
@@ -215,7 +212,7 @@ class PretrainSettings:
     generator_size: float | None = None
     """Width of the model that replaces tokens, of DeBERTa's its depth, as a share of the other's;
     default: as published."""
-    discriminator_weight: float = _WEIGHT
+    discriminator_weight: float = 50.0
     """What the loss of replaced tokens is multiplied by, beside that of masked words."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
     """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
@@ -244,10 +241,9 @@ class PretrainSettings:
         in_range("mask_share", self.mask_share, 0.001, 1, what="from 0.001 to 1")
         for name in ("positions", "max_predictions", "workers", "shuffle_buffer", "open_shards"):
             in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
-        for name in () if self.stream else ("shuffle_buffer", "open_shards"):
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} is for --stream; give that too, or leave it out")
+        if not self.stream:
+            why = "is for --stream; give that too, or leave it out"
+            left_out(self, ("shuffle_buffer", "open_shards"), why)
         if self.stream and self.masking == "entity" and self.phrases is None:
             raise UserError(
                 "--stream reads no text beforehand, so --masking entity needs a list: give "
@@ -265,26 +261,17 @@ class PretrainSettings:
         in_range("generator_size", self.generator_size, 0.01, 1, what="from 0.01 to 1")
         in_range("discriminator_weight", self.discriminator_weight, 0, 10**6, what="at least 0")
         if self.objective != "rtd":
-            for name in ("generator_size", "discriminator_weight"):
-                if getattr(self, name) not in (None, _WEIGHT):
-                    option = name.replace("_", "-")
-                    raise UserError(f"--{option} is for --objective rtd; leave it out")
+            why = "is for --objective rtd; leave it out"
+            left_out(self, ("generator_size", "discriminator_weight"), why)
         if self.objective == "clm":
-            for name in ("mask_share", "masking", "max_predictions"):
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    option = name.replace("_", "-")
-                    raise UserError(f"--{option}: --objective clm masks nothing; leave it out")
+            why = "has no effect: --objective clm masks nothing; leave it out"
+            left_out(self, ("mask_share", "masking", "max_predictions"), why)
         if self.objective == "plm":
-            for name in ("masking", "max_predictions"):
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    option = name.replace("_", "-")
-                    raise UserError(f"--{option}: --objective plm predicts spans; leave it out")
-        if self.preset is None and self.generator_size is not None:
-            raise UserError("--generator-size is for a model from scratch: give --preset too")
-        if self.preset is None and self.positions is not None:
-            raise UserError("--positions is for a model from scratch: give --preset too")
-        if self.preset is None and self.position_type != "absolute":
-            raise UserError("--position-type is for a model from scratch: give --preset too")
+            why = "has no effect: --objective plm predicts spans; leave it out"
+            left_out(self, ("masking", "max_predictions"), why)
+        if self.preset is None:
+            why = "is for a model from scratch: give --preset too"
+            left_out(self, ("generator_size", "positions", "position_type"), why)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from heedful.errors import UserError
-from heedful.settings.ranges import in_range
+from heedful.settings.ranges import in_range, left_out
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +34,5 @@ class TeacherSettings:
         in_range("teacher_weight", self.teacher_weight, 0, 1, what="from 0 to 1")
         in_range("hidden_weight", self.hidden_weight, 0, 1e6, what="0 or above")
         if self.teacher is None:
-            for item in fields(self):
-                if getattr(self, item.name) is not None:
-                    option = "--" + item.name.replace("_", "-")
-                    raise UserError(f"{option} is for learning from a run: give --teacher too")
+            options = [field.name for field in fields(self)]
+            left_out(self, options, "is for learning from a run: give --teacher too")

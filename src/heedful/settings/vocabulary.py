@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, listed, option_of
 from heedful.settings.ranges import check_encoding, in_range
 
 Arch = Literal[
@@ -59,5 +59,4 @@ class VocabularySettings:
             return
         for name in ("cased", "strip_accents", "alphabet"):
             if getattr(self, name):
-                option = name.replace("_", "-")
-                raise UserError(f"--{option} is for --kind wordpiece, not {self.kind}")
+                raise UserError(f"{option_of(name)} is for --kind wordpiece, not {self.kind}")

@@ -23,7 +23,7 @@ from heedful.lesson import Lesson
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
 from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.judges import decisions as judges
@@ -350,10 +350,8 @@ def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
     """
     if pictures:
         return shift_of(options)
-    for name in ("preset", "image_size", "shift", "patch_size", "grey"):
-        if getattr(options, name) not in (None, False):
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} is for pictures: give --format images too")
+    names = ("preset", "image_size", "shift", "patch_size", "grey")
+    left_out(options, names, "is for pictures: give --format images too")
     return 0.0
 
 

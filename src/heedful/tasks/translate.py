@@ -41,6 +41,7 @@ from heedful.settings import (
     PredictSettings,
     ScoreSettings,
     TranslateSettings,
+    left_out,
 )
 from heedful.task import (
     Ability,
@@ -403,10 +404,8 @@ def _check_options(recipe: Recipe) -> None:
         if recipe.data.revision is not None:
             raise UserError("--revision is of a model from a hub: give --model too")
         return
-    for item in fields(TranslateSettings):
-        if item.name != "max_ratio" and getattr(recipe.options, item.name) != item.default:
-            option = "--" + item.name.replace("_", "-")
-            raise UserError(f"{option} is for a model from scratch: leave out it or --model")
+    options = [field.name for field in fields(TranslateSettings) if field.name != "max_ratio"]
+    left_out(recipe.options, options, "is for a model from scratch: leave out it or --model")
 
 
 def _no_blocks() -> UserError:

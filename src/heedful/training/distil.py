@@ -21,7 +21,7 @@ from heedful import losses
 from heedful.batches import Batch
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled.model import compile_model
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, listed, option_of
 from heedful.host import on_host, where_true
 from heedful.interop import answering_record
 from heedful.models.loading import load_model
@@ -29,7 +29,7 @@ from heedful.models.model import Model
 from heedful.models.weights import weight_files
 from heedful.readers import load_reader
 from heedful.reading import fingerprint
-from heedful.settings import TeacherSettings
+from heedful.settings import TeacherSettings, left_out
 from heedful.task import AnyTask, Forward, Recipe, Say, Start
 from heedful.training.device import in_precision
 from heedful.training.gradients import ModelInputs
@@ -217,10 +217,8 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
     if task.taught_by is None:
         raise UserError(f"--teacher: train {task.name} with these options learns nothing from one")
     if task.taught_by == "texts":
-        for name in ("temperature", "hidden_weight"):
-            if getattr(settings, name) is not None:
-                option = "--" + name.replace("_", "-")
-                raise UserError(f"{option} is for scores; this teacher writes texts")
+        why = "is for scores; this teacher writes texts"
+        left_out(settings, ("temperature", "hidden_weight"), why)
     if task.taught_by == "values" and settings.temperature is not None:
         raise UserError(
             f"--temperature is for probabilities; a teacher of train {task.name} gives none"
@@ -310,7 +308,7 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
         )
     for item in fields(recipe.options):
         if item.name in _FROM_SCRATCH and getattr(recipe.options, item.name) != item.default:
-            option = "--" + item.name.replace("_", "-")
+            option = option_of(item.name)
             raise UserError(
                 f"--student-layers starts from --teacher, {option} from scratch: give one of them"
             )

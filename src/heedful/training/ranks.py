@@ -26,6 +26,7 @@ from heedful.errors import (
     LONGEST_NAME,
     UserError,
     message_of,
+    option_of,
     shorten,
 )
 from heedful.training.watch import GoneError, noticing_who_is_gone, watching
@@ -155,8 +156,7 @@ def _differences(name: str, one: object, other: object) -> Iterator[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys()):
             if one.get(key) != other.get(key):
-                option = f"--{key.replace('_', '-')}"
-                what = option if name == "settings" else f"{key!r} of {name}"
+                what = option_of(key) if name == "settings" else f"{key!r} of {name}"
                 yield from _differences(what, one.get(key), other.get(key))
         return
     in_one, in_other = (shorten(repr(value), LONGEST_NAME) for value in (one, other))

@@ -34,7 +34,7 @@ from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_prints
-from heedful.settings import LongText, PredictSettings
+from heedful.settings import LongText, PredictSettings, left_out
 from heedful.task import AnyTask, Fit, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
@@ -269,10 +269,9 @@ def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
     training = recipe.training
     if training.metric is not None and training.metric not in metrics:
         raise unknown_name("--metric", training.metric, metrics)
-    for name in ("evaluate_every", "metric", "patience"):
-        if recipe.data.dev is None and getattr(training, name) is not None:
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} is for evaluations on --dev: give --dev too")
+    if recipe.data.dev is None:
+        why = "is for evaluations on --dev: give --dev too"
+        left_out(training, ("evaluate_every", "metric", "patience"), why)
 
 
 def plain_values(settings: dict[str, Any]) -> dict[str, Any]:

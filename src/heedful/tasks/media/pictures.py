@@ -18,7 +18,7 @@ from heedful.models import FAMILIES
 from heedful.models.loading import load_model, read_config
 from heedful.models.model import Model
 from heedful.reading.pictures import Picture, read_pictures
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, left_out
 from heedful.sources import resolve
 from heedful.task import Fit, Input, Recipe, Start
 from heedful.tasks.media import LabelsOf
@@ -145,13 +145,10 @@ def shift_of(options: ClassifySettings) -> float:
 
 def _refuse(data: DataSettings, options: ClassifySettings) -> None:
     """Refuse options that change nothing where pictures are read, or nothing of this model."""
-    for name in () if options.preset is not None else ("patch_size", "grey"):
-        if getattr(options, name) not in (None, False):
-            option = "--" + name.replace("_", "-")
-            raise UserError(f"{option} is for a model from scratch: give --preset too")
-    for name in ("max_length", "long_text"):
-        if getattr(data, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')} is for texts; leave it out")
+    if options.preset is None:
+        why = "is for a model from scratch: give --preset too"
+        left_out(options, ("patch_size", "grey"), why)
+    left_out(data, ("max_length", "long_text"), "is for texts; leave it out")
     if data.fresh_pooler:
         raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
 
