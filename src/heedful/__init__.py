@@ -20,7 +20,7 @@ _HOMES = {
     "ElectraTokenizer": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
     "MPNetTokenizer": "heedful.tokens",
-    "Prediction": "heedful.tasks.classify",
+    "Prediction": "heedful.tasks.answers.labels",
     "Predictor": "heedful.predictor",
     "RobertaTokenizer": "heedful.tokens",
     "Search": "heedful.decoding.search",
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from heedful.models import *  # noqa: F403
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
-    from heedful.tasks.classify import Prediction as Prediction
+    from heedful.tasks.answers.labels import Prediction as Prediction
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import BigBirdTokenizer as BigBirdTokenizer

@@ -314,8 +314,10 @@ class Predictor:
         return settings.batch_tokens or self._tokens_at_once
 
     def _max_length(self, settings: PredictSettings) -> int:
-        if settings.max_length is not None and "see" in self.task.abilities:
-            raise UserError("--max-length is for texts; leave it out")
+        for option in ("max_length", "long_text") if "see" in self.task.abilities else ():
+            if getattr(settings, option) != getattr(_DEFAULT, option):
+                name = option.replace("_", "-")
+                raise UserError(f"--{name} is for texts; leave it out")
         return check_max_length(settings.max_length or self.record.max_length, self.positions)
 
     def _random_rows(self) -> list[Tensor]:

@@ -174,6 +174,20 @@ def test_an_empty_out_is_no_folder(out: list[str], capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "heedful: --out is empty: expected a path\n"
 
 
+@pytest.mark.parametrize("out", [["--out", "-"], ["--out=-"]])
+def test_a_dash_for_out_is_no_folder(out: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "run", "--input", "x.csv", *out]) == EXIT_USER_ERROR
+    assert "--out -: expected a path; `predict` and" in capsys.readouterr().err
+
+
+def test_help_says_which_column_is_read_where_none_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(["train", "embed", "--help"])
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "Column of the label; default: label, and for embed none. --header" in words
+
+
 def test_a_terminal_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "run\x1b[31m\x07", "text"]) == EXIT_USER_ERROR
     assert "run\\x1b[31m\\x07: " in capsys.readouterr().err

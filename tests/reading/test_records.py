@@ -5,6 +5,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,24 @@ def test_labels_of_json_and_parquet(write: Write, value: object, labels: tuple[s
         path = path.with_suffix(".parquet")
         pq.write_table(pa.table({"text": ["x"], "label": [value]}), path)
         assert next(read_records([path], ColumnSettings())).labels == labels
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "labels"),
+    [
+        (pa.decimal128(10, 2), ["1.50", "-0.10"], ["1.5", "-0.1"]),
+        (pa.decimal128(18, 0), ["7", "-999999999999999999"], ["7", "-999999999999999999"]),
+        (pa.decimal256(40, 0), ["7", "0"], ["7.0", "0.0"]),
+    ],
+)
+def test_decimals_of_parquet_are_numbers(
+    tmp_path: Path, kind: pa.DataType, values: list[str], labels: list[str]
+) -> None:
+    path = tmp_path / "a.parquet"
+    column = pa.array([*map(Decimal, values)], kind)
+    pq.write_table(pa.table({"text": ["a", "b"], "label": column}), path)
+    read = [record.labels for record in read_records([path], ColumnSettings())]
+    assert read == [(label,) for label in labels]
 
 
 LONE = r"half of a surrogate pair (\ud83d) is not a character"

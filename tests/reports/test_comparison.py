@@ -19,9 +19,9 @@ from heedful.metrics.writing import paired_tests, text_metrics
 from heedful.reading import Record
 from heedful.reports.comparison import Pairing, Verdict, conclude
 from heedful.reports.highest import Highest
+from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.answers.written import WrittenText
-from heedful.tasks.classify import Prediction
 from heedful.tasks.judges.decisions import one_label, several_labels
 from heedful.tasks.judges.texts import written
 

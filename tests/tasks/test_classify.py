@@ -9,7 +9,8 @@ import pytest
 import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
-from heedful.tasks.classify import Classify, Prediction, alike, class_weights, order_labels
+from heedful.tasks.answers.labels import Prediction
+from heedful.tasks.classify import Classify, alike, class_weights, order_labels
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""

@@ -10,7 +10,7 @@ import torch
 from tests.exact import assert_same_bits
 
 import heedful
-from heedful import files
+from heedful import cli, files
 from heedful.batches import Draw
 from heedful.batches.pictures import shifted
 from heedful.compiled.int8 import products
@@ -87,6 +87,18 @@ def test_answers_stand_beside_the_truth(data: Path, run: Path, tmp_path: Path) -
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [row["truth"] for row in rows] == [label for label in COLOURS for _ in range(4)]
     assert rows[0]["picture"] == str(data / "blue" / "0 ü.png")
+
+
+def test_answers_name_the_pictures_of_a_folder(
+    data: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures = [str(data / "blue" / "0 ü.png"), str(data / "blue" / "1 ü.png")]
+    assert cli.run(["predict", str(run), "--input", str(data)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["picture"] for row in rows[:2]] == pictures
+    predictor = heedful.load(run)
+    assert [answer.picture for answer in predictor(pictures)] == pictures
+    assert predictor(Path(pictures[0]).read_bytes()).picture is None
 
 
 def test_a_model_from_scratch(data: Path, tmp_path: Path) -> None:
@@ -255,6 +267,8 @@ def test_options_that_make_no_sense(
 
 
 def test_a_length_is_not_for_pictures(model: Path, data: Path) -> None:
+    with pytest.raises(UserError, match="long_text is for texts"):
+        heedful.load(model)("a.png", long_text="refuse")
     with pytest.raises(UserError, match="max_length is for texts"):
         heedful.evaluate(model, data, max_length=8)
 

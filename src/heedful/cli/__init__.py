@@ -14,9 +14,9 @@ from cyclopts.exceptions import UnusedCliTokensError
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
 from heedful.cli.arguments import (
+    check_out,
     check_whole_numbers,
     defaults,
-    refuse_empty_out,
     split_options,
     take_config,
     with_dashes,
@@ -125,7 +125,7 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
 def _configure(arguments: list[str]) -> list[str]:
     """Return the arguments that are the library's, and have it ask ``--config`` for the others."""
     options, texts = split_options(arguments)
-    refuse_empty_out(options)
+    check_out(options)
     options = with_home(options)
     config, options = take_config(options)
     files = () if config is None else (defaults(config),)

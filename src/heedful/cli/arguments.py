@@ -38,13 +38,21 @@ def with_dashes(options: list[str]) -> list[str]:
     return joined
 
 
-def refuse_empty_out(options: list[str]) -> None:
-    """Refuse ``--out ""``, as of a variable that is not set: it would be the current folder.
+def check_out(options: list[str]) -> None:
+    """Refuse what ``--out`` means to no command.
+
+    It is empty, as of a variable that is not set, which would be the current folder; or ``-``,
+    which elsewhere is standard output.
 
     Raises:
-        UserError: it is empty.
+        UserError: saying what is due.
     """
     for option, value in zip(options, [*options[1:], None], strict=True):
+        if option in ("--out=-", "--to=-") or (option in ("--out", "--to") and value == "-"):
+            raise UserError(
+                f"{option.removesuffix('=-')} -: expected a path; `predict` and `explain` write to "
+                "standard output where --out is left out"
+            )
         if option == "--out=" or (option == "--out" and value == ""):
             raise UserError("--out is empty: expected a path")
 

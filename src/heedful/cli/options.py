@@ -66,7 +66,9 @@ def _put_on_one_line(kind: type) -> None:
     for name in kind.__annotations__.keys() & defaults.keys():
         text = escape(" ".join(sentences[name].split()))
         shown: Any = None  # as the library shows it
-        if isinstance(defaults[name], tuple):
+        if isinstance(defaults[name], settings.Unnamed):
+            shown = False  # the sentence says what is read then
+        elif isinstance(defaults[name], tuple):
             shown = ", ".join if defaults[name] else False
         told = Parameter(help=text, show_default=shown)
         kind.__annotations__[name] = Annotated[kind.__annotations__[name], told]

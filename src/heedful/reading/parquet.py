@@ -11,6 +11,8 @@ from heedful.errors import UserError
 # Few, as each row may hold a text of many megabytes.
 _BATCH_ROWS = 64
 _BUFFER_BYTES = 2**20
+_DIGITS = 18
+"""Digits of which all numbers fit into 64 bits."""
 
 
 def column_names(path: Path) -> list[str]:
@@ -47,7 +49,13 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 
 
 def _as_written(column: pa.Array) -> pa.Array:
-    """Return numbers of 32 bits as the decimals they stand for: 3.3, not 3.299999952316284."""
+    """Return numbers of 32 bits as the decimals they stand for: 3.3, not 3.299999952316284.
+
+    Decimals become numbers, too; whole ones stay whole as far as 64 bits hold them.
+    """
+    if pa.types.is_decimal(column.type):
+        whole = column.type.scale == 0 and column.type.precision <= _DIGITS
+        return column.cast(pa.string()).cast(pa.int64() if whole else pa.float64())
     if column.type == pa.float32():
         return column.cast(pa.string()).cast(pa.float64())
     if column.type in (pa.list_(pa.float32()), pa.large_list(pa.float32())):

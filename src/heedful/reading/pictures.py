@@ -29,6 +29,11 @@ class Picture:
         return self.source
 
     @property
+    def file(self) -> str | None:
+        """The name of its file; None if it was in none."""
+        return str(self.content) if isinstance(self.content, Path) else None
+
+    @property
     def texts(self) -> dict[str, str]:
         """What stands for it beside an answer."""
         return {"picture": self.source}

@@ -26,7 +26,7 @@ class ColumnSettings:
     text_pair: str | None = None
     """Column of the second text of a pair."""
     label: str | None = Unnamed("label")
-    """Column of the label."""
+    """Column of the label; default: label, and for embed none."""
     header: bool = True
     """The first line names the columns."""
     label_separator: str | None = None

@@ -26,6 +26,7 @@ from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
 from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
+from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.media import Medium
 from heedful.tasks.media.pictures import Pictures, shift_of
@@ -36,38 +37,6 @@ Item = Record | Picture
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prediction:
-    """The answer for one text."""
-
-    label: str | list[str]
-    """The likeliest label; for a multi-label run every label whose probability is at least 0.5."""
-    score: float | None
-    """Its probability, or its logit where raw numbers are asked for; none for a multi-label run."""
-    scores: dict[str, float]
-    """The same of every label, in the order of the run's labels."""
-    tokens_total: int
-    """Tokens of the text."""
-    tokens_used: int
-    """Tokens the model was given: fewer only where ``long_text`` leaves some out."""
-    windows: int
-    """Windows the text was read in; their probabilities are averaged."""
-
-    def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the label with its probability, and on request those of all labels."""
-        row: dict[str, Any] = {"label": self.label}
-        if self.score is not None:
-            row["score"] = round(self.score, 6)
-        if everything or self.score is None:
-            row["scores"] = {name: round(value, 6) for name, value in self.scores.items()}
-        return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
-
-    def plain(self) -> str:
-        """Return the label, or labels with commas, on one line."""
-        labels = [self.label] if isinstance(self.label, str) else self.label
-        return ",".join(" ".join(label.splitlines()) for label in labels)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -291,6 +260,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
+            picture=record.file if isinstance(record, Picture) else None,
         )
 
     def aim(

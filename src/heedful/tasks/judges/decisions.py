@@ -13,8 +13,8 @@ from heedful.scripts import is_unspaced
 from heedful.tasks.answers.candidates import SpanAnswer
 
 if TYPE_CHECKING:
+    from heedful.tasks.answers.labels import Prediction
     from heedful.tasks.choose import Choice
-    from heedful.tasks.classify import Prediction
 
 
 def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
