@@ -71,6 +71,45 @@ def test_tabs_spaces_line_ends_and_blank_lines(read: Callable[..., list[TaggedTe
     assert (two.text, two.entities, two.line) == ("Paris \u00a0is\u2003so", (), 8)
 
 
+UNER = """\
+# sent_id = 1
+# text = # 1 is Rome
+1\t#\tO\t-
+2\t1\tO\t-
+3\tis\tO\t-
+
+# sent_id = 2
+1\tRome\tB-LOC\t-
+"""
+
+
+def test_comments_of_conll_u_are_no_words(read: Callable[..., list[TaggedText]]) -> None:
+    one, two = read(UNER, word="2", tag="3")
+    assert (one.text, one.line, two.text, two.line) == ("# 1 is", 3, "Rome", 8)
+    assert two.entities == (Entity(0, 4, "LOC"),)
+    one, two = read("# id 7\tdomain=en\n# _ _ O\nRome _ _ B-LOC\n\n# id 8\tdomain=en\nis _ _ O\n")
+    assert (one.text, one.line, two.text) == ("# Rome", 2, "is")
+    (one,) = read("# O\nRome B-LOC\n")
+    assert one.text == "# Rome"
+    with pytest.raises(UserError, match=r"line 2: 3 columns, expected 2 as in line 1"):
+        read("a O\n# b O\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "message"),
+    [
+        ("", None, "column 1 numbers the words of a sentence, as in CoNLL-U; give the columns"),
+        ("1-2\tdu\t_\t_\n", "2", r"line 3: 1-2 numbers no single word \(CoNLL-U\); delete lines"),
+        ("0.1\tdu\t_\t_\n", "2", r"line 3: 0\.1 numbers no single word"),
+    ],
+)
+def test_words_with_numbers(
+    read: Callable[..., list[TaggedText]], line: str, word: str | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        read(UNER.replace("1\t#", f"{line}1\t#"), word=word, tag="3")
+
+
 def test_cells_that_are_filled_up_with_spaces(read: Callable[..., list[TaggedText]]) -> None:
     (padded,) = read("Ann   \tB-PER\n went \tO\n \tO\n")
     assert padded.text == "Ann went  "

@@ -7,7 +7,7 @@ without further spaces: that of Korean has a line for each.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 
 from heedful.errors import UserError
@@ -38,6 +38,9 @@ _SHOWN = 32
 _MOST = 0.9
 """Share of a column's words that are one character; Latin words and numbers may be longer."""
 _EAST_ASIAN = re.compile(f"[{UNSPACED}{HANGUL}]")
+_COMMENT = "# "
+_KEY = re.compile(r"# \S+ = ")
+_NO_WORD = re.compile(r"\d+[-.]\d+", re.ASCII)
 _LATIN = re.compile(rf"[^\W{UNSPACED}{HANGUL}]")
 
 
@@ -55,7 +58,8 @@ def read_conll(
     there is no space that has no line, except between two Latin words.
 
     Tabs separate columns; in a line without tabs, spaces do. The file's first entity shows the
-    scheme of the tags, which holds for the whole file.
+    scheme of the tags, which holds for the whole file. Comments of CoNLL-U, lines before a sentence
+    that begin with ``#`` and a space, are passed over; a row of the file is none.
 
     Args:
         path: the file; ``-`` is stdin.
@@ -66,7 +70,8 @@ def read_conll(
 
     Raises:
         UserError: at once for a missing file; during iteration for a line with too few or too many
-            columns, and for a tag that is malformed or cannot follow the one before it.
+            columns, for a tag that is malformed or cannot follow the one before it, and for lines
+            that number no single word where the first column numbers words.
     """
     return read_files(
         [path],
@@ -83,10 +88,18 @@ def _read(
     sentences = _sentences(read_lines(path, encoding=encoding), source)
     # Of a stream one cannot see more; few sentences are enough.
     heads = list(islice(sentences, _SHOWN))
+    numbered = _are_numbered(heads)
+    if numbered and word is None:
+        raise UserError(
+            f"{source}: column 1 numbers the words of a sentence, as in CoNLL-U; give the columns "
+            "of the words and the tags, such as --text 2 --label 3"
+        )
     shown = [name for first, rows in heads for name in _words(rows, word, source, first)]
     join = join_characters if _are_characters(shown) else join_words
     for first, rows in chain(heads, sentences):
         width = len(rows[0])
+        if numbered:
+            _check_numbers(rows, source, first)
         if labelled and width < 2:
             raise UserError(f"{source}, line {first}: 1 column, expected a word and its tag")
         text, spans = join(_words(rows, word, source, first))
@@ -99,6 +112,27 @@ def _read(
             )
         yield TaggedText(text=text, words=spans, entities=entities, source=source, line=first)
     tags.finish()
+
+
+def _are_numbered(sentences: Sequence[tuple[int, _Rows]]) -> bool:
+    """Tell whether the first of several columns counts the words of each sentence from 1."""
+    numbers = [[row[0] for row in rows if not _NO_WORD.fullmatch(row[0])] for _, rows in sentences]
+    wide = bool(sentences) and all(len(rows[0]) > 2 for _, rows in sentences)
+    return wide and all(some == [str(n + 1) for n in range(len(some))] for some in numbers)
+
+
+def _check_numbers(rows: _Rows, source: str, first: int) -> None:
+    """Refuse the lines of CoNLL-U that are no words: ``3-4``, written as one, and ``4.1``, left out.
+
+    Raises:
+        UserError: naming the first.
+    """
+    for line, row in enumerate(rows, start=first):
+        if _NO_WORD.fullmatch(row[0]):
+            raise UserError(
+                f"{source}, line {line}: {row[0]} numbers no single word (CoNLL-U); delete lines "
+                "whose number has a hyphen or a point"
+            )
 
 
 def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
@@ -146,7 +180,18 @@ def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
 def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]:
     """Yield the number of each sentence's first line, and its rows."""
     rows: _Rows = []
-    width, shown_by = 0, 0
+    lines, ahead = tee(lines)
+    shown_by, width = next(
+        (
+            (number, len(row))
+            for number, line in enumerate(ahead, start=1)
+            if (row := _columns(without_line_end(line)))
+            and row[0] != DOCUMENT
+            and not line.startswith(_COMMENT)
+        ),
+        (0, 0),
+    )
+    del ahead  # or all lines would be kept for it
     for number, line in enumerate(chain(lines, [""]), start=1):
         row = _columns(without_line_end(line))
         if not row or row[0] == DOCUMENT:
@@ -154,8 +199,8 @@ def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]
                 yield number - len(rows), rows
             rows = []
             continue
-        if not width:
-            width, shown_by = len(row), number
+        if not rows and line.startswith(_COMMENT) and (len(row) != width or _KEY.match(line)):
+            continue
         if len(row) != width:
             raise UserError(
                 f"{source}, line {number}: {len(row)} column{'s' if len(row) > 1 else ''}, "

@@ -53,7 +53,8 @@ from heedful.tokens import Tokenizer
 
 _FORMATS = {
     **dict.fromkeys(
-        (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bmes", ".bmeso"), "conll"
+        (".conll", ".conllu", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bmes", ".bmeso"),
+        "conll",
     ),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **{".csv": "csv", ".parquet": "parquet"},
