@@ -428,6 +428,18 @@ def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: O
     assert "test.en, line 4: the translation is empty" in capsys.readouterr().err
 
 
+def test_lines_that_are_blank_on_both_sides_are_not_scored(
+    trained: Path, tmp_path: Path, capsys: Out
+) -> None:
+    dev = write(tmp_path, "dev", [PAIRS[0], (" ", ""), PAIRS[1], ("", "")])
+    (row,) = answers(capsys, "evaluate", trained, "--data", *dev)
+    assert row["items"] == 2
+    files = write(tmp_path, "train", PAIRS)
+    assert train(tmp_path / "run", "--train", *files, "--dev", *dev, "--steps", "1") == 0
+    said = capsys.readouterr().err.replace(f"{tmp_path}/", "")
+    assert "2 pairs passed over, empty on both sides (the first: dev.de and dev.en, line 2)" in said
+
+
 def test_a_vocabulary_that_is_missing_or_of_another_run(
     trained: Path, tmp_path: Path, capsys: Out
 ) -> None:

@@ -122,7 +122,7 @@ def _are_numbered(sentences: Sequence[tuple[int, _Rows]]) -> bool:
 
 
 def _check_numbers(rows: _Rows, source: str, first: int) -> None:
-    """Refuse the lines of CoNLL-U that are no words: ``3-4``, written as one, and ``4.1``, left out.
+    """Refuse lines of CoNLL-U that are no words: ``3-4``, written as one, or ``4.1``, left out.
 
     Raises:
         UserError: naming the first.
