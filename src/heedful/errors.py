@@ -50,6 +50,16 @@ def option_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def check_known(what: str, name: object, allowed: Collection[str]) -> None:
+    """Refuse a name that is none of a known set.
+
+    Raises:
+        UserError: see `unknown_name`.
+    """
+    if name not in allowed:
+        raise unknown_name(what, str(name), allowed)
+
+
 def other_option(where: object, name: str, before: object, now: object) -> UserError:
     """Build the error for an option that is not what it was when something was started.
 

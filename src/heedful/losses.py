@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.host import waits
 
 IGNORED = -100
@@ -237,8 +237,7 @@ def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
     Raises:
         UserError: the reduction is neither.
     """
-    if reduction not in get_args(Reduction):
-        raise unknown_name("reduction", reduction, get_args(Reduction))
+    check_known("reduction", reduction, get_args(Reduction))
     if reduction == "sum":
         return total
     # The mean of none is no number, as in the reference; its gradient is 0, not 0 times infinity.

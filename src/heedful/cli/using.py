@@ -26,7 +26,7 @@ from heedful.cli.options import (
     say,
     show,
 )
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.interop import FORMATS
 from heedful.settings import (
     ColumnSettings,
@@ -59,8 +59,7 @@ def known_format(name: str) -> str:
     Raises:
         UserError: there is none of that name.
     """
-    if name not in FORMATS:
-        raise unknown_name("format", name, FORMATS)
+    check_known("format", name, FORMATS)
     return name
 
 

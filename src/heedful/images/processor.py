@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful import files
-from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.errors import UserError, check_known, did_you_mean
 from heedful.images.opening import flat_picture, open_picture, read_bytes
 from heedful.sources import resolve
 
@@ -122,8 +122,7 @@ class ViTImageProcessor:
             images = [images]
         if not images:
             raise UserError("no picture given")
-        if return_tensors not in ("pt", "np"):
-            raise unknown_name("return_tensors", str(return_tensors), ("pt", "np"))
+        check_known("return_tensors", return_tensors, ("pt", "np"))
         pictures = cast("Sequence[OnePicture]", images)
         rows = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
         values = self.values(np.stack(rows))

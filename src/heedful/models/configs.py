@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from heedful.errors import UserError, did_you_mean, listed, unknown_name
+from heedful.errors import UserError, check_known, did_you_mean, listed, unknown_name
 from heedful.files import read_json
 from heedful.models.encoder_config import BlocksConfig
 
@@ -192,8 +192,8 @@ def complete_labels(config: HasLabels) -> None:
         UserError: the names are not different strings, or there are not ``num_labels`` of them, or
             there are too many, or there is no such ``problem_type``.
     """
-    if config.problem_type is not None and config.problem_type not in PROBLEM_TYPES:
-        raise unknown_name("problem_type", str(config.problem_type), PROBLEM_TYPES)
+    if config.problem_type is not None:
+        check_known("problem_type", config.problem_type, PROBLEM_TYPES)
     labels = config.id2label
     check_numbers(config, ("num_labels",), int, below=MAX_LABELS + 1)
     if len(labels) > MAX_LABELS:

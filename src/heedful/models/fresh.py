@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.models import FAMILIES
 
 
@@ -32,11 +32,9 @@ def fresh_config(
         UserError: there is no such family, or it has no such sizes or positions.
     """
     encoders = [name for name, family in FAMILIES.items() if "body" in family.models]
-    if arch not in encoders:
-        raise unknown_name("--arch", arch, encoders)
+    check_known("--arch", arch, encoders)
     kind, presets = FAMILIES[arch].config_class(), FAMILIES[arch].presets()
-    if preset not in presets:
-        raise unknown_name(f"--preset of --arch {arch}", preset, presets)
+    check_known(f"--preset of --arch {arch}", preset, presets)
     known = {field.name: field for field in fields(kind)}
     values: dict[str, Any] = {name: value for name, value in tokens.items() if name in known}
     values[kind.POSITIONS] = kind.positions_for(positions, tokens["pad_token_id"])

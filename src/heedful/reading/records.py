@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean, unknown_name
+from heedful.errors import UserError, check_known, did_you_mean
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, ending_of
 from heedful.reading.delimited import (
@@ -167,8 +167,8 @@ def ending_format(path: Path) -> str | None:
 
 
 def _format_of(path: Path, columns: ColumnSettings) -> str:
-    if columns.format is not None and columns.format not in FORMATS:
-        raise unknown_name("format", columns.format, FORMATS)
+    if columns.format is not None:
+        check_known("format", columns.format, FORMATS)
     format = columns.format or ("text" if path == STDIN else ending_format(path))
     if format is None:
         ending = ending_of(path)

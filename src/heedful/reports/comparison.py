@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.errors import UserError, listed, unknown_name
+from heedful.errors import UserError, check_known, listed
 from heedful.judging import AnyJudge, Judgement
 from heedful.metrics.measures import LOWER_IS_BETTER, Numbers
 from heedful.metrics.resampling import differences, mcnemar, on_all
@@ -152,8 +152,7 @@ class Pairing:
             self._add(first, second)
             if self.metric is not None and self.items == 1:
                 known = on_all(self.judges[0].measure, self.columns[0])
-                if self.metric not in known:
-                    raise unknown_name("metric", self.metric, known)
+                check_known("metric", self.metric, known)
 
     def _add(self, first: Judgement, second: Judgement) -> None:
         if first.texts != second.texts:

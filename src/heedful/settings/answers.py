@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from heedful.errors import UserError
-from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out, one_of
+from heedful.errors import UserError, check_known
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out
 
 Aggregation = Literal["first", "average", "max"]
 """What decides a word's tag."""
@@ -87,11 +87,11 @@ class PredictSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
-        one_of("precision", self.precision, get_args(AnswerPrecision))
-        one_of("long_text", self.long_text, get_args(LongText))
+        check_known("--precision", self.precision, get_args(AnswerPrecision))
+        check_known("--long-text", self.long_text, get_args(LongText))
         if self.whole_words and not self.alignments:
             raise UserError("--whole-words says how words are aligned: give --alignments, too")
-        one_of("aggregation", self.aggregation, get_args(Aggregation))
+        check_known("--aggregation", self.aggregation, get_args(Aggregation))
         count = "a whole number of at least 1"
         for name in ("batch_size", "batch_tokens", "max_length", "top", "max_new_tokens"):
             in_range(name, getattr(self, name), 1, math.inf, what=count)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from heedful.errors import unknown_name
+from heedful.errors import check_known
 from heedful.settings.ranges import in_range
 
 MethodName = Literal[
@@ -38,6 +38,5 @@ class ExplainSettings:
             UserError: naming the option.
         """
         for method in self.method:
-            if method not in get_args(MethodName):
-                raise unknown_name("method", method, get_args(MethodName))
+            check_known("method", method, get_args(MethodName))
         in_range("token", self.token, 0, math.inf, what="0 or a whole number above")

@@ -5,7 +5,7 @@ from dataclasses import fields
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.settings.answers import PredictSettings
 from heedful.settings.data import DataFormat
 from heedful.settings.explaining import MethodName
@@ -189,6 +189,5 @@ def checked_options(options: PredictOptions) -> dict[str, Any]:
     for name in options:
         if name in _PRINTED:
             raise UserError(f"{name} is the command's alone; an answer has it as {_PRINTED[name]}")
-        if name not in names:
-            raise unknown_name("option", name, names)
+        check_known("option", name, names)
     return checked_values(PredictSettings, options)

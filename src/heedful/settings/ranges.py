@@ -1,11 +1,11 @@
 """What several settings have in common: names of choices, and how options are checked."""
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Literal
 
-from heedful.errors import UserError, option_of, unknown_name
+from heedful.errors import UserError, option_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -24,16 +24,6 @@ def in_range(name: str, value: float | str | None, low: float, high: float, *, w
     """Refuse a number outside ``[low, high]``, naming its option; None stands for no number."""
     if isinstance(value, str) or (value is not None and not low <= value <= high):  # or NaN
         raise UserError(f"{option_of(name)} {value}: must be {what}")
-
-
-def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Refuse a choice that there is not, naming its option; only Python lets one through to here.
-
-    Raises:
-        UserError: naming the nearest right one.
-    """
-    if value not in allowed:
-        raise unknown_name(option_of(name), str(value), allowed)
 
 
 def left_out(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:

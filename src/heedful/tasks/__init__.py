@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from heedful.checkpoints.runs import RECORD, RunRecord
-from heedful.errors import UserError, unknown_name, with_article
+from heedful.errors import UserError, check_known, unknown_name, with_article
 from heedful.models.loading import head_of
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -19,8 +19,7 @@ def task_named(name: str) -> type[AnyTask]:
     Raises:
         UserError: there is none of that name.
     """
-    if name not in TASKS:
-        raise unknown_name("task", name, TASKS)
+    check_known("task", name, TASKS)
     module, _, kind = TASKS[name].home.rpartition(".")
     task: type[AnyTask] = getattr(import_module(module), kind)
     return task

@@ -29,7 +29,7 @@ from heedful.checkpoints.opening import (
     tidy_finished,
 )
 from heedful.checkpoints.runs import RunRecord, versions
-from heedful.errors import UserError, amount, unknown_name
+from heedful.errors import UserError, amount, check_known
 from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
@@ -267,8 +267,8 @@ def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
         UserError: naming the option.
     """
     training = recipe.training
-    if training.metric is not None and training.metric not in metrics:
-        raise unknown_name("--metric", training.metric, metrics)
+    if training.metric is not None:
+        check_known("--metric", training.metric, metrics)
     if recipe.data.dev is None:
         why = "is for evaluations on --dev: give --dev too"
         left_out(training, ("evaluate_every", "metric", "patience"), why)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -145,8 +145,7 @@ def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], f
     Raises:
         UserError: no such schedule, or no such warm-up.
     """
-    if name not in SCHEDULES:
-        raise unknown_name("schedule", name, SCHEDULES)
+    check_known("schedule", name, SCHEDULES)
     rise = warmup_steps(warmup, total_steps)
     return partial(SCHEDULES[name], warmup_steps=rise, total_steps=total_steps)
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.layers.disentangled import TERMS
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
@@ -156,8 +156,7 @@ def _terms(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if names is None:
         return None
     for name in names:
-        if name not in TERMS:
-            raise unknown_name("pos_att_type", str(name), TERMS)
+        check_known("pos_att_type", name, TERMS)
     if len(set(names)) != len(names):
         raise UserError(f"pos_att_type names one term twice: {'|'.join(names)}")
     return tuple(names)

@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.aim import Cover, Side
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.pictures import collate_pictures, picture_example
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known
 from heedful.images.processor import ViTImageProcessor
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model, read_config
@@ -171,8 +171,7 @@ def _fresh(
     family = FAMILIES[ARCH]
     presets = family.presets()
     assert options.preset is not None
-    if options.preset not in presets:
-        raise unknown_name("--preset", options.preset, presets)
+    check_known("--preset", options.preset, presets)
     side = options.image_size or 224
     _check_size(side, options.patch_size or 16, options.patch_size or 16)
     channels = 1 if options.grey else 3
