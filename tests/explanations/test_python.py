@@ -1,12 +1,16 @@
 """``heedful.explain`` in Python."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 import heedful
 from heedful.errors import UserError
-from heedful.explanations.explanation import Explanation
+from heedful.explanations.explanation import Attribution, Explanation
+from heedful.explanations.methods import METHODS
+from heedful.explanations.subject import Subject, with_vectors
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 
@@ -52,3 +56,33 @@ def test_mistakes_name_arguments() -> None:
         heedful.explain(GOLDEN / "classify", "a cat", methods="flow")  # type: ignore[call-arg]
     with pytest.raises(UserError, match="precision is decided when a run is loaded"):
         heedful.explain(heedful.load(GOLDEN / "classify"), "a cat", precision="fp32")
+
+
+def test_hooks_do_not_reach_the_model_that_answers_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, text = heedful.load(GOLDEN / "classify", precision="fp32"), "a cat sleeps"
+    alone, explained = model(text), list[Subject]()
+
+    def hooked(subject: Subject, token: int | None) -> Attribution:
+        explained.append(subject)
+        width = subject.model.get_input_embeddings().weight.shape[1]
+        zeros = torch.zeros(1, len(subject.aim.examples[0].ids), width)
+        with with_vectors(subject.model, zeros):
+            assert model(text) == alone
+            subject.outputs([subject.whole])
+        return Attribution(method="flow", target="", scores=(None,))
+
+    monkeypatch.setitem(METHODS, "flow", hooked)
+    heedful.explain(model, text, method="flow")
+    weights = {one.data_ptr() for one in explained[0].model.parameters()}
+    assert weights == {one.data_ptr() for one in model.model.parameters()}
+
+
+def test_threads_explain_what_one_does() -> None:
+    model, texts = heedful.load(GOLDEN / "classify", precision="fp32"), ["a cat sleeps", "bread"]
+    alone = [heedful.explain(model, text).sides for text in texts]
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(3):
+            explained = threads.map(lambda text: heedful.explain(model, text).sides, texts)
+            assert list(explained) == alone

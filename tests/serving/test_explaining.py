@@ -17,7 +17,6 @@ from heedful.explanations.explanation import Attribution
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject, with_vectors
 from heedful.serving.body import ClientLeftError
-from heedful.serving.explaining import with_modules_of_its_own
 from heedful.serving.protocols import explain as route
 from heedful.settings import ExplainSettings
 
@@ -154,13 +153,3 @@ async def test_answers_are_the_same_while_others_are_explained(
         finally:
             may_end.set()
         assert (await explained).status_code == 200
-
-
-def test_hooks_of_an_explanation_do_not_reach_the_model_that_answers() -> None:
-    predictor = loaded("classify").predictor
-    twin = with_modules_of_its_own(predictor)
-    theirs = {parameter.data_ptr() for parameter in twin.model.parameters()}
-    assert theirs == {parameter.data_ptr() for parameter in predictor.model.parameters()}
-    assert not {id(one) for one in twin.model.modules()} & {
-        id(one) for one in predictor.model.modules()
-    }

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def subject_of(
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
     computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
     subject = Subject(
-        model=_fine(predictor.model),
+        model=_own(predictor.model),
         task=task,
         tokenizer=predictor.tokenizer,
         aim=task.aim(computed, target, predictor.tokenizer),
@@ -105,10 +106,17 @@ def subject_of(
     return subject, answer
 
 
-def _fine(model: Model) -> Model:
-    """Return a model, or where it computes in half precision a copy that does not."""
-    half = next(model.parameters()).dtype in (torch.bfloat16, torch.float16)
-    return copy.deepcopy(model).float() if half else model
+def _own(model: Model) -> Model:
+    """Return a model with modules of its own, which may be hooked while other threads answer.
+
+    It has the same weights, or where these are of half precision copies that are not.
+    """
+    if next(model.parameters()).dtype in (torch.bfloat16, torch.float16):
+        return copy.deepcopy(model).float()
+    weights: dict[int, Any] = {
+        id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())
+    }
+    return copy.deepcopy(model, weights)
 
 
 def _maps(subject: Subject) -> tuple[AttentionMap, ...]:

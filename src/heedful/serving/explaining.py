@@ -1,13 +1,11 @@
 """Explanations for clients: one at a time, in a thread of their own, beside the lanes."""
 
 import asyncio
-import copy
 import math
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -103,21 +101,6 @@ class Explainer:
             if left.is_set():
                 raise ClientLeftError
 
-        twin = with_modules_of_its_own(predictor)
-        explanation = explain_record(twin, record, settings, check=check)
+        explanation = explain_record(predictor, record, settings, check=check)
         self._seconds = time.perf_counter() - started
         return explanation
-
-
-def with_modules_of_its_own(predictor: Predictor) -> Predictor:
-    """Return a predictor whose model shares the weights, but whose modules can be hooked.
-
-    A lane computes with the other modules meanwhile.
-    """
-    model = predictor.model
-    weights: dict[int, Any] = {
-        id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())
-    }
-    twin = copy.copy(predictor)
-    twin.model = copy.deepcopy(model, weights)
-    return twin
