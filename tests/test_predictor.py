@@ -2,8 +2,11 @@
 
 import copy
 import math
+import os
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -405,6 +408,22 @@ def test_a_predictor_can_be_pickled_and_copied() -> None:
         for one, other in zip(again(texts), expected, strict=True):
             assert one.label == other.label
             assert one.scores == pytest.approx(other.scores)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no process is forked here")
+def test_a_process_that_was_forked_answers() -> None:
+    program = (
+        "import multiprocessing, sys, heedful, torch\n"
+        "torch.set_num_threads(2)\n"
+        f"predict = heedful.load({str(GOLDEN)!r})\n"
+        "torch.ones(1000, 1000).softmax(-1)  # by threads that the other process has not\n"
+        "process = multiprocessing.get_context('fork').Process(target=predict, args=(['bread'],))\n"
+        "process.start()\n"
+        "process.join(60)\n"
+        "process.kill()\n"
+        "sys.exit(process.exitcode != 0)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_a_text_is_named_by_its_place_among_all() -> None:

@@ -1,6 +1,8 @@
 """What this machine computes on, and in which precision."""
 
+import os
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -15,6 +17,10 @@ from heedful.training.allocator import (
     return_big_buffers,
     use_huge_pages,
 )
+
+if hasattr(os, "register_at_fork"):  # all but Windows
+    # The threads of OpenMP are not in a process that is forked: it would wait for them for ever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
