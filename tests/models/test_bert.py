@@ -181,6 +181,8 @@ VECTORS = torch.zeros(3, 5, 24)
     [
         ({}, "give either input_ids or inputs_embeds"),
         ({"input_ids": IDS, "inputs_embeds": VECTORS}, "one and not both"),
+        ({"input_ids": IDS.tolist()}, r"input_ids: expected a tensor, found a list; model"),
+        ({"inputs_embeds": 3}, "inputs_embeds: expected a tensor, found an int"),
         ({"input_ids": IDS[0]}, r"input_ids has shape \(5,\); it must be \(batch, length\)"),
         ({"input_ids": IDS.float()}, "input_ids has type torch.float32"),
         ({"input_ids": IDS + 40}, "input_ids holds 50; the model knows 0 to 49"),
@@ -197,7 +199,7 @@ VECTORS = torch.zeros(3, 5, 24)
         ({"input_ids": IDS, "position_ids": MASK * 12}, "position_ids holds 12; .* 0 to 11"),
     ],
 )
-def test_wrong_input_is_named(config: BertConfig, given: dict[str, Tensor], message: str) -> None:
+def test_wrong_input_is_named(config: BertConfig, given: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         BertModel(config)(**given)
 

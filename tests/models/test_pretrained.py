@@ -195,6 +195,10 @@ def test_options_change_the_configuration(folder: Path) -> None:
     )
     with pytest.raises(UserError, match="num_labels is 0; it must be at least 1"):
         BertForSequenceClassification.from_pretrained(folder, num_labels=0)
+    with pytest.raises(UserError, match="num_labels is '3'; it must be an integer"):
+        BertForSequenceClassification.from_pretrained(folder, **{"num_labels": "3"})
+    with pytest.raises(UserError, match="id2label has the ids 'a', 'b'; they must be 0 to 1"):
+        BertForSequenceClassification.from_pretrained(folder, **{"id2label": ["a", "b"]})
     with pytest.raises(TypeError, match="num_label"):
         BertForSequenceClassification.from_pretrained(folder, num_label=3)
 

@@ -63,3 +63,22 @@ def test_tokens_and_ids(uncased: BertTokenizer, reference: Any) -> None:
 def test_an_id_outside_the_vocabulary(uncased: BertTokenizer, at: int) -> None:
     with pytest.raises(UserError, match=f"token id {at}: .* has the ids 0 to 30521"):
         uncased.decode([101, at])
+
+
+@pytest.mark.parametrize("ids", ["abc", None, [1.5], ["the"], [[3, 4]], np.array([[3, 4]])])
+def test_what_is_no_token_id_is_refused(uncased: BertTokenizer, ids: Any) -> None:
+    with pytest.raises(UserError, match=r"^token ids .*: expected whole numbers; batch_decode"):
+        uncased.decode(ids)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_an_id_may_be_a_number_of_an_array(uncased: BertTokenizer, kind: Any) -> None:
+    ids = uncased.encode("the cat")
+    assert uncased.batch_decode(kind(ids)) == uncased.convert_ids_to_tokens(ids)
+    assert uncased.decode(kind(ids)[1]) == "the"
+
+
+@pytest.mark.parametrize("text", [None, ["the"], 3])
+def test_one_text_is_cut_into_tokens(uncased: BertTokenizer, text: Any) -> None:
+    with pytest.raises(UserError, match=f"^text is a {type(text).__name__}: tokenize takes one"):
+        uncased.tokenize(text)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.errors import UserError
+from heedful.errors import UserError, with_article
 from heedful.host import on_host, waits
 from heedful.layers import masks
 from heedful.layers.block import Context
@@ -32,6 +32,12 @@ def check_tokens(
         most: how many tokens the model takes at once.
         config: of the model.
     """
+    for name, given in (("input_ids", ids), ("inputs_embeds", vectors)):
+        if given is not None and not isinstance(given, Tensor):
+            raise UserError(
+                f"{name}: expected a tensor, found {with_article(type(given).__name__)}; "
+                "model(**tokenizer(texts, padding=True, return_tensors='pt')) answers for texts"
+            )
     if ids is not None and vectors is None:
         tokens, shape = ids, "(batch, length)"
         fits = ids.ndim == 2

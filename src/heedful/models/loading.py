@@ -175,10 +175,11 @@ def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
     changes = dict(options)
     if (dropout := changes.pop("dropout", None)) is not None:
         changes = dict.fromkeys(config.DROPOUTS, dropout) | changes
-    if "num_labels" in changes and changes["num_labels"] < 1:
+    if "num_labels" in changes and changes["num_labels"] == 0:
         raise UserError(f"num_labels is {changes['num_labels']}; it must be at least 1")
     if "id2label" in changes:
-        changes["id2label"] = dict(changes["id2label"])
+        if isinstance(changes["id2label"], Mapping):  # else it is refused with the configuration
+            changes["id2label"] = dict(changes["id2label"])
         changes.setdefault("num_labels", 0)
     elif changes.get("num_labels", 0) == getattr(config, "num_labels", None):
         del changes["num_labels"]  # the folder's names of them stay

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import index
 from typing import Any, overload
 
-from heedful.errors import UserError
+from heedful.errors import LONGEST_NAME, UserError, shorten
 from heedful.scripts import close_up
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import tidy
@@ -276,6 +277,8 @@ class ModelTokenizer:
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, without special tokens around them."""
+        if not isinstance(text, str):
+            raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
         return self.convert_ids_to_tokens(self.encode_batch([text])[0])
 
     def pad(
@@ -340,14 +343,12 @@ class ModelTokenizer:
         """Return the token of an id, or of each.
 
         Raises:
-            UserError: an id is not one of the vocabulary.
+            UserError: an id is not one of the vocabulary, or no whole number.
         """
         if isinstance(ids, int):
             return self.vocabulary.token(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [
-            self.vocabulary.token(int(token_id)) for token_id in ids if int(token_id) not in skipped
-        ]
+        return [self.vocabulary.token(one) for one in _whole(ids) if one not in skipped]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join tokens to text."""
@@ -370,7 +371,8 @@ class ModelTokenizer:
         Raises:
             UserError: an id is not one of the vocabulary.
         """
-        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+        alone = isinstance(token_ids, int) or getattr(token_ids, "ndim", 1) == 0
+        ids: Any = [token_ids] if alone else token_ids
         text = self._encoder.join(self.convert_ids_to_tokens(ids, skip_special_tokens), mark=True)
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
@@ -416,3 +418,18 @@ class ModelTokenizer:
     def continues_word(self, token_id: int) -> bool:
         """Tell whether a token goes on with the word before it."""
         return self._encoder.continues_word(self.vocabulary.token(token_id))
+
+
+def _whole(ids: Iterable[Any]) -> list[int]:
+    """Return token ids of any kind, of a tensor or an array, too, as Python's numbers.
+
+    Raises:
+        UserError: they are something else.
+    """
+    try:
+        return [index(one) for one in ids]
+    except TypeError:
+        shown = shorten(repr(ids), LONGEST_NAME)
+        raise UserError(
+            f"token ids {shown}: expected whole numbers; batch_decode takes lists of them"
+        ) from None
