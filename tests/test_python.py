@@ -295,6 +295,17 @@ def test_lines_name_arguments(tmp_path: Path) -> None:
     assert lines[-1].endswith("tokens were not read; long_text decides that")
 
 
+def test_one_function_takes_all_lines(
+    tiny_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines, out = list[str](), tmp_path / "run"
+    heedful.train("classify", train=ROWS, model=tiny_model, steps=1, out=out, say=lines.append)
+    assert f"{tiny_model}: fresh weights, to be trained: classifier" in lines
+    assert capfd.readouterr() == ("", "")
+    heedful.load_model(tiny_model, head="sequence")
+    assert "fresh weights" not in lines[-1]
+
+
 def test_a_path_may_begin_with_the_home(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +347,22 @@ def test_training_leaves_the_random_numbers_of_the_caller(tiny_model: Path, tmp_
         say=lambda _: None,
     )
     assert_same_bits(torch.rand(3), expected, "moved")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_computed_wherever_the_caller_is(
+    mode: type[Any], tiny_model: Path, tmp_path: Path
+) -> None:
+    call: dict[str, Any] = {"model": tiny_model, "steps": 1, "say": lambda _: None}
+    with mode():
+        outcome = heedful.train("classify", train=ROWS, out=tmp_path / "run", **call)
+        model = heedful.load(tmp_path / "run", precision="fp32")
+        heedful.explain(model, "the sky")
+        heedful.report(tmp_path / "run", ROWS)
+        assert torch.is_grad_enabled() is False
+    assert outcome is not None
+    assert outcome.step == 1
+    assert heedful.explain(model, "the sky").attributions
 
 
 def test_two_threads_train_what_one_does(tiny_model: Path, tmp_path: Path) -> None:

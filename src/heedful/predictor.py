@@ -168,7 +168,8 @@ class Predictor:
         dtype = choose_answer_precision(settings.precision, device).dtype
         # Nobody's yet, so no copy is needed.
         task = read_task(record, folder)
-        model = in_precision(task.load(folder, record.head), device, dtype)
+        with torch.inference_mode(False):  # else its weights could give no explanation
+            model = in_precision(task.load(folder, record.head), device, dtype)
         check_fit(folder, task, record, model, settings.max_length or record.max_length)
         if not mapped:
             for parameter in model.parameters():

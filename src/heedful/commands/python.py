@@ -1,10 +1,11 @@
 """What Python users call: the commands, with their options as keywords."""
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import Any, Unpack, cast
 
@@ -27,6 +28,7 @@ from heedful.errors import (
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
+from heedful.models import loading
 from heedful.predictor import Predictor, with_options
 from heedful.reading.frames import Data, as_files, naming_rows
 from heedful.reports.comparison import Comparison
@@ -56,9 +58,15 @@ _ONE_AT_A_TIME = threading.RLock()
 """Held while a thread trains, for two at once would draw each other's random numbers."""
 
 
-def _same_draws() -> AbstractContextManager[None]:
-    """Leave the framework's generators, from which a run draws, as the caller has them."""
-    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+@contextmanager
+def _learning() -> Iterator[None]:
+    """Compute gradients, wherever the caller is, whose random numbers stay as they are."""
+    with (
+        torch.random.fork_rng(devices=range(torch.cuda.device_count())),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
+        yield
 
 
 def _tell(line: str) -> None:
@@ -95,7 +103,7 @@ def train(
         UserError: an option is misspelt or out of range, or the data is wrong.
         KeyboardInterrupt: the user stopped it; ``resume=True`` goes on from the checkpoint.
     """
-    with naming_arguments(), _ONE_AT_A_TIME, _same_draws(), ExitStack() as files:
+    with naming_arguments(), _ONE_AT_A_TIME, _learning(), ExitStack() as files:
         task_named(checked_value("task", task, str))
         entry = TASKS[task]
         kinds = {
@@ -114,6 +122,7 @@ def train(
         if dev is not None:
             values["dev"] = files.enter_context(as_files(dev, "dev", columns))
         groups = {name: _settings(kind, values) for name, kind in kinds.items()}
+        files.enter_context(_warning(say))
         return training.train(task, Recipe(**groups), say=say)
 
 
@@ -182,7 +191,7 @@ def explain(
     Raises:
         UserError: an option is misspelt or out of range, or there is nothing to explain.
     """
-    with naming_arguments():
+    with naming_arguments(), torch.inference_mode(False):
         _refuse_unknown(options, (ExplainSettings, PredictSettings))
         values: dict[str, Any] = {**options}
         if isinstance(method := values.get("method"), str):
@@ -219,7 +228,7 @@ def report(
     Raises:
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
-    with naming_arguments(), ExitStack() as stack:
+    with naming_arguments(), torch.inference_mode(False), ExitStack() as stack:
         _refuse_unknown(options, _EVALUATING)
         say = _in_python(say)
         folder = as_path("run", run)
@@ -291,6 +300,21 @@ def _in_python(say: Say) -> Say:
             "such as print; for silence give say=lambda line: None"
         )
     return lambda line: say(as_arguments(naming_rows(line)))
+
+
+@contextmanager
+def _warning(say: Say) -> Iterator[None]:
+    """Have a function take what the logger of loading warns of, which else is on standard error."""
+
+    def take(record: logging.LogRecord) -> bool:
+        say(record.getMessage())
+        return False
+
+    loading.logger.addFilter(take)
+    try:
+        yield
+    finally:
+        loading.logger.removeFilter(take)
 
 
 def _refuse_unknown(names: Iterable[str], kinds: Iterable[type]) -> None:
