@@ -19,6 +19,7 @@ from heedful import files
 from heedful.commands import pip
 from heedful.errors import UserError
 from heedful.sources import SlicedModel, models_folders
+from heedful.training.watch import lives
 
 _CHUNK = 2**20
 _ROOM = 100
@@ -65,18 +66,8 @@ def _remove_remains(folder: Path) -> None:
     """Delete what a set-up left that was killed."""
     for remains in folder.parent.glob(f".{folder.name}.*.partial"):
         owner = remains.name.split(".")[-2]
-        if not (owner.isdecimal() and _runs(int(owner))):
+        if not (owner.isdecimal() and lives(int(owner))):
             shutil.rmtree(remains, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _check_room(folder: Path, megabytes: int) -> None:

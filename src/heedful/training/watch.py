@@ -75,7 +75,7 @@ class Watch:
         self._near = {
             number: int(pid)
             for number, (pid, node) in enumerate(who)
-            if number != rank and node == platform.node() and _lives(int(pid))
+            if number != rank and node == platform.node() and lives(int(pid))
         }
         self._thread = threading.Thread(target=self._watch, daemon=True, name="heedful watch")
         self._thread.start()
@@ -118,7 +118,7 @@ class Watch:
         if self._store.check([_END]):
             return self._store.get(_END).decode().strip()
         for number, pid in self._near.items():
-            if not _lives(pid) and not self._store.check([f"left/{number}"]):
+            if not lives(pid) and not self._store.check([f"left/{number}"]):
                 return self._end(self._sentence(number, "it was killed"))
         # One looks at all, for there may be many, and another at that one.
         watched = range(1, self._size) if self._rank == 0 else [0] if self._rank == 1 else []
@@ -217,7 +217,7 @@ def noticing_who_is_gone() -> Iterator[None]:
         raise gone from None
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     """Tell whether a process of this machine is there and has not ended."""
     if os.name == "nt":  # which ends a process by what asks for it elsewhere
         return False
