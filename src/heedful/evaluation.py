@@ -117,11 +117,9 @@ class Evaluation:
         return scores | {"tokens_total": self._total, "tokens_used": self._used}
 
 
-def score_records(
-    predictor: Predictor, records: Iterable[Any], settings: PredictSettings | None = None
-) -> dict[str, Any]:
+def score_records(predictor: Predictor, records: Iterable[Any]) -> dict[str, Any]:
     """Score a predictor on records of its task; see `Evaluation`."""
-    evaluation = Evaluation(predictor, records, settings)
+    evaluation = Evaluation(predictor, records)
     for _ in evaluation:
         pass
     return evaluation.scores()

@@ -87,21 +87,15 @@ def test_a_text_is_counted_exactly(count: int, limit: int, rule: LongText) -> No
         assert len(fitted.pieces) == 1
 
 
-@given(counts, counts, limits, rules, st.sampled_from(["longer", "first", "second"]), st.data())
+@given(counts, counts, limits, rules, st.data())
 def test_a_pair_is_counted_exactly(
-    one: int, two: int, limit: int, rule: LongText, cut: str, data: st.DataObject
+    one: int, two: int, limit: int, rule: LongText, data: st.DataObject
 ) -> None:
     stride = data.draw(st.integers(0, limit - 1))
     first, second = ids_of(one), ids_of(two, start=1000)
-    kept = {"first": two, "second": one, "longer": min(one, two)}[cut]
-    if cut == "longer" and rule == "window" and limit - kept < limit / 16:
+    if rule == "window" and limit - min(one, two) < limit / 16:
         rule = "head"  # such windows would be too narrow
-    whole = cut != "longer" or rule == "window"
-    if one + two > limit and whole and kept >= limit:
-        with pytest.raises(UserError, match="but a pair has room"):
-            fit_pair(first, second, limit=limit, rule=rule, stride=stride, cut=cut)  # type: ignore[arg-type]
-        return
-    fitted = fit_pair(first, second, limit=limit, rule=rule, stride=stride, cut=cut)  # type: ignore[arg-type]
+    fitted = fit_pair(first, second, limit=limit, rule=rule, stride=stride)
     used = set(chain.from_iterable([*a, *b] for a, b in fitted.pieces))
     assert fitted.tokens_total == one + two
     assert fitted.tokens_used == len(used)
@@ -111,7 +105,7 @@ def test_a_pair_is_counted_exactly(
         assert fitted.pieces == [(first, second)]
     elif rule == "window":
         assert fitted.tokens_used == one + two
-        kept_text = 1 if cut == "first" or (cut == "longer" and one > two) else 0
+        kept_text = 1 if one > two else 0
         assert all(list(pair[kept_text]) == [first, second][kept_text] for pair in fitted.pieces)
     else:
         assert len(fitted.pieces) == 1
@@ -166,18 +160,6 @@ def test_limits_that_cannot_be(limit: int, stride: int, message: str) -> None:
         with pytest.raises(UserError) as caught:
             call()
         assert str(caught.value) == message
-
-
-def test_a_pair_without_room_says_so() -> None:
-    for pair, cut, name in (
-        ((ids_of(9), ids_of(8)), "first", "second text of a pair has 8"),
-        ((ids_of(9), ids_of(1)), "second", "first text of a pair has 9"),
-    ):
-        with pytest.raises(UserError) as caught:
-            fit_pair(*pair, limit=8, rule="window", cut=cut)  # type: ignore[arg-type]
-        assert str(caught.value) == (
-            f"the {name} tokens, but a pair has room for 8: shorten both texts (head, head-tail)"
-        )
 
 
 @given(counts, counts, limits)

@@ -7,8 +7,9 @@ number of tokens and how many of them are used.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, product
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 class NoRoomError(UserError):
-    """A text may not be cut, and is too long or leaves no room for the other text of its pair."""
+    """A text may not be cut, and is too long."""
 
 
 class Placed(Protocol):
@@ -150,7 +151,6 @@ def fit_pair(
     limit: int,
     rule: LongText,
     stride: int = 0,
-    cut: Literal["longer", "first", "second"] = "longer",
 ) -> Fitted[tuple[Ids, Ids]]:
     """Fit a pair into pieces of at most ``limit`` tokens, both texts together.
 
@@ -158,16 +158,14 @@ def fit_pair(
         first: tokens of the first text.
         second: tokens of the second text.
         limit: the most tokens of a piece.
-        rule: what to do with a pair that is too long. ``window`` puts one text, uncut, beside every
-            window of the other; where ``longer`` leaves windows less than a sixteenth of the
-            room, it is ``head``.
+        rule: what to do with a pair that is too long. ``window`` puts the shorter text, uncut,
+            beside every window of the other; where that leaves windows less than a sixteenth of
+            the room, it is ``head``. ``head`` and ``head-tail`` shorten both texts once they are
+            equally long, as the reference tokenizers do.
         stride: tokens that neighbouring windows share, at most half of a short window.
-        cut: the text that is cut. With ``longer``, ``head`` and ``head-tail`` shorten both texts
-            once they are equally long, as the reference tokenizers do.
 
     Raises:
-        NoRoomError: the uncut text leaves no room for the other; or the pair does not fit, and the
-            rule is ``refuse``.
+        NoRoomError: the pair does not fit, and the rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
@@ -175,22 +173,16 @@ def fit_pair(
     if total <= limit:
         return _paired(_whole(first), _whole(second))
     refuse(total, limit, rule)
-    beside = limit - min(len(first), len(second))
-    if cut == "longer" and rule == "window" and (beside < 1 or beside * _NARROW < limit):
+    room = limit - min(len(first), len(second))
+    if rule == "window" and room * _NARROW < limit:
         rule = "head"
-    if cut == "longer" and rule != "window":
+    if rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
         return _paired(_short(first, first_room, rule), _short(second, second_room, rule))
-    cut_first = cut == "first" or (cut == "longer" and len(first) > len(second))
-    text, uncut = (first, second) if cut_first else (second, first)
-    room = limit - len(uncut)
-    if room < 1:
-        raise NoRoomError(
-            f"the {'second' if cut_first else 'first'} text of a pair has {len(uncut)} tokens, but "
-            f"a pair has room for {limit}: shorten both texts (head, head-tail)"
-        )
-    fitted = fit_text(text, limit=room, rule=rule, stride=min(stride, room // 2))
-    return _paired(fitted, _whole(second)) if cut_first else _paired(_whole(first), fitted)
+    fit = partial(fit_text, limit=room, rule=rule, stride=min(stride, room // 2))
+    if len(first) > len(second):
+        return _paired(fit(first), _whole(second))
+    return _paired(_whole(first), fit(second))
 
 
 def refuse(total: int, limit: int, rule: LongText) -> None:

@@ -30,8 +30,6 @@ much as the padding."""
 ROUND = 32
 """What the number of packed tokens is a multiple of."""
 
-ROUND_LENGTH = 8
-"""What the length of packed sequences is best padded to a multiple of, where they attend."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

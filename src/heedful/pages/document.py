@@ -100,16 +100,15 @@ def document(
     return storable(page)
 
 
-def frame(title: str, page: str, *, height: int = 800) -> str:
+def frame(title: str, page: str) -> str:
     """Return a document in a frame of its own, as a notebook shows it: neither styles the other.
 
     Args:
         title: what a screen reader calls the frame.
         page: the HTML of the document.
-        height: of the frame, in pixels.
     """
     return (
-        f'<iframe title="{escape(title)}" width="100%" height="{height}" sandbox="allow-scripts" '
+        f'<iframe title="{escape(title)}" width="100%" height="800" sandbox="allow-scripts" '
         f'srcdoc="{escape(page)}"></iframe>'
     )
 

@@ -355,7 +355,6 @@ def learn_translation(
     target: Counter[str],
     *,
     size: int,
-    alphabet: int = 1000,
     separate: bool = False,
 ) -> TranslationTokenizer:
     """Learn the tokenizer of a translation from the counted words of both sides.
@@ -364,16 +363,15 @@ def learn_translation(
         source: the words of the texts that are read, as `count_spaced` gives them.
         target: those of the texts that are written.
         size: tokens of the vocabulary; with ``separate``, of each.
-        alphabet: the most characters it knows.
         separate: whether each side has a vocabulary of its own.
 
     Raises:
         UserError: see `learn_pieces`.
     """
     if not separate:
-        both = TextTokenizer(learn_pieces(source + target, size=size, alphabet=alphabet))
+        both = TextTokenizer(learn_pieces(source + target, size=size))
         return TranslationTokenizer(both, both)
-    sides = [learn_pieces(words, size=size, alphabet=alphabet) for words in (source, target)]
+    sides = [learn_pieces(words, size=size) for words in (source, target)]
     # Both rows of a model are filled up with one id, so the larger vocabulary has it further in.
     pad = min(map(len, sides)) - 1
     read, write = (TextTokenizer([*side[:pad], PAD, *side[pad:-1]]) for side in sides)
