@@ -158,6 +158,7 @@ def test_many_open_quotes_are_read_when_each_costs_little(monkeypatch: pytest.Mo
 
 
 def test_quotes_in_tsv_are_plain_characters() -> None:
+    assert list(tsv_rows(lines_of("a\tb\r\r\nc\td\r\r\n"), "a.tsv"))[1] == (2, ["c", "d"])
     text = 'a\tb\r\n"c\td"\r\n\r\n""\t \n'
     assert list(tsv_rows(lines_of(text), "a.tsv")) == [
         (1, ["a", "b"]),

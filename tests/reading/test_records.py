@@ -144,7 +144,7 @@ def test_an_array_is_read_as_lines_are(write: Write, name: str, content: str) ->
         ('[{"text": "a"},\n {"text": "b"}', ", line 2, column 15: not JSON: Expecting ','"),
         ('[{"text": "a"}]\n\n}', ", line 3, column 1: not JSON: Expecting value"),
         ('[{"text": "a",\n "text": "b"}]', ": 2 keys of one object are named 'text'"),
-        ('[{"text": "a", "score": NaN}]', ": not JSON: NaN is not a JSON value"),
+        ('[{"text": NaN}]', ", row 1, column 'text': expected text, found the number nan"),
     ],
 )
 def test_an_array_that_is_wrong(write: Write, content: str, message: str) -> None:
@@ -259,6 +259,11 @@ def test_labels_of_json_and_parquet(write: Write, value: object, labels: tuple[s
         assert next(read_records([path], ColumnSettings())).labels == labels
 
 
+def test_what_json_lacks_is_passed_over_where_it_is_not_read(write: Write) -> None:
+    path = write("a.jsonl", '{"text": "a", "label": 1, "more": {"x": [NaN, -Infinity]}}\n')
+    assert next(read_records([path], ColumnSettings())).labels == ("1",)
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "labels"),
     [
@@ -327,7 +332,16 @@ HEAD = "text,label\n"
         ("a.jsonl", '{"text": "a"} {}', ", line 1, column 15: not JSON: Extra data"),
         ("a.jsonl", '["a", 1]\n', ", line 1: expected a JSON object, found a list"),
         ("a.jsonl", "7\n", ", line 1: expected a JSON object, found the number 7"),
-        ("a.jsonl", '{"text": NaN}\n', ", line 1: not JSON: NaN is not a JSON value"),
+        (
+            "a.jsonl",
+            '{"text": NaN, "label": 1}\n',
+            ", line 1, column 'text': expected text, found the number nan",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": -Infinity}\n',
+            ", line 1, column 'label': expected a label, found the number -inf",
+        ),
         (
             "a.jsonl",
             '{"text": ' + "1" * 5000 + "}",

@@ -187,7 +187,10 @@ def test_wrong_positions(tmp_path: Path, label: object, message: str) -> None:
             '{"text": "a",\n "label": {}}\n{"text": "b",\n "label": {},\n "text": "c"}\n',
             r"f\.json: 2 keys of one object are named 'text'$",
         ),
-        ('\n{"text": "a",\n "label": NaN}\n', r"f\.json: not JSON: NaN is not"),
+        (
+            '\n{"text": "a",\n "label": NaN}\n',
+            r"f\.json, row 1, column 'label': expected a list, found the number nan",
+        ),
         ("\n[[\n{}\n]]\n", "row 1: expected a JSON object, found a list"),
         ('{"text": "}{",\n "label": {}}\n}', "line 3, column 1: not JSON"),
     ],

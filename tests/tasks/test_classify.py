@@ -34,6 +34,7 @@ def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) ->
 
 def test_labels_that_look_alike_are_told() -> None:
     assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
+    assert list(alike(["food", ' "food"', '"'])) == [("food", ' "food"')]
     assert list(alike(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])) == [
         ("1", "1.0"),
         ("1", " 1"),

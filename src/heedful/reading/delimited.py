@@ -230,8 +230,8 @@ class _LineBuffer:
 
 
 def without_line_end(line: str) -> str:
-    """Return a line without its LF or CRLF."""
-    return line.removesuffix("\n").removesuffix("\r")
+    """Return a line without its LF or CRLF, or the CRCRLF of programs that end lines twice."""
+    return line.removesuffix("\n").rstrip("\r")
 
 
 def _fields(row: list[str]) -> str:

@@ -17,13 +17,10 @@ MAX_DOCUMENT_BYTES = 2**30
 """The largest document that is read; SQuAD has 42 MB."""
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
-
-
-# ``NaN``, ``Infinity`` and equal keys of an object are errors, too. Made once: a decoder for each
-# line would take longer than what it decodes.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
+# Equal keys of an object are errors. ``NaN`` and ``Infinity``, which JSON does not have but Python
+# writes, are refused where they are read: files have them under other keys. Made once: a decoder
+# for each line would take longer than what it decodes.
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[str, object]]]:

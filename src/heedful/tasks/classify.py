@@ -360,10 +360,13 @@ def _stripped(label: str, known: Container[str]) -> str:
 
 
 def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of labels that differ in how they are written alone, or are one number."""
+    """Yield pairs of labels that differ in how they are written alone, or are one number.
+
+    Quotes are kept where a CSV file has a space beside them: ``a text, "label"``.
+    """
     seen: dict[str | Decimal, str] = {}
     for label in labels:
-        bare = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split())
+        bare = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split()).strip('"')
         first = seen.setdefault(Decimal(bare) if _NUMBER.fullmatch(bare) else bare, label)
         if first != label:
             yield first, label

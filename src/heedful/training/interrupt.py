@@ -13,6 +13,9 @@ _ENDING = ("SIGTERM", "SIGUSR1", "SIGHUP")
 """How schedulers say that a job's time is over or its machine is wanted, and a terminal that it is
 closed."""
 
+_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""What ``torchrun`` sets for its processes. It ends the others where one is gone."""
+
 _TWICE = 0.5
 """Seconds after which a second Ctrl-C is one: ``torchrun`` passes on what its processes got too."""
 
@@ -68,7 +71,10 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         ignore_signals()
         _leave_closed_terminal()
-        raise Terminated(f"{signal.Signals(number).name}: stopped")
+        told = f"{signal.Signals(number).name}: stopped"
+        if _TORCHRUN in os.environ and number == signal.SIGTERM:  # one may have been killed
+            told += " by torchrun, which says below which process ended first, if one did"
+        raise Terminated(told)
 
     before = {number: signal.signal(number, interrupt) for number in _ending()}
     try:
