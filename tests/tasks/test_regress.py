@@ -15,7 +15,7 @@ from tests.tiny_folders import write_folder
 import heedful
 from heedful.cli import run
 from heedful.reading import Record
-from heedful.tasks.regress import Estimate, EstimateScores
+from heedful.tasks.regress import Estimate, Regress
 
 Out = pytest.CaptureFixture[str]
 
@@ -145,7 +145,7 @@ def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> N
 
 
 def test_large_numbers_that_differ_little_are_scored() -> None:
-    scores = EstimateScores()
+    scores = Regress(pairs=False).scores()
     labels = [1_700_000_000 + number for number in range(4)]
     records = [
         Record(text="a", text_pair=None, labels=(str(label),), source="f", line=1)

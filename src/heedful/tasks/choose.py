@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from heedful import losses
+from heedful import losses, metrics
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
@@ -29,8 +29,9 @@ from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
+from heedful.tasks.counting import Counting
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
 from heedful.tokens import Tokenizer
@@ -264,9 +265,9 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Explain the score of a choice: its text or number from 0, or the one that was chosen."""
         return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
 
-    def scores(self) -> "ChooseScores":
+    def scores(self) -> Scores[Choice, Choices]:
         """Return empty scores."""
-        return ChooseScores()
+        return Counting(metrics.ChoiceScores(), _count)
 
     def judge(self) -> Judge[Choice, Choices]:
         """Return what judges its answers."""
@@ -288,19 +289,8 @@ def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
     return logits
 
 
-class ChooseScores:
-    """Scores of choices; see ``heedful.metrics.ChoiceScores``."""
-
-    def __init__(self) -> None:
-        from heedful.metrics import ChoiceScores  # its library is slow to import
-
-        self._scores = ChoiceScores()
-
-    def update(self, answers: Sequence[Choice], records: Sequence[Choices]) -> None:
-        """Count choices for questions whose answer is known."""
-        right = [record.answer for record in records if record.answer is not None]
-        self._scores.update([answer.choice for answer in answers], right)
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count(
+    scores: "metrics.ChoiceScores", answers: Sequence[Choice], records: Sequence[Choices]
+) -> None:
+    right = [record.answer for record in records if record.answer is not None]
+    scores.update([answer.choice for answer in answers], right)

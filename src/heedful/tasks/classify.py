@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 from unicodedata import normalize
@@ -12,7 +13,7 @@ from unicodedata import normalize
 import torch
 from torch import Tensor
 
-from heedful import losses
+from heedful import losses, metrics
 from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
@@ -24,9 +25,10 @@ from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
-from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
 from heedful.tasks.answers.labels import Prediction
+from heedful.tasks.counting import Counting
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.media import Medium
 from heedful.tasks.media.pictures import Pictures, shift_of
@@ -273,9 +275,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         link: Link = "sigmoid" if self.multi_label else "softmax"
         return aims.label(computed, target, tokenizer, self.labels, link, self.medium)
 
-    def scores(self) -> "ClassifyScores":
+    def scores(self) -> Scores[Prediction, Item]:
         """Return empty scores."""
-        return ClassifyScores(self)
+        counter = metrics.ClassificationScores(self.labels, multi_label=self.multi_label)
+        return Counting(counter, partial(_count, self))
 
     def judge(self) -> Judge[Prediction, Item]:
         """Return what judges its answers."""
@@ -290,26 +293,17 @@ class Classify(Task[Item, Tensor, Prediction]):
         return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
 
 
-class ClassifyScores:
-    """Scores of predictions; see ``heedful.metrics.ClassificationScores``."""
-
-    def __init__(self, task: Classify) -> None:
-        from heedful.metrics import ClassificationScores  # its library is slow to import
-
-        self._task = task
-        self._scores = ClassificationScores(task.labels, multi_label=task.multi_label)
-
-    def update(self, answers: Sequence[Prediction], records: Sequence[Item]) -> None:
-        """Count predictions for records that have labels."""
-        rows = torch.tensor([list(answer.scores.values()) for answer in answers])
-        numbers = [self._task.targets(record) for record in records]
-        labels = len(self._task.labels)
-        truth = target_tensor(numbers, num_labels=labels, multi_label=self._task.multi_label)
-        self._scores.update(rows.view(len(answers), labels), truth)
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count(
+    task: Classify,
+    scores: "metrics.ClassificationScores",
+    answers: Sequence[Prediction],
+    records: Sequence[Item],
+) -> None:
+    rows = torch.tensor([list(answer.scores.values()) for answer in answers])
+    numbers = [task.targets(record) for record in records]
+    labels = len(task.labels)
+    truth = target_tensor(numbers, num_labels=labels, multi_label=task.multi_label)
+    scores.update(rows.view(len(answers), labels), truth)
 
 
 def picture_options(options: ClassifySettings, *, pictures: bool) -> float:

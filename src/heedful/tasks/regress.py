@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from heedful import losses
+from heedful import losses, metrics
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, numbers
@@ -22,8 +22,9 @@ from heedful.models.with_head import WithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.aims import decisions as aims
+from heedful.tasks.counting import Counting
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.media.texts import Texts
 from heedful.tasks.texts import (
@@ -241,9 +242,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Explain the number."""
         return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
 
-    def scores(self) -> "EstimateScores":
+    def scores(self) -> Scores[Estimate, Record]:
         """Return empty scores."""
-        return EstimateScores()
+        return Counting(metrics.RegressionScores(), _count)
 
     def judge(self) -> Judge[Estimate, Record]:
         """Return what judges its answers."""
@@ -256,21 +257,10 @@ class Regress(Task[Record, Tensor, Estimate]):
         return f"Gives a text, or a pair of texts, a number{learnt}."
 
 
-class EstimateScores:
-    """Scores of estimates; see ``heedful.metrics.RegressionScores``."""
-
-    def __init__(self) -> None:
-        from heedful.metrics import RegressionScores  # its library is slow to import
-
-        self._scores = RegressionScores()
-
-    def update(self, answers: Sequence[Estimate], records: Sequence[Record]) -> None:
-        """Count estimates for records that have numbers."""
-        self._scores.update(
-            torch.tensor([answer.value for answer in answers], dtype=torch.float64),
-            torch.tensor([target(record) for record in records], dtype=torch.float64),
-        )
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count(
+    scores: "metrics.RegressionScores", answers: Sequence[Estimate], records: Sequence[Record]
+) -> None:
+    scores.update(
+        torch.tensor([answer.value for answer in answers], dtype=torch.float64),
+        torch.tensor([target(record) for record in records], dtype=torch.float64),
+    )

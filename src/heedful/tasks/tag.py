@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful import losses
+from heedful import losses, metrics
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
@@ -44,9 +44,10 @@ from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
 from heedful.reading.tagging import Entity, Scheme, TaggedText, labels_of, parse_tag, tags_of
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
-from heedful.task import Fit, Forward, Recipe, Say, Start, StoreOf, Task
+from heedful.task import Fit, Forward, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.aims import entities as aims
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
+from heedful.tasks.counting import Counting
 from heedful.tasks.judges import entities as judges
 from heedful.tasks.texts import check_outputs, learnt_labels, start_encoder, store_records
 from heedful.tokens import Tokenizer
@@ -354,9 +355,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """Explain the tag of a word: ``WORD`` or ``WORD=TAG``, or that of the first entity."""
         return aims.tag(computed, target, tokenizer, self.labels)
 
-    def scores(self) -> "TagScores":
+    def scores(self) -> Scores[Tagging, TaggedText]:
         """Return empty scores."""
-        return TagScores()
+        return Counting(metrics.EntityScores(), _count)
 
     def judge(self) -> Judge[Tagging, TaggedText]:
         """Return what judges its answers."""
@@ -403,20 +404,9 @@ def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[Tagge
     )
 
 
-class TagScores:
-    """Scores of entities; see ``heedful.metrics.EntityScores``."""
-
-    def __init__(self) -> None:
-        from heedful.metrics import EntityScores
-
-        self._scores = EntityScores()
-
-    def update(self, answers: Sequence[Tagging], records: Sequence[TaggedText]) -> None:
-        """Count the entities of texts whose entities are known."""
-        for answer, record in zip(answers, records, strict=True):
-            entities = [(entity.start, entity.end, entity.label) for entity in answer.entities]
-            self._scores.update(record.entities or (), entities)
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count(
+    scores: "metrics.EntityScores", answers: Sequence[Tagging], records: Sequence[TaggedText]
+) -> None:
+    for answer, record in zip(answers, records, strict=True):
+        entities = [(entity.start, entity.end, entity.label) for entity in answer.entities]
+        scores.update(record.entities or (), entities)

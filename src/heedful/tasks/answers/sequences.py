@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import torch
 
+from heedful import metrics
 from heedful.batches import Example, Fitted
 from heedful.reading import Record
+from heedful.task import Scores
 from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.counting import Counting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,47 +46,38 @@ class Scored:
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the counts."""
-        return {
-            "loss": self.loss,
-            "right": self.right,
-            "hidden": self.hidden,
-            "tokens_total": self.tokens_total,
-            "tokens_used": self.tokens_used,
-        }
+        names = ("loss", "right", "hidden", "tokens_total", "tokens_used")
+        return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
         """Return the loss of a hidden token."""
         return f"{self.loss / max(self.hidden, 1):.6f}"
 
 
-class SequenceScores:
-    """Scores of sequences; see ``heedful.metrics.LanguageScores``.
+def sequence_scores(pair_metric: str | None = None) -> Scores[Scored | Filled, Example | Record]:
+    """Return empty scores of sequences.
 
     Args:
         pair_metric: what the share of pairs that were told right is called; None for no pairs.
     """
+    count = partial(_count_hidden, pairs=pair_metric is not None)
+    return Counting(metrics.LanguageScores(pair_metric), count)
 
-    def __init__(self, pair_metric: str | None = None) -> None:
-        from heedful.metrics import LanguageScores  # its library is slow to import
 
-        self._pairs = pair_metric is not None
-        self._scores = LanguageScores(pair_metric)
-
-    def update(
-        self, answers: Sequence[Scored | Filled], records: Sequence[Example | Record]
-    ) -> None:
-        """Count sequences."""
-        scored = [answer for answer in answers if isinstance(answer, Scored)]
-        self._scores.update(
-            torch.tensor([answer.loss for answer in scored]),
-            torch.tensor([answer.right for answer in scored]),
-            torch.tensor([answer.hidden for answer in scored]),
-            torch.tensor([answer.pair_right for answer in scored]) if self._pairs else None,
-        )
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count_hidden(
+    scores: "metrics.LanguageScores",
+    answers: Sequence[Scored | Filled],
+    records: Sequence[Example | Record],
+    *,
+    pairs: bool,
+) -> None:
+    scored = [answer for answer in answers if isinstance(answer, Scored)]
+    scores.update(
+        torch.tensor([answer.loss for answer in scored]),
+        torch.tensor([answer.right for answer in scored]),
+        torch.tensor([answer.hidden for answer in scored]),
+        torch.tensor([answer.pair_right for answer in scored]) if pairs else None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,23 +104,17 @@ class Followed:
         return f"{self.loss / max(self.told, 1):.6f}"
 
 
-class NextScores:
-    """Scores of sequences; see ``heedful.metrics.NextTokenScores``."""
+def next_scores() -> Scores[Any, Example | Record]:
+    """Return empty scores of sequences whose tokens were told from those before them."""
+    return Counting(metrics.NextTokenScores(), _count_next)
 
-    def __init__(self) -> None:
-        from heedful.metrics import NextTokenScores  # its library is slow to import
 
-        self._scores = NextTokenScores()
-
-    def update(self, answers: Sequence[Any], records: Sequence[Example | Record]) -> None:
-        """Count sequences."""
-        for answer, record in zip(answers, records, strict=True):
-            if isinstance(answer, Followed) and isinstance(record, Example):
-                following = record.ids[1:]
-                if len(following) != answer.told:  # what begins a text is told by nothing
-                    following = following[following != record.ids[0]]
-                self._scores.update(answer.loss, answer.right, following)
-
-    def compute(self) -> dict[str, Any]:
-        """Return the scores."""
-        return self._scores.compute()
+def _count_next(
+    scores: "metrics.NextTokenScores", answers: Sequence[Any], records: Sequence[Example | Record]
+) -> None:
+    for answer, record in zip(answers, records, strict=True):
+        if isinstance(answer, Followed) and isinstance(record, Example):
+            following = record.ids[1:]
+            if len(following) != answer.told:  # what begins a text is told by nothing
+                following = following[following != record.ids[0]]
+            scores.update(answer.loss, answer.right, following)

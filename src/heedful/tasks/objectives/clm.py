@@ -26,8 +26,8 @@ from heedful.errors import UserError
 from heedful.judging import AnyJudge
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Ability, Fit, Forward, Input
-from heedful.tasks.answers.sequences import Followed, NextScores
+from heedful.task import Ability, Fit, Forward, Input, Scores
+from heedful.tasks.answers.sequences import Followed, next_scores
 from heedful.tasks.answers.written import Generation
 from heedful.tasks.generate import Generate
 from heedful.tasks.judges import texts as judges
@@ -154,9 +154,9 @@ class NextWords:
             tokens_used=fitted.tokens_used,
         )
 
-    def scores(self) -> NextScores:
+    def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""
-        return NextScores()
+        return next_scores()
 
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""

@@ -5,7 +5,7 @@ Shapes: B sequences of a batch, N hidden tokens.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.judging import AnyJudge
-from heedful.task import Forward
-from heedful.tasks.answers.sequences import Scored, SequenceScores
+from heedful.task import Forward, Scores
+from heedful.tasks.answers.sequences import Scored, sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -76,9 +76,9 @@ class MaskedWords:
         """Name a sequence's numbers."""
         return Scored.of(numbers, text, fitted)
 
-    def scores(self) -> SequenceScores:
+    def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""
-        return SequenceScores()
+        return sequence_scores()
 
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""

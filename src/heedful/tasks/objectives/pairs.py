@@ -5,7 +5,7 @@ Shapes: B pairs of a batch, N hidden tokens, V vocabulary.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
-from heedful.task import Forward
-from heedful.tasks.answers.sequences import Scored, SequenceScores
+from heedful.task import Forward, Scores
+from heedful.tasks.answers.sequences import Scored, sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -114,9 +114,9 @@ class MaskedPairs:
         """Name a sequence's numbers."""
         return Scored.of(numbers, text, fitted)
 
-    def scores(self) -> SequenceScores:
+    def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""
-        return SequenceScores(self.metric)
+        return sequence_scores(self.metric)
 
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""

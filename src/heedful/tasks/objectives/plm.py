@@ -9,7 +9,7 @@ Shapes: B sequences of a batch, T their length, N predicted tokens, V vocabulary
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,8 +25,8 @@ from heedful.batches.segments import IN_WORD
 from heedful.batches.sentence_pairs import Frame, single_texts
 from heedful.host import on_host, send
 from heedful.judging import AnyJudge
-from heedful.task import Forward
-from heedful.tasks.answers.sequences import Scored, SequenceScores
+from heedful.task import Forward, Scores
+from heedful.tasks.answers.sequences import Scored, sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -112,9 +112,9 @@ class PermutedWords:
         """Name a sequence's numbers."""
         return Scored.of(numbers, text, fitted)
 
-    def scores(self) -> SequenceScores:
+    def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""
-        return SequenceScores()
+        return sequence_scores()
 
     def judge(self) -> AnyJudge:
         """Return what judges sequences."""
