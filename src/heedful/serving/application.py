@@ -16,9 +16,9 @@ from heedful import __version__
 from heedful.serving.asking import JSON_EXPECTED, first_error
 from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
-from heedful.serving.openapi import Render, with_examples
+from heedful.serving.openapi import Render, with_examples, with_failures
 from heedful.serving.problem import Kind, Problem
-from heedful.serving.protocols import BEGINNINGS, OPEN_PATHS, PROTOCOLS, Speaks
+from heedful.serving.protocols import BEGINNINGS, FAILURES, OPEN_PATHS, PROTOCOLS, Speaks
 from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
@@ -73,11 +73,12 @@ def _routes(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # Both are worked out when they are first asked for, while everybody else would wait.
+        service.start()
+        # Both are worked out when they are first asked for, while everybody else would wait; here
+        # runs answer their first texts meanwhile.
         app.openapi()
         nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
         respond(nowhere, Problem("not found", "no such route"))
-        service.start()
         yield
         await service.close()
 
@@ -96,7 +97,7 @@ def _routes(
 
     @functools.cache
     def document() -> dict[str, Any]:
-        return with_examples(FastAPI.openapi(app), render_of)
+        return with_examples(with_failures(FastAPI.openapi(app), FAILURES), render_of)
 
     def render_of(method: str, path: str) -> Render:
         scope = {"type": "http", "method": method, "path": path, "headers": []}

@@ -61,6 +61,9 @@ UNNAMED, NAMED = Depends(_unnamed), Depends(_named)
 JSON_EXPECTED = "the body must be a JSON object, sent as Content-Type: application/json"
 """What is said of a body that is not."""
 
+SCHEMA = "#/components/schemas/{model}"
+"""Where the OpenAPI document describes a body."""
+
 PREFIX = "/models/{run}"
 """What stands before a path that names a run."""
 
@@ -134,7 +137,21 @@ _SAYS = {
 }
 
 
-def problems(failure: type[Reply], *more: int) -> dict[int | str, dict[str, Any]]:
+def described(failure: type[BaseModel], when: str = "Anything else.") -> dict[str, Any]:
+    """Return what OpenAPI says of an error, by the name of its body.
+
+    A ``model`` would be another validator for each status of each route, which takes a server
+    seconds and checks nothing.
+
+    Args:
+        failure: the body; `heedful.serving.openapi` describes it.
+        when: when it is sent.
+    """
+    schema = {"$ref": SCHEMA.format(model=failure.__name__)}
+    return {"description": when, "content": {"application/json": {"schema": schema}}}
+
+
+def problems(failure: type[BaseModel], *more: int) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI says of a protocol's errors.
 
     Args:
@@ -143,6 +160,6 @@ def problems(failure: type[Reply], *more: int) -> dict[int | str, dict[str, Any]
     """
     statuses = sorted({401, 404, 413, 422, 429, 500, 503, *more})
     documented: dict[int | str, dict[str, Any]] = {
-        status: {"model": failure, "description": _SAYS[status]} for status in statuses
+        status: described(failure, _SAYS[status]) for status in statuses
     }
-    return documented | {"default": {"model": failure, "description": "Anything else."}}
+    return documented | {"default": described(failure)}

@@ -1,9 +1,12 @@
 """The OpenAPI document: what the routes say of themselves, with an example of all that is sent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from heedful.serving.asking import PREFIX
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from heedful.serving.asking import PREFIX, SCHEMA
 from heedful.serving.examples import EXCHANGES, REPLIES
 from heedful.serving.problem import Kind, Problem
 
@@ -23,6 +26,20 @@ _KINDS: dict[str, tuple[Kind, str]] = {
 _FAILED: tuple[Kind, str] = ("internal", "the server failed; its log says how")
 
 Render = Callable[[Problem], tuple[int, Any]]
+
+
+def with_failures(document: dict[str, Any], failures: Sequence[type[BaseModel]]) -> dict[str, Any]:
+    """Describe the bodies of errors in an OpenAPI document, in place, and return it.
+
+    Args:
+        document: as FastAPI makes it, which names them.
+        failures: the bodies.
+    """
+    _, schemas = models_json_schema(
+        [(failure, "serialization") for failure in failures], ref_template=SCHEMA
+    )
+    document["components"]["schemas"] |= schemas["$defs"]
+    return document
 
 
 def with_examples(
@@ -50,10 +67,6 @@ def with_examples(
                 if status == "200":
                     _show(response, reply)
                 else:
-                    content = response["content"]  # errors are JSON where replies are text, too
-                    content["application/json"] = content.pop("text/plain", None) or content.pop(
-                        "application/json"
-                    )
                     kind, message = _KINDS.get(status, _FAILED)
                     _show(response, render_of(method, path)(Problem(kind, message))[1])
     return document

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import explain, health, hub, openai, page, runs, tei, v2
+from heedful.serving.protocols.tei_shapes import TeiFailure
 from heedful.serving.service import Service
 
 
@@ -21,6 +22,15 @@ class Speaks(Protocol):
 
 PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub, v2)
 """Every protocol. The first one also answers for routes that are nobody's."""
+
+FAILURES = (
+    runs.Failure,
+    TeiFailure,
+    openai.OpenAIFailure,
+    hub.HubFailure,
+    v2.V2Failure,
+)
+"""The bodies by which they tell of errors."""
 
 BEGINNINGS: dict[str, Speaks] = {
     "v1": openai,

@@ -10,7 +10,7 @@ from heedful.errors import UserError
 from heedful.explanations import html
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.methods import METHODS
-from heedful.serving.asking import Body, Several
+from heedful.serving.asking import Body, Several, described
 from heedful.serving.explaining import Explainer
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.protocols import runs
@@ -69,7 +69,7 @@ class ExplanationReply(BaseModel):
 def router(service: Service) -> APIRouter:
     """Return the route that explains."""
     routes = APIRouter(
-        route_class=JsonRoute, tags=["heedful"], responses={"default": {"model": runs.Failure}}
+        route_class=JsonRoute, tags=["heedful"], responses={"default": described(runs.Failure)}
     )
     explainer = Explainer(service.settings)
 

@@ -7,6 +7,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
+from heedful.serving.asking import described
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import runs
 from heedful.serving.service import Service
@@ -20,7 +21,7 @@ class Health(BaseModel):
 
 def router(service: Service) -> APIRouter:
     """Return the routes by which a server is watched."""
-    routes = APIRouter(tags=["health"], responses={"default": {"model": runs.Failure}})
+    routes = APIRouter(tags=["health"], responses={"default": described(runs.Failure)})
 
     @routes.get("/health")
     async def health() -> Health:

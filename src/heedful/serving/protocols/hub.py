@@ -18,6 +18,7 @@ from heedful.errors import listed
 from heedful.serving import pipelines, tagging, translation
 from heedful.serving.asking import (
     JSON_EXPECTED,
+    SCHEMA,
     Body,
     NamedRun,
     Reply,
@@ -189,7 +190,7 @@ def router(service: Service) -> APIRouter:
                 "application/json": {
                     "schema": {
                         "anyOf": [
-                            {"$ref": f"#/components/schemas/{pipeline.body.__name__}"}
+                            {"$ref": SCHEMA.format(model=pipeline.body.__name__)}
                             for pipeline in PIPELINES
                         ]
                     }

@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 from heedful.explanations import html
 from heedful.pages.document import asset, document, fill
 from heedful.pages.language import chinese
+from heedful.serving.asking import described
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import health, runs
 from heedful.serving.service import Service
@@ -27,7 +28,7 @@ _HEADERS = {
 
 def router(service: Service) -> APIRouter:
     """Return the route of the page."""
-    routes = APIRouter(tags=["page"], responses={"default": {"model": runs.Failure}})
+    routes = APIRouter(tags=["page"], responses={"default": described(runs.Failure)})
 
     @routes.get(
         "/",

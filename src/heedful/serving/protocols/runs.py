@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field, create_model
 
 from heedful.serving import pictures
-from heedful.serving.asking import Body, Several
+from heedful.serving.asking import Body, Several, described
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
 from heedful.serving.service import Served, Service
@@ -98,7 +98,7 @@ class Failure(BaseModel):
 def router(service: Service) -> APIRouter:
     """Return the routes of heedful's own JSON."""
     routes = APIRouter(
-        route_class=JsonRoute, tags=["heedful"], responses={"default": {"model": Failure}}
+        route_class=JsonRoute, tags=["heedful"], responses={"default": described(Failure)}
     )
 
     @routes.get("/api/runs")
