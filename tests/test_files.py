@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
@@ -97,10 +98,26 @@ def test_answers_and_exports_go_where_a_link_points(
     assert len([*Path("disk").iterdir()]) == 2
 
 
+def test_threads_do_not_take_a_file_away_from_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "scores.json"
+
+    def write(text: str) -> None:
+        with files.new_file(path, overwrite=True) as partial:
+            partial.write_text(text)
+
+    with files.new_file(path) as partial:
+        partial.write_text("mine")
+        other = threading.Thread(target=write, args=("theirs",))
+        other.start()
+        other.join()
+        assert path.read_text() == "theirs"
+    assert path.read_text() == "mine"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
 def test_what_a_full_disk_stops_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    partial = tmp_path / f".a.txt.{os.getpid()}.partial"
+    partial = tmp_path / f".a.txt.{threading.get_native_id()}.partial"
     partial.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space") as full, files.new_file(path) as given:
         given.write_text("text")

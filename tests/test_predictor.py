@@ -322,6 +322,7 @@ def test_texts_may_be_given_in_many_ways() -> None:
     ):
         assert predict(given) == expected
     assert list(predict.predict(pa.array(TEXTS))) == expected
+    assert predict(np.array(TEXTS)) == predict(text for text in TEXTS) == expected
     pairs = heedful.load(GOLDEN.with_name("pair"))
     assert (
         pairs(np.array([["a cat", "a dog"]]))

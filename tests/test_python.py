@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -318,6 +320,14 @@ def test_a_path_may_begin_with_the_home(
     )
     assert sorted(os.listdir(tmp_path)) == ["model", "rows.jsonl", "run"]
     assert heedful.load("~/run").name == "run"
+
+
+def test_the_name_that_was_meant_is_told() -> None:
+    with pytest.raises(AttributeError, match="module 'heedful' has no attribute 'BertModle'"):
+        heedful.BertModle  # type: ignore[attr-defined]  # noqa: B018
+    command = [sys.executable, "-c", "import heedful; heedful.BertModle"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert told.endswith("'BertModle'. Did you mean: 'BertModel'?\n")
 
 
 def test_options_become_arguments() -> None:

@@ -1,5 +1,6 @@
 """heedful: your own text into working BERT and Transformer models, on your own machine."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +100,17 @@ if TYPE_CHECKING:
     )
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'heedful' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else a type checker would take any name for one of heedful's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            package = sys.modules[__name__]  # by which Python names the nearest right name
+            raise AttributeError(
+                f"module 'heedful' has no attribute {name!r}", name=name, obj=package
+            )
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

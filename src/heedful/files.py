@@ -10,6 +10,7 @@ import shutil
 import stat
 import struct
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -310,14 +311,14 @@ def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
 def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file that becomes ``path`` at the end; an error deletes it.
 
-    Where ``path`` is a link, what it points to is replaced.
+    Where ``path`` is a link, what it points to is replaced. Threads may write it at once.
 
     Raises:
         UserError: see `check_new_file`.
     """
     check_new_file(path, overwrite=overwrite)
     path = behind_link(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{threading.get_native_id()}.partial")
     try:
         with naming(path, partial):
             yield partial

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import islice, tee
-from typing import Any, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import torch
@@ -51,6 +51,10 @@ _SORTED_TOGETHER = 4096
 # Of each length that single texts have, those of a block: so that the next such text need not wait.
 _KERNELS = 512
 _DEFAULT = PredictSettings()
+
+
+Asked: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
+"""A text, or several that belong together; of a run on pictures a name of a file, or its bytes."""
 
 
 class Predictor:
@@ -177,7 +181,7 @@ class Predictor:
         name = os.fspath(run) if packaged else folder.resolve().name
         return cls(model, load_reader(folder), record, settings, name=name)
 
-    def __call__(self, texts: Text | Sequence[Text], **options: Unpack[PredictOptions]) -> Any:
+    def __call__(self, texts: Asked | Iterable[Asked], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.
 
         Args:
@@ -191,7 +195,7 @@ class Predictor:
             return next(self.predict([texts], **options))
         return list(self.predict(texts, **options))
 
-    def predict(self, texts: Iterable[Text], **options: Unpack[PredictOptions]) -> Iterator[Any]:
+    def predict(self, texts: Iterable[Asked], **options: Unpack[PredictOptions]) -> Iterator[Any]:
         """Answer for each text, or pair, in its order, holding only some thousands at a time.
 
         Args:

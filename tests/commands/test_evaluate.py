@@ -1,8 +1,8 @@
 """``heedful evaluate`` where the scores cannot be kept: they are printed all the same."""
 
 import json
-import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_full_disk_does_not_hide_the_scores(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / f".metrics.json.{os.getpid()}.partial").symlink_to("/dev/full")
+    (folder / f".metrics.json.{threading.get_native_id()}.partial").symlink_to("/dev/full")
     assert run(["evaluate", str(folder), "--data", DATA]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["items"] == 48

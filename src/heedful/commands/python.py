@@ -29,7 +29,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
 from heedful.models import loading
-from heedful.predictor import Predictor, with_options
+from heedful.predictor import Asked, Predictor, with_options
 from heedful.reading.frames import Data, as_files, naming_rows
 from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report
@@ -176,7 +176,7 @@ def evaluate(
 
 def explain(
     run: str | os.PathLike[str] | Predictor,
-    text: str | tuple[str, ...],
+    text: Asked,
     **options: Unpack[ExplainOptions],
 ) -> Explanation:
     """Say which tokens an answer comes from, as ``heedful explain`` does.
