@@ -54,7 +54,7 @@ def test_gradient_x_input_is_a_finite_difference() -> None:
             change[token] = step * vectors[token]
             up, down = logit(torch.stack([vectors + change, vectors - change]))
             expected.append(float(up - down) / (2 * step))
-    (scores,) = gradient_x_input(subject)
+    (scores,), _ = gradient_x_input(subject)
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-8)
 
 
@@ -71,13 +71,23 @@ def test_vectors_that_are_normalised_at_once_have_no_length(
     assert told is not counts
 
 
+def test_one_gradient_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    compute = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *args: calls.append(args) or compute(*args))
+    predictor = Predictor.load(GOLDEN / "classify", FINE)
+    (record,) = predictor.task.from_texts([TEXT])
+    explain_record(predictor, record, ExplainSettings(method=("gradient-x-input",)))
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("run", ["separate", "lstm"])
 def test_gradients_reach_what_translators_read(run: str) -> None:
     # Their table of what is read has no other use, so that a row of it can be changed instead.
     subject = subject_for(run, "Das katze sieht das pferd!")
     ids = subject.aim.examples[0].ids
     table, step = subject.model.get_input_embeddings().weight, 1e-5
-    (scores,) = gradient_x_input(subject)
+    (scores,), _ = gradient_x_input(subject)
     for token_id in np.unique(ids):
         before = table.detach()[token_id].clone()
         outputs = []

@@ -17,7 +17,6 @@ from heedful.explanations.explanation import (
     Explanation,
 )
 from heedful.explanations.flow import rollout
-from heedful.explanations.gradients import length_counts
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject
@@ -25,11 +24,6 @@ from heedful.explanations.words import by_words
 from heedful.models.model import Model
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings, PredictSettings
-
-_LENGTH_NOTE = (
-    "This model normalises the vector of each token first, so how long it is changes nothing: the "
-    "scores of gradient-x-input are rounding errors. Take integrated-gradients."
-)
 
 
 def explain_record(
@@ -59,9 +53,6 @@ def explain_record(
     maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]
     attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
-    notes = [*_notes(predictor, answer, aim, maps, attributions)]
-    if "gradient-x-input" in methods and not length_counts(subject):
-        notes.append(_LENGTH_NOTE)
     explanation = Explanation(
         task=predictor.task.name,
         model=predictor.name,
@@ -69,7 +60,7 @@ def explain_record(
         sides=(*aim.sides, *(aim.written or ())),
         attention=maps,
         attributions=attributions,
-        notes=tuple(notes),
+        notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
     )
     return by_words(explanation) if settings.words else explanation
 
@@ -156,6 +147,8 @@ def _notes(
                 f"The scores of {one.method} add up to {check.total:.4f} and not, as they should, "
                 f"to {check.difference:.4f}, even with {check.steps} steps: do not rely on them."
             )
+        if one.note is not None:
+            yield one.note
     if predictor.precision.int8:
         yield "The answer was computed in int8, and its explanation in fp32."
     elif predictor.precision.dtype is not torch.float32:

@@ -69,6 +69,8 @@ class Attribution:
     of a word is the sum of its tokens' scores."""
     completeness: Completeness | None = None
     """Only integrated gradients have to add up."""
+    note: str | None = None
+    """What a reader of the scores must know, in whole sentences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,27 +27,22 @@ Scores = tuple[NDArray[np.float64], ...]
 """For each example a score for each of its tokens."""
 
 
-def gradient_x_input(subject: Subject) -> Scores:
+def gradient_x_input(subject: Subject) -> tuple[Scores, bool]:
     """Return the product of each token's vector and the gradient with respect to it.
 
     A straight line would tell from it how far the output fell if the vector shrank to zeros.
     Special tokens have a score, too.
+
+    Returns:
+        The scores, and whether the answer depends on how long the vectors are. It does not where a
+        model normalises them before all else, as DeBERTa does. The gradient is then at right angles
+        to each vector, and the scores are 0 but for rounding.
     """
     vectors = _vectors(subject, subject.whole)  # (E, T, D)
     (gradient,) = _gradients(subject, vectors[None])
-    return _per_token(subject, vectors.double() * gradient)
-
-
-def length_counts(subject: Subject) -> bool:
-    """Tell whether an answer depends on how long the vectors of tokens are.
-
-    It does not where a model normalises them before all else, as DeBERTa does. The gradient is then
-    at right angles to each vector, and `gradient_x_input` is 0 but for rounding.
-    """
-    vectors = _vectors(subject, subject.whole)  # (E, T, D)
-    (gradient,) = _gradients(subject, vectors[None])
-    products = (vectors.double() * gradient).sum(-1).abs()
-    return bool((products > _RIGHT_ANGLE * vectors.norm(dim=-1) * gradient.norm(dim=-1)).any())
+    products = vectors.double() * gradient
+    least = _RIGHT_ANGLE * vectors.norm(dim=-1) * gradient.norm(dim=-1)  # (E, T)
+    return _per_token(subject, products), bool((products.sum(-1).abs() > least).any())
 
 
 def integrated_gradients(subject: Subject) -> tuple[Scores, Completeness]:

@@ -19,9 +19,16 @@ from heedful.explanations.subject import Subject
 Method: TypeAlias = Callable[[Subject, int | None], Attribution]
 """From a subject, and the token that the user chose, to scores for what is read."""
 
+_LENGTH_NOTE = (
+    "This model normalises the vector of each token first, so how long it is changes nothing: the "
+    "scores of gradient-x-input are rounding errors. Take integrated-gradients."
+)
+
 
 def _by_gradient(subject: Subject, token: int | None) -> Attribution:
-    return _attribution("gradient-x-input", subject, gradient_x_input(subject))
+    scores, length_counts = gradient_x_input(subject)
+    note = None if length_counts else _LENGTH_NOTE
+    return _attribution("gradient-x-input", subject, scores, note=note)
 
 
 def _by_path(subject: Subject, token: int | None) -> Attribution:
@@ -95,6 +102,7 @@ def _attribution(
     completeness: Completeness | None = None,
     *,
     target: str | None = None,
+    note: str | None = None,
 ) -> Attribution:
     read = [tuple(np.asarray(one, dtype=np.float64).tolist()) for one in scores]
     written = [None] * len(subject.aim.written or ())
@@ -103,4 +111,5 @@ def _attribution(
         target=target or subject.aim.target,
         scores=(*read, *written),
         completeness=completeness,
+        note=note,
     )
