@@ -9,13 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from torch import Tensor
 
-from heedful import losses
 from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.corpus import Documents
@@ -97,15 +93,16 @@ class NextWords:
     hides: ClassVar[bool] = False
     mask_share: ClassVar[float] = 0.15
 
+    doubt = hidden.no_doubt
+    loss = hidden.loss
+    count = hidden.count
+    score = hidden.score
+
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences, one text after another."""
         return running_texts(corpus, frame, seed=seed, epoch=epoch)
-
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Find nothing odd."""
-        return None
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
@@ -127,20 +124,6 @@ class NextWords:
         inputs |= keep_apart(ids, None if mask is None else real, begin, causal=True)
         targets = {"tokens": following[follows]}
         return replace(hidden.with_inputs(batch, inputs), targets=targets)
-
-    def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of tokens that follow others. Shape (1,)."""
-        logits: Tensor = forward(**batch.inputs).logits  # (N, V)
-        return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
-
-    def count(self, batch: Batch) -> Tensor:
-        """Return how many there are. Shape (1,)."""
-        tokens = batch.targets["tokens"]
-        return torch.tensor([len(tokens)], device=tokens.device)
-
-    def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses, the tokens told right, all that were told. Shape (B, 3)."""
-        return hidden.told(model(**batch.inputs).logits, batch)
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Followed:
         """Name a sequence's numbers."""

@@ -1,5 +1,7 @@
 """What all objectives with hidden tokens share: hiding, and telling what stood there.
 
+Functions with ``self`` are methods of objectives; see ``Objective``.
+
 Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 """
 
@@ -8,14 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.batches import Batch, Draw, Example
+from heedful import losses
+from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate
 from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
 from heedful.lesson import Lesson
 from heedful.settings import PredictSettings
+from heedful.task import Forward
 from heedful.tasks.answers import blanks
+from heedful.tasks.answers.sequences import Scored
 from heedful.tokens import Tokenizer
 
 MASKED = {
@@ -99,6 +105,33 @@ def told(logits: Tensor, batch: Batch) -> Tensor:
     right = (logits.argmax(-1) == tokens).float()
     rows = torch.stack([each, right, torch.ones_like(each)], dim=1)  # (N, 3)
     return rows.new_zeros(size, 3).index_add_(0, owner, rows)
+
+
+def no_doubt(self: object, labels: NDArray[np.float64]) -> str | None:
+    """Find nothing odd about labels."""
+    return None
+
+
+def loss(self: object, forward: Forward, batch: Batch) -> Tensor:
+    """Return the sum of the losses of tokens that are told. Shape (1,)."""
+    logits: Tensor = forward(**batch.inputs).logits  # (N, V)
+    return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
+
+
+def count(self: object, batch: Batch) -> Tensor:
+    """Return how many tokens are told. Shape (1,)."""
+    tokens = batch.targets["tokens"]
+    return torch.tensor([len(tokens)], device=tokens.device)
+
+
+def score(self: object, model: Forward, batch: Batch) -> Tensor:
+    """Return what `told` says of each sequence. Shape (B, 3)."""
+    return told(model(**batch.inputs).logits, batch)
+
+
+def scored(self: object, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
+    """Name a sequence's numbers."""
+    return Scored.of(numbers, text, fitted)
 
 
 def candidates(

@@ -7,20 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches import Batch, Draw, Example
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.packing import keep_apart
 from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.judging import AnyJudge
-from heedful.task import Forward, Scores
-from heedful.tasks.answers.sequences import Scored, sequence_scores
+from heedful.task import Scores
+from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -39,15 +33,17 @@ class MaskedWords:
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     mixes_documents: ClassVar[bool] = False
 
+    doubt = hidden.no_doubt
+    loss = hidden.loss
+    count = hidden.count
+    score = hidden.score
+    scored = hidden.scored
+
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences, one text after another."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
-
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Find nothing odd."""
-        return None
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
@@ -57,24 +53,6 @@ class MaskedWords:
         real = batch.inputs.get("attention_mask")
         apart = keep_apart(batch.inputs["input_ids"], real, tokenizer.cls_token_id)
         return hidden.with_inputs(batch, apart)
-
-    def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of hidden tokens. Shape (1,)."""
-        logits: Tensor = forward(**batch.inputs).logits  # (N, V)
-        return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
-
-    def count(self, batch: Batch) -> Tensor:
-        """Return how many tokens are hidden. Shape (1,)."""
-        tokens = batch.targets["tokens"]
-        return torch.tensor([len(tokens)], device=tokens.device)
-
-    def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses, the tokens told right, the tokens hidden. Shape (B, 3)."""
-        return hidden.told(model(**batch.inputs).logits, batch)
-
-    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
-        """Name a sequence's numbers."""
-        return Scored.of(numbers, text, fitted)
 
     def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""

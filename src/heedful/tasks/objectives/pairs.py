@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches import Batch, Draw, Example
 from heedful.batches.collate import class_labels
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
@@ -21,7 +21,7 @@ from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.task import Forward, Scores
-from heedful.tasks.answers.sequences import Scored, sequence_scores
+from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -51,6 +51,8 @@ class MaskedPairs:
     asked: ClassVar[Blanks] = Blanks(pairs=True)
     hides: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
+
+    scored = hidden.scored
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -109,10 +111,6 @@ class MaskedPairs:
             best = output.pair_logits.argmax(-1)  # (B,)
             right = (best == batch.targets["pairs"]).float()[:, None]
         return torch.cat([rows, right], dim=1)
-
-    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
-        """Name a sequence's numbers."""
-        return Scored.of(numbers, text, fitted)
 
     def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""

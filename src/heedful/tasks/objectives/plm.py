@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches import Batch, Draw, Example
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.permuting import hidden_by, turns
@@ -26,7 +25,7 @@ from heedful.batches.sentence_pairs import Frame, single_texts
 from heedful.host import on_host, send
 from heedful.judging import AnyJudge
 from heedful.task import Forward, Scores
-from heedful.tasks.answers.sequences import Scored, sequence_scores
+from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.asked import Blanks
@@ -54,15 +53,15 @@ class PermutedWords:
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     mixes_documents: ClassVar[bool] = False
 
+    doubt = hidden.no_doubt
+    count = hidden.count
+    scored = hidden.scored
+
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut running text of one document each."""
         return single_texts(corpus, frame, seed=seed, epoch=epoch)
-
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Find nothing odd."""
-        return None
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
@@ -98,19 +97,10 @@ class PermutedWords:
         ]
         return torch.stack(sums).sum(0, keepdim=True)
 
-    def count(self, batch: Batch) -> Tensor:
-        """Return how many tokens are predicted. Shape (1,)."""
-        tokens = batch.targets["tokens"]
-        return torch.tensor([len(tokens)], device=tokens.device)
-
     def score(self, model: Forward, batch: Batch) -> Tensor:
         """Return the sum of the losses, the tokens told right, those predicted. Shape (B, 3)."""
         told = [hidden.told(logits, part) for logits, part in _read(model, batch, self.segment)]
         return torch.stack(told).sum(0)
-
-    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
-        """Name a sequence's numbers."""
-        return Scored.of(numbers, text, fitted)
 
     def scores(self) -> Scores[Any, Any]:
         """Return empty scores."""

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
@@ -165,15 +164,13 @@ class ReplacedTokens:
     hides: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
 
+    doubt = hidden.no_doubt
+
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences, one text after another."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
-
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Find nothing odd."""
-        return None
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
