@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from heedful.errors import UserError
-from heedful.models import BertConfig, BertForSequenceClassification, BertModel, num_parameters
+from heedful.models import BertConfig, BertForSequenceClassification, BertModel
 
 IDS = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0], [2, 3, 0, 0, 0]])
 MASK = (IDS != 0).long()
@@ -152,7 +152,7 @@ def test_fresh_weights_are_the_references(config: BertConfig) -> None:
             assert spread == pytest.approx(0.02, rel=0.15), name
     assert model.embeddings.word_embeddings.weight[0].eq(0).all()
     assert model.embeddings.word_embeddings.weight[1].ne(0).all()
-    assert num_parameters(BertModel(config)) == sum(
+    assert BertModel(config).num_parameters() == sum(
         p.numel() for p in BertModel(config).parameters()
     )
 
@@ -256,3 +256,15 @@ def test_other_word_embeddings_can_be_set(config: BertConfig) -> None:
     assert model.config.vocab_size == 9
     with pytest.raises(UserError, match="the embeddings have width 23; the model has 24"):
         model.set_input_embeddings(nn.Embedding(9, 23))
+
+
+def test_a_model_tells_where_and_how_large_it_is(config: BertConfig) -> None:
+    model = BertForSequenceClassification(config)
+    assert (model.device, model.dtype) == (torch.device("cpu"), torch.float32)
+    assert model.to("meta").double().device.type == "meta"
+    assert model.dtype == torch.float64
+    everything = model.num_parameters()
+    assert everything == model.num_parameters(only_trainable=True)
+    model.bert.requires_grad_(False)
+    head = sum(parameter.numel() for parameter in model.classifier.parameters())
+    assert model.num_parameters(only_trainable=True) == head < everything

@@ -22,7 +22,6 @@ from heedful.models import (
     BigBirdForSequenceClassification,
     BigBirdModel,
     load_model,
-    num_parameters,
 )
 
 LENGTHS = [64, 29, 28, 40, 5]
@@ -46,7 +45,7 @@ def test_published_sizes() -> None:
     sizes = FAMILIES["big_bird"].presets()
     for name, parameters in (("base", 127_468_800), ("large", 359_123_968)):
         with torch.device("meta"):
-            assert num_parameters(BigBirdModel(BigBirdConfig(**sizes[name]))) == parameters
+            assert BigBirdModel(BigBirdConfig(**sizes[name])).num_parameters() == parameters
 
 
 @pytest.mark.parametrize("training", [False, True])

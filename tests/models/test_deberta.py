@@ -26,7 +26,6 @@ from heedful.models import (
     DebertaV2ForPreTraining,
     DebertaV2Model,
     load_model,
-    num_parameters,
 )
 from heedful.models.pair import Added, Pair
 
@@ -262,7 +261,7 @@ def test_sizes_are_those_published(family: str, name: str, millions: float) -> N
     with torch.device("meta"):
         model = FAMILIES[family].model_class("body")(config)
     words = model.get_input_embeddings().weight.numel()
-    assert (num_parameters(model) - words) / 1e6 == pytest.approx(millions, rel=0.03)
+    assert (model.num_parameters() - words) / 1e6 == pytest.approx(millions, rel=0.03)
 
 
 def _pair(fresh: bool = True) -> Pair:

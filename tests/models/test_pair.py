@@ -20,7 +20,6 @@ from heedful.models import (
     ElectraForPreTraining,
     ElectraModel,
     load_model,
-    num_parameters,
 )
 from heedful.models.electra.presets import GENERATOR_SIZES, PRESETS
 from heedful.models.pair import TABLES, Pair, draw
@@ -49,7 +48,7 @@ def test_sizes_are_those_published(name: str, parameters: float, generator: int)
     config = ElectraConfig(**PRESETS[name])
     with torch.device("meta"):
         model = ElectraModel(config)
-    assert num_parameters(model) / 1e6 == pytest.approx(parameters, rel=1e-3)
+    assert model.num_parameters() / 1e6 == pytest.approx(parameters, rel=1e-3)
     smaller = config.generator(GENERATOR_SIZES[name])
     assert (smaller.hidden_size, smaller.embedding_size) == (generator, config.embedding_size)
     assert smaller.hidden_size == 64 * smaller.num_attention_heads

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from heedful.models import FAMILIES, BertConfig, BertModel, RobertaConfig, num_parameters
+from heedful.models import FAMILIES, BertConfig, BertModel, RobertaConfig
 from heedful.models.bert.presets import PRESETS
 
 
@@ -20,13 +20,13 @@ from heedful.models.bert.presets import PRESETS
 def test_sizes_are_those_published(name: str, parameters: float) -> None:
     with torch.device("meta"):
         model = BertModel(BertConfig(**PRESETS[name]))
-    assert num_parameters(model) / 1e6 == pytest.approx(parameters, rel=0.02)
+    assert model.num_parameters() / 1e6 == pytest.approx(parameters, rel=0.02)
 
 
 def test_base_and_large_have_as_many_parameters_as_the_published_files() -> None:
     for name, parameters in (("base", 109_482_240), ("large", 335_141_888)):
         with torch.device("meta"):
-            assert num_parameters(BertModel(BertConfig(**PRESETS[name]))) == parameters
+            assert BertModel(BertConfig(**PRESETS[name])).num_parameters() == parameters
 
 
 def test_a_head_is_64_wide() -> None:
@@ -40,4 +40,4 @@ def test_roberta_has_as_many_parameters_as_the_published_files() -> None:
         config = RobertaConfig(max_position_embeddings=514, **sizes[name])
         with torch.device("meta"):
             model = FAMILIES["roberta"].model_class("body")(config)
-        assert num_parameters(model) == parameters
+        assert model.num_parameters() == parameters

@@ -16,7 +16,6 @@ from heedful.models import (
     BertModel,
     Transformer,
     TransformerConfig,
-    num_parameters,
 )
 from heedful.models.pruning import (
     choose_heads,
@@ -38,11 +37,11 @@ def test_a_model_without_heads_is_one_with_these_masked(config: BertConfig) -> N
     model = BertModel(config).double().eval()
     mask = torch.tensor([[1, 0, 1, 0], [1, 1, 0, 1]])
     expected = model(IDS, MASK, head_mask=mask).last_hidden_state
-    before = num_parameters(model)
+    before = model.num_parameters()
     model.prune_heads({0: [3, 1], 1: [2]})
     torch.testing.assert_close(model(IDS, MASK).last_hidden_state, expected)
     # Of each head gone: its part of three products in and their biases, and of one product out.
-    assert before - num_parameters(model) == 3 * (4 * 24 * 6 + 3 * 6)
+    assert before - model.num_parameters() == 3 * (4 * 24 * 6 + 3 * 6)
     assert model.config.pruned_heads == {0: [1, 3], 1: [2]}
 
 

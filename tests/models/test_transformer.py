@@ -13,7 +13,7 @@ from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError
 from heedful.files import read_json, read_tensors, write_json, write_tensors
 from heedful.layers.positions import sinusoids
-from heedful.models import Transformer, TransformerConfig, num_parameters
+from heedful.models import Transformer, TransformerConfig
 from heedful.models.transformer import names
 from heedful.models.transformer.presets import PRESETS
 from heedful.training.gradients import NarrowWeights, TableGradients
@@ -56,7 +56,7 @@ def _labels() -> Tensor:
 def test_base_is_as_large_as_published() -> None:
     with torch.device("meta"):
         base, big = (
-            num_parameters(Transformer(TransformerConfig(vocab_size=37000, **sizes)))
+            Transformer(TransformerConfig(vocab_size=37000, **sizes)).num_parameters()
             for sizes in (PRESETS["base"], PRESETS["big"])
         )
     assert base == 63_082_496  # 65 million in Vaswani et al. 2017, table 3
@@ -404,11 +404,11 @@ def test_a_model_without_heads_is_one_with_these_masked(tmp_path: Path) -> None:
     }
     expected = model(*_batch(), labels=_labels(), **masks).logits
     assert not torch.allclose(model(*_batch(), labels=_labels()).logits, expected)
-    before = num_parameters(model)
+    before = model.num_parameters()
     model.prune_heads(**PRUNED)
     torch.testing.assert_close(model(*_batch(), labels=_labels()).logits, expected)
     # Of each head gone: its part of three products in and their biases, and of one product out.
-    assert before - num_parameters(model) == (4 * 16 + 3) * (1 * 8 + 2 * 4 + 3 * 4)
+    assert before - model.num_parameters() == (4 * 16 + 3) * (1 * 8 + 2 * 4 + 3 * 4)
     model.prune_heads({}, decoder_heads={0: [0], 1: [2]})
     assert model.config.pruned_heads == {1: [0]}
     assert model.config.decoder_pruned_heads == {0: [0, 1, 3], 1: [2]}
@@ -424,10 +424,10 @@ def test_a_model_without_heads_is_one_with_these_masked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", ["heads", "decoder_heads", "cross_attn_heads"])
 def test_what_cannot_be_pruned_is_named_and_nothing_is(wrong: str) -> None:
     model = _model()
-    before = num_parameters(model)
+    before = model.num_parameters()
     with pytest.raises(UserError, match="there is no block 2 to prune; there are 0 to 1"):
         model.prune_heads(**{**PRUNED, wrong: {0: [0], 2: [0]}})
-    assert num_parameters(model) == before
+    assert model.num_parameters() == before
     assert model.config.pruned_heads == {}
 
 

@@ -203,6 +203,19 @@ def test_encode_and_tokenize(uncased: BertTokenizer, reference: Any) -> None:
         words, is_split_into_words=True
     )
     assert uncased.tokenize(ONE) == reference.tokenize(ONE)
+    row = uncased.encode(ONE, OTHER, return_tensors="pt")
+    assert row.tolist() == [reference.encode(ONE, OTHER)]
+
+
+def test_older_names_of_a_call(uncased: BertTokenizer, reference: Any) -> None:
+    options: dict[str, Any] = {"padding": "max_length", "max_length": 20, "truncation": True}
+    assert uncased.encode_plus(ONE, OTHER, **options) == dict(
+        reference.encode_plus(ONE, OTHER, **options)
+    )
+    pairs = [(ONE, OTHER), (OTHER, "")]
+    assert uncased.batch_encode_plus(pairs, padding=True) == dict(
+        reference.batch_encode_plus(pairs, padding=True)
+    )
 
 
 def test_build_inputs_does_what_calls_do(uncased: BertTokenizer) -> None:

@@ -270,7 +270,6 @@ PUBLIC = {
 
 _OTHERS = {
     "load_model": "heedful.models.loading",
-    "num_parameters": "heedful.models.pretrained",
 }
 
 if TYPE_CHECKING:  # the same names, for type checkers
@@ -297,7 +296,6 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from heedful.models.loading import load_model as load_model
     from heedful.models.mpnet.config import MPNetConfig as MPNetConfig
     from heedful.models.mpnet.model import *  # noqa: F403
-    from heedful.models.pretrained import num_parameters as num_parameters
     from heedful.models.rnn.config import RnnConfig as RnnConfig
     from heedful.models.rnn.model import RnnSearch as RnnSearch
     from heedful.models.roberta.config import RobertaConfig as RobertaConfig

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
@@ -62,6 +63,28 @@ class Model(nn.Module, ABC):
     def with_body(self, body: "Model") -> "Model":
         """Return the same model with another body."""
         return body
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are; the first of them, if they are in several places."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its weights; of the first, if they differ."""
+        return next(self.parameters()).dtype
+
+    def num_parameters(self, only_trainable: bool = False) -> int:
+        """Count its weights, those that parts of it share once.
+
+        Args:
+            only_trainable: whether to leave out what ``requires_grad_(False)`` has frozen.
+        """
+        return sum(
+            parameter.numel()
+            for parameter in self.parameters()
+            if parameter.requires_grad or not only_trainable
+        )
 
     @property
     def learns_unpadded(self) -> bool:

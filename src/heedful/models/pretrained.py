@@ -73,11 +73,6 @@ def initialise(module: nn.Module, std: float) -> None:
             nn.init.zeros_(bias)
 
 
-def num_parameters(model: nn.Module) -> int:
-    """Return how many numbers a model's parameters hold."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def save_pretrained(
     model: "Model", folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:

@@ -254,6 +254,9 @@ class ModelTokenizer:
             single=not samples.many and not return_overflowing_tokens,
         )
 
+    encode_plus = batch_encode_plus = __call__
+    """What older code calls it."""
+
     def encode(
         self,
         text: Words,
@@ -262,18 +265,18 @@ class ModelTokenizer:
         truncation: bool | str | None = None,
         max_length: int | None = None,
         is_split_into_words: bool = False,
-    ) -> list[int]:
-        """Return the ids of one text or pair; see `__call__`."""
-        encoding = self(
+        return_tensors: Tensors | None = None,
+    ) -> list[int] | Any:
+        """Return the ids of one text or pair: a list, or a tensor (1, S); see `__call__`."""
+        return self(
             text,
             text_pair,
             add_special_tokens=add_special_tokens,
             truncation=truncation,
             max_length=max_length,
             is_split_into_words=is_split_into_words,
-        )
-        ids: list[int] = encoding["input_ids"]
-        return ids
+            return_tensors=return_tensors,
+        )["input_ids"]
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, without special tokens around them."""
