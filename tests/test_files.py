@@ -191,6 +191,16 @@ def test_commands_take_names_that_are_not_utf_8(
     assert run(["report", "run", "--data", data, "--out", f"{LATIN}.html"]) == 0
 
 
+def test_json_that_need_not_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    assert files.read_json_if_there(path) == {}
+    path.symlink_to(tmp_path / "missing.json")
+    with pytest.raises(UserError, match=r"some\.json: no such file .a link to nowhere"):
+        files.read_json_if_there(path)
+    (tmp_path / "missing.json").write_text('{"a": 1}')
+    assert files.read_json_if_there(path) == {"a": 1}
+
+
 @pytest.mark.parametrize(
     "read", [files.read_json, files.read_tensors, read_tokens, read_merges, read_model]
 )

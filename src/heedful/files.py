@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import struct
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -17,12 +16,9 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import LONGEST_NAME, UserError, shorten
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
 MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
 MANIFEST = "manifest.json"
-LOCK = ".lock"
-"""File of a folder that a process holds while it works there."""
 
 # Pickles of protocol 2 to 5 begin like this, and so do the zip files of pickles that `torch.save`
 # writes. Read as the length of a header, each of these is far too large for any file.
@@ -106,6 +100,16 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
+
+
+def read_json_if_there(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file; {} where nothing stands there, not even a link to nowhere.
+
+    Raises:
+        UserError: see `read_json`.
+    """
+    # What a link to nowhere should say would be passed over in silence.
+    return read_json(path) if os.path.lexists(path) else {}
 
 
 def read_fields(
@@ -344,42 +348,6 @@ def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
             name = str(path if error.filename is None else error.filename)
             error.filename = name.replace(str(partial or path), str(path))
         raise
-
-
-@contextmanager
-def locked(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold the lock of a folder, a file that is made in it, and deleted at the end.
-
-    The system lets go of it when the process ends, however that happens. Where files cannot be
-    locked, as on Windows, nothing is held.
-
-    Args:
-        folder: there is one; it may be gone at the end.
-        otherwise: what to tell the user if another process holds it.
-
-    Raises:
-        UserError: another process holds it.
-    """
-    path = folder / LOCK
-    with naming(path):
-        lock = path.open("a", encoding="utf-8")
-    with lock:
-        if sys.platform != "win32":
-            _take(lock, otherwise)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _take(lock: IO[str], otherwise: str) -> None:
-    try:
-        # Held by this process alone: what reads data for it may end a little later.
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise UserError(otherwise) from None
-    except OSError:  # the file system has no locks
-        return
 
 
 def sync_tree(folder: Path, *, deep: bool = True) -> None:

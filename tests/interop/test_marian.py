@@ -254,3 +254,10 @@ def test_vocabularies_of_two_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vocabularies have 26\d and \d+ pieces"):
         export(run, tmp_path / "out", "marian")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_longest_text_that_is_a_link_to_nowhere_is_not_passed_over(tmp_path: Path) -> None:
+    assert marian.read_longest(tmp_path) is None
+    (tmp_path / "generation_config.json").symlink_to(tmp_path / "missing.json")
+    with pytest.raises(UserError, match=r"config\.json: no such file .a link to nowhere"):
+        marian.read_longest(tmp_path)

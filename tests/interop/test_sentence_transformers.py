@@ -119,6 +119,14 @@ def test_a_length_that_is_none(tmp_path: Path) -> None:
         read_layout(folder)
 
 
+@pytest.mark.parametrize("name", ["sentence_bert_config", "config_sentence_transformers"])
+def test_what_is_a_link_to_nowhere_is_not_passed_over(tmp_path: Path, name: str) -> None:
+    folder = _write(tmp_path / "model")
+    (folder / f"{name}.json").symlink_to(folder / "missing.json")
+    with pytest.raises(UserError, match=rf"{name}\.json: no such file .a link to nowhere"):
+        read_layout(folder)
+
+
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "xlm-roberta"])
 def test_the_length_in_a_folder_of_the_first_versions(tmp_path: Path, family: str) -> None:
     """The name of its file was that of the model; the usual one comes first."""

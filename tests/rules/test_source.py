@@ -15,6 +15,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 GROUND = {
     "errors": set[str](),
     "files": {"errors"},
+    "locks": {"errors", "files"},
     "extras": {"errors"},
     "host": set[str](),
     "spreadsheets": set[str](),

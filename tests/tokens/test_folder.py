@@ -371,3 +371,10 @@ def test_what_is_there_but_no_file_is_not_passed_over(folder: Path, name: str) -
     path.mkdir()
     with pytest.raises(UserError, match=rf"{name}\.json: no such file .it is a folder"):
         BertTokenizer.from_pretrained(folder)
+
+
+def test_a_configuration_that_is_a_link_to_nowhere_is_not_passed_over(folder: Path) -> None:
+    load_tokenizer(folder)
+    (folder / "config.json").symlink_to(folder / "missing.json")
+    with pytest.raises(UserError, match=r"config\.json: no such file .a link to nowhere"):
+        load_tokenizer(folder)

@@ -26,7 +26,8 @@ from heedful.checkpoints.opening import (
 from heedful.checkpoints.runs import RECORD, RunRecord, others, read_record
 from heedful.commands.retell import FOLDER as RETOLD
 from heedful.errors import UserError
-from heedful.files import LOCK, MANIFEST
+from heedful.files import MANIFEST
+from heedful.locks import LOCK
 from heedful.settings import RunSettings
 from heedful.tasks.pretrain import CORPUS
 from heedful.tasks.translate import VOCABULARY

@@ -13,7 +13,8 @@ from typing import Any
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, listed, other_option
-from heedful.files import LOCK, locked, naming, refuse_if_read
+from heedful.files import naming, refuse_if_read
+from heedful.locks import LOCK, locked
 from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.settings import RunSettings
 

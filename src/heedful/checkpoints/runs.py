@@ -14,6 +14,7 @@ import torch
 
 from heedful import __version__, files
 from heedful.errors import UserError
+from heedful.locks import LOCK
 from heedful.models import Head
 
 RECORD = "heedful.json"
@@ -21,7 +22,7 @@ METRICS = "metrics.jsonl"
 
 _BESIDE_MODEL = frozenset(
     {
-        *(RECORD, files.MANIFEST, files.LOCK, METRICS, "checkpoints", "tensorboard"),
+        *(RECORD, files.MANIFEST, LOCK, METRICS, "checkpoints", "tensorboard"),
         *("corpus", "vocabulary", "retold", "pruned_heads.json", ".torchelastic"),
         *("metrics.json", "report.html"),
     }

@@ -20,6 +20,7 @@ from heedful import files
 from heedful.commands.identity import check_identity
 from heedful.commands.shards import Row
 from heedful.errors import UserError, message_of, other_option
+from heedful.locks import LOCK, locked
 
 ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
@@ -211,7 +212,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     )
     kept = {
         ASKED,
-        files.LOCK,
+        LOCK,
         *(_shard(parts.folder, number).name for number in range(len(parts.shards))),
     }
     for path in parts.folder.iterdir():
@@ -240,7 +241,7 @@ def held(out: Path) -> AbstractContextManager[None]:
     Raises:
         UserError: another process computes them.
     """
-    return files.locked(
+    return locked(
         folder_of(out),
         f"--out {out}: another process is computing these answers; wait for it, or choose another "
         "name",

@@ -37,8 +37,7 @@ def report_of_folder(run: Path) -> Report:
         UserError: it is no run folder, or a file in it is damaged.
     """
     record = foreign_record(run) or read_record(run)
-    path = run / METRICS
-    metrics = files.read_json(path) if path.is_file() else {}
+    metrics = files.read_json_if_there(run / METRICS)
     # What a run learns is written down when it has learnt.
     unfinished = (run / RECORD).is_file() and not is_finished(run)
     card = "Its training has not finished." if unfinished else read_task(record, run).card()

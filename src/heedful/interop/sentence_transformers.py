@@ -7,6 +7,7 @@ Shapes: B texts, T longest text, D width of a vector.
 """
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
-from heedful.files import parse_json, read_json, write_json
+from heedful.files import parse_json, read_json, read_json_if_there, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
@@ -115,13 +116,12 @@ def read_layout(folder: Path) -> SentenceLayout:
         )
     if not re.fullmatch(r"[\w.-]+", paths[1]) or paths[1].startswith("."):
         raise UserError(f"{path}: {paths[1]!r} is not the name of a folder beside it")
-    names = (name for name in (_LENGTH, *_OTHER_LENGTHS) if (folder / name).is_file())
+    names = (name for name in (_LENGTH, *_OTHER_LENGTHS) if os.path.lexists(folder / name))
     sizes_path = folder / next(names, _LENGTH)
-    sizes = read_json(sizes_path) if sizes_path.is_file() else {}
+    sizes = read_json_if_there(sizes_path)
     length = sizes.get("max_seq_length")
-    path = folder / TOKENIZER_CONFIG
-    if length is None and path.is_file():  # where newer versions of the library write it
-        most = read_json(path).get("model_max_length")
+    if length is None:  # newer versions of the library write it elsewhere
+        most = read_json_if_there(folder / TOKENIZER_CONFIG).get("model_max_length")
         length = most if isinstance(most, int) and most < _NO_LENGTH else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
@@ -186,7 +186,7 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
                 "texts, and nothing else does so here; give lower-cased texts and set it to false"
             )
     path = folder / _PROMPTS
-    values = read_json(path) if path.is_file() else {}
+    values = read_json_if_there(path)
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     prompt = prompts.get(name) if isinstance(prompts, dict) else None
     if prompt:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from heedful.errors import UserError, with_article
-from heedful.files import LOCK, as_path
+from heedful.files import as_path
+from heedful.locks import LOCK
 from heedful.settings import ColumnSettings
 
 if sys.platform != "win32":

@@ -1,13 +1,12 @@
 """The JSON files of a tokenizer in a model's folder, which tokenizers of all kinds have."""
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.files import read_json
+from heedful.files import read_json_if_there
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 CONFIG = "tokenizer_config.json"
@@ -65,12 +64,8 @@ def read_files(folder: Path) -> TokenizerFiles:
     Raises:
         UserError: one of them is damaged, or there but no file.
     """
-    contents = [
-        # What a link to nowhere should say would be passed over in silence.
-        read_json(path) if os.path.lexists(path := folder / name) else {}
-        for name in (CONFIG, SPECIAL, COMPILED, ADDED)
-    ]
-    config, special, compiled, added = contents
+    names = (CONFIG, SPECIAL, COMPILED, ADDED)
+    config, special, compiled, added = (read_json_if_there(folder / name) for name in names)
     return TokenizerFiles(
         folder=folder, config=config, special=special, compiled=compiled, added=added
     )

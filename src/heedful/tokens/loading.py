@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from heedful.errors import UserError, did_you_mean
-from heedful.files import read_json
+from heedful.files import read_json_if_there
 from heedful.sources import resolve
 from heedful.tokens import bytelevel_folder, translation, unigram_folder, wordpiece_folder
 from heedful.tokens.albert import AlbertTokenizer
@@ -47,10 +46,6 @@ class TokenizerKind:
     """What ``tokenizer.json`` calls what cuts words so; None where there is no such file."""
     is_in: Callable[[Path], bool] = lambda folder: False
     """Tells whether a folder that names neither holds its files, and is read as this kind."""
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
 
 
 KINDS = (
@@ -175,7 +170,7 @@ def load_tokenizer(
     tokenizer = kind_of(folder).read(folder)
     if isinstance(tokenizer, TranslationTokenizer):
         return tokenizer
-    if _read(folder / MODEL_CONFIG).get("type_vocab_size") == 1:
+    if read_json_if_there(folder / MODEL_CONFIG).get("type_vocab_size") == 1:
         tokenizer.tell_no_types()
     return tokenizer
 
@@ -200,8 +195,8 @@ def kind_of(folder: Path) -> TokenizerKind:
     Raises:
         UserError: there is none, or it is of another kind.
     """
-    model, path = _read(folder / MODEL_CONFIG), folder / CONFIG
-    name = _read(path).get("tokenizer_class")
+    model, path = read_json_if_there(folder / MODEL_CONFIG), folder / CONFIG
+    name = read_json_if_there(path).get("tokenizer_class")
     if name is None:  # older folders say it of the model
         name, path = model.get("tokenizer_class"), folder / MODEL_CONFIG
     name = str(name or ANY_CLASS)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.errors import UserError
-from heedful.files import MANIFEST, check_manifest, read_json, write_json
+from heedful.files import MANIFEST, check_manifest, read_json_if_there, write_json
 from heedful.sources import resolve
 from heedful.tokens.folder import MORE, content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
@@ -101,7 +101,7 @@ class TranslationTokenizer:
             check_manifest(folder, only=FILES)
         if not (folder / VOCABULARY).is_file():
             raise UserError(f"{folder}: holds no translator (there is no {VOCABULARY})")
-        config = read_json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        config = read_json_if_there(folder / CONFIG)
         source = read_ids(folder / VOCABULARY)
         separate = config.get("separate_vocabs", False)
         target = read_ids(folder / TARGET_VOCABULARY) if separate else source
@@ -120,8 +120,7 @@ class TranslationTokenizer:
 def is_translation_folder(folder: Path) -> bool:
     """Tell whether a folder holds the tokenizers of a translation."""
     return (folder / VOCABULARY).is_file() and (
-        (folder / SOURCE_MODEL).is_file()
-        or ((folder / CONFIG).is_file() and _SEGMENTATION in read_json(folder / CONFIG))
+        (folder / SOURCE_MODEL).is_file() or _SEGMENTATION in read_json_if_there(folder / CONFIG)
     )
 
 
@@ -141,7 +140,7 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
 
 def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
     """Check pieces against the model that stands beside them, if one does."""
-    config = read_json(path) if path.is_file() else {}
+    config = read_json_if_there(path)
     source, target = tokenizer.source, tokenizer.target
     right = {
         "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),

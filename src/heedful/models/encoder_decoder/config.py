@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.errors import UserError
-from heedful.files import read_json
+from heedful.files import read_json, read_json_if_there
 from heedful.models import FAMILIES, Head
 from heedful.models.configs import IGNORED, ReferenceConfig
 
@@ -82,8 +82,7 @@ class EncoderDecoderConfig:
 
 def _start(values: dict[str, Any], path: Path) -> Any:
     """Return the token that a text to write starts after, by the file that the search reads."""
-    beside = path.with_name("generation_config.json")
-    search = read_json(beside) if beside.is_file() else {}
+    search = read_json_if_there(path.with_name("generation_config.json"))
     start = search.get("decoder_start_token_id")
     return values.get("decoder_start_token_id") if start is None else start
 
