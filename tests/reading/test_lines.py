@@ -53,6 +53,34 @@ def zstandard(content: bytes) -> bytes:
     return b"\x50\x2a\x4d\x18\x04\0\0\0size" + packed
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"PK\x03\x04\x14\0\x06\0",
+            "line 1: byte 6 is NUL; this is not a text file; it looks like an E",
+        ),
+        (
+            b"PK\x03\x04\n\0",
+            "line 2: byte 1 is NUL; this is not a text file; it looks like an Excel",
+        ),
+        (
+            b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n",
+            "not UTF-8 (byte 2 is 0xe2; it looks like a PDF file: save",
+        ),
+        (b"PAR1\x15\0", "it looks like a Parquet file: its name must end in .parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_known_by_its_start(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    assert message in error_of(path)
+    path.write_bytes(content[:4] + b" is a text\n")
+    assert len(list(read_lines(path))) == 1
+
+
 PACK = {
     ".gz": lambda content: gzip.compress(content, 1, mtime=0),
     ".bz2": bz2.compress,

@@ -259,6 +259,18 @@ def test_labels_of_json_and_parquet(write: Write, value: object, labels: tuple[s
         assert next(read_records([path], ColumnSettings())).labels == labels
 
 
+@pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+def test_rows_without_anything_are_empty_lines(write: Write, ending: str, mark: str) -> None:
+    lines = ["text,label,more", "a,x,", ",,", "b,y,1", ",,", ",,"]
+    path = write(f"a.{ending}", "".join(f"{line}\n" for line in lines).replace(",", mark))
+    read = [(record.text, record.line) for record in read_records([path], ColumnSettings())]
+    assert read == [("a", 2), ("b", 4)]
+    texts = read_records([path], ColumnSettings(label=None), allow_empty=True)
+    assert [record.text for record in texts] == ["a", "", "b", "", ""]
+    path = write(f"b.{ending}", f"text{mark}label\n{mark}\n {mark}\n")
+    assert error_of([path], ColumnSettings()).endswith("line 3, column 'text': empty text")
+
+
 def test_what_json_lacks_is_passed_over_where_it_is_not_read(write: Write) -> None:
     path = write("a.jsonl", '{"text": "a", "label": 1, "more": {"x": [NaN, -Infinity]}}\n')
     assert next(read_records([path], ColumnSettings())).labels == ("1",)
@@ -449,6 +461,12 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             ColumnSettings(),
             ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson .json "
             ".parquet .txt, or say its format: csv, tsv, jsonl, parquet, text",
+        ),
+        (
+            "a.xlsx",
+            None,
+            ColumnSettings(),
+            ": a spreadsheet; save each sheet as CSV in UTF-8 and give that",
         ),
         (
             "a.txt",

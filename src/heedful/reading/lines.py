@@ -111,18 +111,19 @@ def read_lines(
         UserError: with file, line and byte, for whatever the top of this module lists.
     """
     source = source_name(path)
-    number = 0
+    number, start = 0, b""
     encoding = UTF8 if is_utf8(encoding) else encoding
     try:
         with open_bytes(path) as stream:
             while raw := stream.readline(max_bytes + 1):
                 number += 1
+                start = start or raw[:_LONGEST_MARK]
                 if len(raw) > max_bytes:
                     raise UserError(f"{source}, line {number}: longer than {max_bytes:,} bytes")
                 try:
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
-                    hint = _hint(raw) if number == 1 else ""
+                    hint = _foreign(start) or (_hint(raw) if number == 1 else "")
                     if encoding == UTF8 and not hint:
                         hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
                     hint = hint or _wider(raw, encoding)
@@ -143,6 +144,7 @@ def read_lines(
                     nul = raw.index(b"\0") + 1
                     raise UserError(
                         f"{source}, line {number}: byte {nul} is NUL; this is not a text file"
+                        f"{_foreign(start)}"
                     )
                 yield line
     except DamagedError as error:
@@ -150,6 +152,27 @@ def read_lines(
         raise UserError(f"{source}: {error.what} after {lines}{error.reason}") from None
     except OSError as error:
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
+
+
+def _foreign(start: bytes) -> str:
+    """Return what a file that is no text may be, by its first bytes, and what to do about it."""
+    for mark, (kind, way_out) in _FOREIGN.items():
+        if start.startswith(mark):
+            return f"; it looks like {kind}: {way_out}"
+    return ""
+
+
+_FOREIGN = {
+    b"PK\x03\x04": ("an Excel or Word file, or another zip archive", "save it as CSV or as text"),
+    b"\xd0\xcf\x11\xe0": ("a file of an older Excel or Word", "save it as CSV or as text"),
+    b"%PDF": ("a PDF file", "save it as text"),
+    b"PAR1": ("a Parquet file", "its name must end in .parquet"),
+    b"ARROW1": ("an Arrow file", "save it as Parquet"),
+    b"SQLite": ("a database", "save a table of it as CSV"),
+    b"\x89HDF": ("an HDF5 file", "save it as CSV"),
+    b"\x93NUMPY": ("an array of numpy", "save it as CSV"),
+}
+_LONGEST_MARK = max(map(len, _FOREIGN))
 
 
 def _hint(raw: bytes) -> str:

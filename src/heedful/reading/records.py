@@ -55,6 +55,7 @@ _ENDINGS = {
     ".parquet": "parquet",
     ".txt": "text",
 }
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +173,8 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
     format = columns.format or ("text" if path == STDIN else ending_format(path))
     if format is None:
         ending = ending_of(path)
+        if ending in _SPREADSHEETS:
+            raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
         raise UserError(
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
             f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
@@ -222,7 +225,8 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
         return _text_rows(lines)
     source = source_name(path)
     if format == "tsv":
-        return _table_rows(tsv_rows(lines, source, keep_empty=keep_empty), source, columns)
+        rows = tsv_rows(lines, source, keep_empty=keep_empty)
+        return _table_rows(rows, source, columns, keep_empty)
     lines, ahead = tee(lines)
     delimiter = named_delimiter(next(ahead, ""))
     del ahead  # or all lines would be kept for it
@@ -234,10 +238,13 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
         delimiter = delimiter_of(ahead, header=columns.header)
         del ahead
     rows = csv_rows(lines, source, delimiter=delimiter or ",", keep_empty=keep_empty, start=start)
-    return _table_rows(rows, source, columns)
+    return _table_rows(rows, source, columns, keep_empty)
 
 
-def _table_rows(rows: Iterator[Row], source: str, columns: ColumnSettings) -> Iterator[_Row]:
+def _table_rows(
+    rows: Iterator[Row], source: str, columns: ColumnSettings, keep_empty: bool
+) -> Iterator[_Row]:
+    """Yield rows with their columns; spreadsheets write empty ones, which are empty lines."""
     first = next(rows, None)
     if first is None:
         raise UserError(f"{source}: empty")
@@ -246,7 +253,8 @@ def _table_rows(rows: Iterator[Row], source: str, columns: ColumnSettings) -> It
     if not columns.header:
         yield number, fields, cells
     for number, cells in rows:
-        yield number, fields, cells
+        if keep_empty or len(cells) == 1 or any(cells):
+            yield number, fields, cells
 
 
 def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:

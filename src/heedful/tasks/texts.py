@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -53,6 +54,10 @@ def refuse_columns(task: str, columns: ColumnSettings) -> None:
         raise UserError(f"the files of {task} have a format of their own: leave out column options")
 
 
+_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+"""A number with a comma, of decimals or of thousands: whoever wrote it knows."""
+
+
 def target(record: Record) -> float:
     """Return a record's number.
 
@@ -68,6 +73,8 @@ def target(record: Record) -> float:
     if not abs(value) <= LARGEST:  # nor where it is no number
         shown = listed([repr(label) for label in labels]) or "nothing"
         limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
+        if len(labels) == 1 and _COMMA.fullmatch(labels[0]):
+            limit = "; decimals stand behind a point, as in 0.5"
         raise UserError(f"{record.where}: expected a number, found {shown}{limit}")
     return value
 
