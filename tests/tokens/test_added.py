@@ -98,3 +98,16 @@ def test_tokens_that_only_the_old_file_names(tmp_path: Path, family: str) -> Non
     ours = load_tokenizer(folder)
     for text in ("  a  b <ent> c", "a<ent>b", "<ent>", " <ent>  <mask> a"):
         assert ours.encode(text) == theirs.encode(text), text
+
+
+@pytest.mark.parametrize("told", ["<mask>", {"content": "<mask>", "lstrip": False}])
+def test_of_two_old_files_that_of_special_tokens_counts(tmp_path: Path, told: Any) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder("roberta", folder := tmp_path / "model")
+    described = {"__type": "AddedToken", "content": "<mask>", "rstrip": True, "lstrip": True}
+    config = {"mask_token": {**described, "normalized": False, "single_word": False}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": told}))
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    text = "a <mask> b"
+    assert load_tokenizer(folder).encode(text) == theirs.encode(text)

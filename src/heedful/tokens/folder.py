@@ -323,10 +323,13 @@ def _added_token(
 
 
 def _switched(files: TokenizerFiles, switch: str) -> dict[str, bool]:
-    """Return token -> whether a switch of it is on, of tokens that the files describe."""
-    names = SpecialTokens().named()
-    entries = [values.get(name) for values in (files.special, files.config) for name in names]
-    entries += [*(files.special.get(MORE) or ()), *(files.config.get(MORE) or ())]
+    """Return token -> whether a switch of it is on, of tokens that the files describe.
+
+    Of descriptions by name that of ``special_tokens_map.json`` counts, and before both one by id.
+    """
+    named = {**files.config, **files.special}
+    entries = [named.get(name) for name in SpecialTokens().named()]
+    entries += [*(files.config.get(MORE) or ()), *(files.special.get(MORE) or ())]
     entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one counts
     return {
         entry["content"]: bool(entry.get(switch))
