@@ -4,11 +4,18 @@ Shapes: M blocks, each counted once.
 """
 
 from heedful.layers.stack import Order
-from heedful.models import forwards, pretraining
+from heedful.models import pretraining
 from heedful.models.albert.config import AlbertConfig
 from heedful.models.albert.names import PREFIX, in_files
+from heedful.models.bert.model import (
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from heedful.models.encoder import Encoder, Variant, language_head
-from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.heads import PreTrainingHead
 from heedful.models.with_head import WithHead
 
 
@@ -35,51 +42,28 @@ class AlbertModel(Encoder):
         self.in_files = in_files(config)
 
 
-class AlbertForSequenceClassification(WithHead):
+class AlbertForSequenceClassification(BertForSequenceClassification):
     """ALBERT with a linear classifier, or regression, of the pooled first token."""
 
     albert: AlbertModel
-
-    def __init__(self, config: AlbertConfig) -> None:
-        body = AlbertModel(config)
-        head = SequenceHead(
-            config.hidden_size,
-            config.num_labels,
-            dropout=config.head_dropout,
-            problem_type=config.problem_type,
-        )
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.classify
+    body_class = AlbertModel
 
 
-class AlbertForMultipleChoice(WithHead):
+class AlbertForMultipleChoice(BertForMultipleChoice):
     """ALBERT that gives each choice one score; the choices of an item share a softmax."""
 
     albert: AlbertModel
-
-    def __init__(self, config: AlbertConfig) -> None:
-        body = AlbertModel(config)
-        head = SequenceHead(config.hidden_size, 1, dropout=config.head_dropout)
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.choose
+    body_class = AlbertModel
 
 
-class AlbertForTokenClassification(WithHead):
+class AlbertForTokenClassification(BertForTokenClassification):
     """ALBERT with a linear classifier of every token."""
 
     albert: AlbertModel
-
-    def __init__(self, config: AlbertConfig) -> None:
-        body = AlbertModel(config, add_pooling_layer=False)
-        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.classify
+    body_class = AlbertModel
 
 
-class AlbertForQuestionAnswering(WithHead):
+class AlbertForQuestionAnswering(BertForQuestionAnswering):
     """ALBERT that says where in a text an answer starts and ends.
 
     Raises:
@@ -87,25 +71,14 @@ class AlbertForQuestionAnswering(WithHead):
     """
 
     albert: AlbertModel
-
-    def __init__(self, config: AlbertConfig) -> None:
-        body = AlbertModel(config, add_pooling_layer=False)
-        head = SpanHead(config.hidden_size, config.num_labels)
-        super().__init__(body, head, at="qa_outputs")
-
-    forward = forwards.find_span
+    body_class = AlbertModel
 
 
-class AlbertForMaskedLM(WithHead):
+class AlbertForMaskedLM(BertForMaskedLM):
     """ALBERT that says which pieces stand at masked positions."""
 
     albert: AlbertModel
-
-    def __init__(self, config: AlbertConfig) -> None:
-        body = AlbertModel(config, add_pooling_layer=False)
-        super().__init__(body, language_head(config), at="cls.predictions")
-
-    forward = forwards.predict_masked
+    body_class = AlbertModel
 
 
 class AlbertForPreTraining(WithHead):

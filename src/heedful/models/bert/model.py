@@ -1,5 +1,7 @@
 """BERT (Devlin et al. 2019) and its public names with a head."""
 
+from typing import ClassVar
+
 from heedful.models import forwards, pretraining
 from heedful.models.bert.config import BertConfig
 from heedful.models.bert.names import PREFIX
@@ -27,9 +29,10 @@ class BertForSequenceClassification(WithHead):
     """BERT with a linear classifier, or regression, of the pooled first token."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = SequenceHead(
             config.hidden_size,
             config.num_labels,
@@ -61,9 +64,10 @@ class BertForMultipleChoice(WithHead):
     """BERT that gives each choice one score, which the choices of an item share a softmax over."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = SequenceHead(config.hidden_size, 1, dropout=config.head_dropout)
         super().__init__(body, head, at="classifier")
 
@@ -74,9 +78,10 @@ class BertForTokenClassification(WithHead):
     """BERT with a linear classifier of every token."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
         super().__init__(body, head, at="classifier")
 
@@ -91,9 +96,10 @@ class BertForQuestionAnswering(WithHead):
     """
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         head = SpanHead(config.hidden_size, config.num_labels)
         super().__init__(body, head, at="qa_outputs")
 
@@ -104,9 +110,10 @@ class BertForMaskedLM(WithHead):
     """BERT that says which words stand at masked positions (Devlin et al. 2019, section 3.1)."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config), at="cls.predictions")
 
     forward = forwards.predict_masked
@@ -116,9 +123,10 @@ class BertLMHeadModel(WithHead):
     """BERT that says which word comes next, for a configuration with ``is_decoder``."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config), at="cls.predictions")
 
     forward = forwards.predict_next

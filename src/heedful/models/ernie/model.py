@@ -4,10 +4,16 @@ From version 2.0 on (Sun et al. 2020) each token may also have the type of a tas
 """
 
 from heedful.models import forwards, pretraining
+from heedful.models.bert.model import (
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForTokenClassification,
+    BertLMHeadModel,
+)
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.ernie.config import ErnieConfig
 from heedful.models.ernie.names import PREFIX
-from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.heads import PreTrainingHead, SequenceHead
 from heedful.models.with_head import WithHead
 
 
@@ -71,20 +77,14 @@ class ErnieForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class ErnieForTokenClassification(WithHead):
+class ErnieForTokenClassification(BertForTokenClassification):
     """ERNIE with a linear classifier of every token."""
 
     ernie: ErnieModel
-
-    def __init__(self, config: ErnieConfig) -> None:
-        body = ErnieModel(config, add_pooling_layer=False)
-        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.classify
+    body_class = ErnieModel
 
 
-class ErnieForQuestionAnswering(WithHead):
+class ErnieForQuestionAnswering(BertForQuestionAnswering):
     """ERNIE that says where in a text an answer starts and ends.
 
     Raises:
@@ -92,37 +92,21 @@ class ErnieForQuestionAnswering(WithHead):
     """
 
     ernie: ErnieModel
-
-    def __init__(self, config: ErnieConfig) -> None:
-        body = ErnieModel(config, add_pooling_layer=False)
-        super().__init__(body, SpanHead(config.hidden_size, config.num_labels), at="qa_outputs")
-
-    forward = forwards.find_span
+    body_class = ErnieModel
 
 
-class ErnieForMaskedLM(WithHead):
+class ErnieForMaskedLM(BertForMaskedLM):
     """ERNIE that says which words stand at masked positions."""
 
     ernie: ErnieModel
-
-    def __init__(self, config: ErnieConfig) -> None:
-        body = ErnieModel(config, add_pooling_layer=False)
-        super().__init__(body, language_head(config), at="cls.predictions")
-
-    forward = forwards.predict_masked
+    body_class = ErnieModel
 
 
-class ErnieForCausalLM(WithHead):
+class ErnieForCausalLM(BertLMHeadModel):
     """ERNIE that says which word comes next, for a configuration with ``is_decoder``."""
 
     ernie: ErnieModel
-
-    def __init__(self, config: ErnieConfig) -> None:
-        body = ErnieModel(config, add_pooling_layer=False)
-        super().__init__(body, language_head(config), at="cls.predictions")
-
-    forward = forwards.predict_next
-    generate = forwards.generate
+    body_class = ErnieModel
 
 
 class ErnieForPreTraining(WithHead):

@@ -1,12 +1,16 @@
 """MPNet (Song et al. 2020): BERT's blocks, which share what they know of distances."""
 
 from heedful.layers.positions import BucketedPositions
-from heedful.models import forwards
-from heedful.models.encoder import Encoder, Variant, language_head
-from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.encoder import Encoder, Variant
 from heedful.models.mpnet.config import BUCKETS, MPNetConfig
 from heedful.models.mpnet.names import IN_FILES, PREFIX
-from heedful.models.with_head import WithHead
+from heedful.models.roberta.model import (
+    RobertaForMaskedLM,
+    RobertaForMultipleChoice,
+    RobertaForQuestionAnswering,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
+)
 
 
 class MPNetModel(Encoder):
@@ -31,51 +35,28 @@ class MPNetModel(Encoder):
         super().__init__(config, add_pooling_layer, Variant(bias=bias))
 
 
-class MPNetForSequenceClassification(WithHead):
+class MPNetForSequenceClassification(RobertaForSequenceClassification):
     """MPNet with a classifier, or regression, of two layers on the first token."""
 
     mpnet: MPNetModel
-
-    def __init__(self, config: MPNetConfig) -> None:
-        body = MPNetModel(config, add_pooling_layer=False)
-        head = DenseSequenceHead(
-            config.hidden_size,
-            config.num_labels,
-            dropout=config.head_dropout,
-            problem_type=config.problem_type,
-        )
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.classify
+    body_class = MPNetModel
 
 
-class MPNetForMultipleChoice(WithHead):
+class MPNetForMultipleChoice(RobertaForMultipleChoice):
     """MPNet that gives each choice one score; the choices of an item share a softmax."""
 
     mpnet: MPNetModel
-
-    def __init__(self, config: MPNetConfig) -> None:
-        body = MPNetModel(config)
-        head = SequenceHead(config.hidden_size, 1, dropout=config.hidden_dropout_prob)
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.choose
+    body_class = MPNetModel
 
 
-class MPNetForTokenClassification(WithHead):
+class MPNetForTokenClassification(RobertaForTokenClassification):
     """MPNet with a linear classifier of every token."""
 
     mpnet: MPNetModel
-
-    def __init__(self, config: MPNetConfig) -> None:
-        body = MPNetModel(config, add_pooling_layer=False)
-        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
-        super().__init__(body, head, at="classifier")
-
-    forward = forwards.classify
+    body_class = MPNetModel
 
 
-class MPNetForQuestionAnswering(WithHead):
+class MPNetForQuestionAnswering(RobertaForQuestionAnswering):
     """MPNet that says where in a text an answer starts and ends.
 
     Raises:
@@ -83,22 +64,11 @@ class MPNetForQuestionAnswering(WithHead):
     """
 
     mpnet: MPNetModel
-
-    def __init__(self, config: MPNetConfig) -> None:
-        body = MPNetModel(config, add_pooling_layer=False)
-        head = SpanHead(config.hidden_size, config.num_labels)
-        super().__init__(body, head, at="qa_outputs")
-
-    forward = forwards.find_span
+    body_class = MPNetModel
 
 
-class MPNetForMaskedLM(WithHead):
+class MPNetForMaskedLM(RobertaForMaskedLM):
     """MPNet that says which tokens stand at masked positions."""
 
     mpnet: MPNetModel
-
-    def __init__(self, config: MPNetConfig) -> None:
-        body = MPNetModel(config, add_pooling_layer=False)
-        super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
-
-    forward = forwards.predict_masked
+    body_class = MPNetModel

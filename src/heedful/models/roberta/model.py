@@ -1,5 +1,7 @@
 """RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding."""
 
+from typing import ClassVar
+
 from heedful.models import forwards
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
@@ -30,9 +32,10 @@ class RobertaForSequenceClassification(WithHead):
     """RoBERTa with a classifier, or regression, of two layers on the first token."""
 
     roberta: RobertaModel
+    body_class: ClassVar[type[Encoder]] = RobertaModel
 
     def __init__(self, config: RobertaConfig) -> None:
-        body = RobertaModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         head = DenseSequenceHead(
             config.hidden_size,
             config.num_labels,
@@ -48,9 +51,10 @@ class RobertaForMultipleChoice(WithHead):
     """RoBERTa that gives each choice one score; the choices of an item share a softmax."""
 
     roberta: RobertaModel
+    body_class: ClassVar[type[Encoder]] = RobertaModel
 
     def __init__(self, config: RobertaConfig) -> None:
-        body = RobertaModel(config)
+        body = self.body_class(config)
         head = SequenceHead(config.hidden_size, 1, dropout=config.hidden_dropout_prob)
         super().__init__(body, head, at="classifier")
 
@@ -61,9 +65,10 @@ class RobertaForTokenClassification(WithHead):
     """RoBERTa with a linear classifier of every token."""
 
     roberta: RobertaModel
+    body_class: ClassVar[type[Encoder]] = RobertaModel
 
     def __init__(self, config: RobertaConfig) -> None:
-        body = RobertaModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
         super().__init__(body, head, at="classifier")
 
@@ -78,9 +83,10 @@ class RobertaForQuestionAnswering(WithHead):
     """
 
     roberta: RobertaModel
+    body_class: ClassVar[type[Encoder]] = RobertaModel
 
     def __init__(self, config: RobertaConfig) -> None:
-        body = RobertaModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         head = SpanHead(config.hidden_size, config.num_labels)
         super().__init__(body, head, at="qa_outputs")
 
@@ -91,9 +97,10 @@ class RobertaForMaskedLM(WithHead):
     """RoBERTa that says which tokens stand at masked positions."""
 
     roberta: RobertaModel
+    body_class: ClassVar[type[Encoder]] = RobertaModel
 
     def __init__(self, config: RobertaConfig) -> None:
-        body = RobertaModel(config, add_pooling_layer=False)
+        body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
 
     forward = forwards.predict_masked
