@@ -31,7 +31,6 @@ ROUND = 32
 """What the number of packed tokens is a multiple of."""
 
 
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packing:
     """Where the tokens of a batch stand."""
