@@ -2,23 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from heedful.sources import resolve
-from heedful.tokens.folder import read_files
-from heedful.tokens.tokenizer import ModelTokenizer
-from heedful.tokens.unigram_folder import (
-    DEBERTA_V2,
-    Recipe,
-    UnigramSettings,
-    read_recipe,
-    read_settings,
-    recipe_of,
-    write_folder,
-)
+from heedful.tokens.unigram_folder import DEBERTA_V2, Recipe, UnigramSettings, recipe_of
+from heedful.tokens.unigram_tokenizer import UnigramTokenizer
 
 
-class DebertaV2Tokenizer(ModelTokenizer):
+class DebertaV2Tokenizer(UnigramTokenizer):
     """Text to token ids with exact offsets, and back, as ``DebertaV2TokenizerFast`` does it.
 
     See `ModelTokenizer` for the few differences, and one more: characters that are dropped at the
@@ -35,7 +25,6 @@ class DebertaV2Tokenizer(ModelTokenizer):
     """
 
     kind = DEBERTA_V2
-    words_at_spaces = True
 
     def __init__(
         self,
@@ -48,18 +37,12 @@ class DebertaV2Tokenizer(ModelTokenizer):
         if not isinstance(vocab_file, Recipe):
             settings = UnigramSettings(do_lower_case=do_lower_case)
             vocab_file = recipe_of(Path(vocab_file), self.kind, settings)
-        self.recipe = vocab_file
-        self.do_lower_case = self.recipe.lowers
         super().__init__(
-            self.recipe.encoder(),
-            self.recipe.vocabulary,
-            self.kind.layout(self.recipe.vocabulary),
-            token_types=self.kind.token_types,
+            vocab_file,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.bos_token_id = self.cls_token, self.cls_token_id
-        self.eos_token, self.eos_token_id = self.sep_token, self.sep_token_id
+        self.do_lower_case = self.recipe.lowers
 
     @classmethod
     def from_pretrained(
@@ -83,30 +66,9 @@ class DebertaV2Tokenizer(ModelTokenizer):
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
         """
-        files = read_files(resolve(name_or_folder, revision))
         overrides = UnigramSettings(
             do_lower_case=do_lower_case,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        settings = read_settings(files, overrides, cls.kind)
-        tokenizer = cls(
-            read_recipe(files, cls.kind, settings),
-            model_max_length=settings.model_max_length,
-            clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
-        )
-        tokenizer._read_types(files)
-        return tokenizer
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the file that it was read from, as it was, and what says how it is used."""
-        settings = UnigramSettings(
-            do_lower_case=self.do_lower_case,
-            model_max_length=self.model_max_length,
-            clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
-        )
-        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
-
-    def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
-        return self.recipe.identity()
+        return cls._read(name_or_folder, revision, overrides)

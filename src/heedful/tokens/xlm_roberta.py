@@ -1,24 +1,13 @@
 """XLM-RoBERTa's tokenizer: the likeliest pieces of a text in any of 100 languages."""
 
 import os
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from heedful.sources import resolve
-from heedful.tokens.folder import read_files
-from heedful.tokens.tokenizer import ModelTokenizer
-from heedful.tokens.unigram_folder import (
-    XLM_ROBERTA,
-    Recipe,
-    UnigramSettings,
-    read_recipe,
-    read_settings,
-    recipe_of,
-    write_folder,
-)
+from heedful.tokens.unigram_folder import XLM_ROBERTA, UnigramSettings
+from heedful.tokens.unigram_tokenizer import UnigramTokenizer
 
 
-class XLMRobertaTokenizer(ModelTokenizer):
+class XLMRobertaTokenizer(UnigramTokenizer):
     """Text to token ids with exact offsets, and back, as ``XLMRobertaTokenizerFast`` does it.
 
     Its ids are those of fairseq: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` come first, then the
@@ -36,29 +25,6 @@ class XLMRobertaTokenizer(ModelTokenizer):
     """
 
     kind = XLM_ROBERTA
-    words_at_spaces = True
-
-    def __init__(
-        self,
-        vocab_file: str | os.PathLike[str] | Recipe,
-        *,
-        model_max_length: int | None = None,
-        clean_up_tokenization_spaces: bool = False,
-    ) -> None:
-        if not isinstance(vocab_file, Recipe):
-            vocab_file = recipe_of(Path(vocab_file), self.kind, UnigramSettings())
-        self.recipe = vocab_file
-        super().__init__(
-            self.recipe.encoder(),
-            self.recipe.vocabulary,
-            self.kind.layout(self.recipe.vocabulary),
-            token_types=self.kind.token_types,
-            model_max_length=model_max_length,
-            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
-        )
-        self.bos_token, self.eos_token = self.kind.ends(self.recipe.vocabulary)
-        ids = self.recipe.vocabulary.ids
-        self.bos_token_id, self.eos_token_id = ids.get(self.bos_token), ids.get(self.eos_token)
 
     @classmethod
     def from_pretrained(
@@ -80,28 +46,8 @@ class XLMRobertaTokenizer(ModelTokenizer):
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
         """
-        files = read_files(resolve(name_or_folder, revision))
         overrides = UnigramSettings(
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        settings = read_settings(files, overrides, cls.kind)
-        tokenizer = cls(
-            read_recipe(files, cls.kind, settings),
-            model_max_length=settings.model_max_length,
-            clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
-        )
-        tokenizer._read_types(files)
-        return tokenizer
-
-    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the file that it was read from, as it was, and what says how it is used."""
-        settings = UnigramSettings(
-            model_max_length=self.model_max_length,
-            clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
-        )
-        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
-
-    def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
-        return self.recipe.identity()
+        return cls._read(name_or_folder, revision, overrides)
