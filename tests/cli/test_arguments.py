@@ -146,6 +146,11 @@ def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..
             ["train", "classify", "--out", "r"],
             "train classify: --train is missing; `heedful train classify --help` says what it is",
         ),
+        (
+            ["train", "classify", "a.csv", "--out", "r"],
+            "train classify: --train is missing; 'a.csv' belongs to no option",
+        ),
+        (["evaluate", "r", "a.csv"], "evaluate: --data is missing; 'a.csv' belongs to no option"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -168,10 +173,16 @@ def test_help_shows_square_brackets_as_they_are(capsys: pytest.CaptureFixture[st
     assert "default: what [[is marked]] in the text." in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("out", [["--out", ""], ["--out="]])
-def test_an_empty_out_is_no_folder(out: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", "classify", "--train", "x.csv", *out]) == EXIT_USER_ERROR
-    assert capsys.readouterr().err == "heedful: --out is empty: expected a path\n"
+@pytest.mark.parametrize("option", ["--out", "--train", "--dev", "--model"])
+def test_an_empty_path_is_no_folder(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([option, ""], [f"{option}="]):
+        assert run(["train", "classify", *words]) == EXIT_USER_ERROR
+        assert capsys.readouterr().err == f"heedful: {option} is empty: expected a path\n"
+
+
+def test_no_word_at_all_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    assert "Start here: heedful demo" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("out", [["--out", "-"], ["--out=-"]])

@@ -154,6 +154,15 @@ def test_text_can_come_from_files_and_standard_input(
     assert command(capsys, "predict", trained, "--plain").split() == wanted
 
 
+def test_the_name_of_a_file_is_a_text_and_that_is_said(
+    trained: Path, colours: Path, capsys: Out
+) -> None:
+    assert run(["predict", str(trained), str(colours), "the sky", "a" * 10_000]) == 0
+    answered = capsys.readouterr()
+    assert len(answered.out.splitlines()) == 3
+    assert "a text is the name of a file here: --input FILE answers for what" in answered.err
+
+
 def test_long_texts(trained: Path, capsys: Out) -> None:
     text = "the sky is blue " * 30
     for rule, used in (("window", 120), ("head", 38), ("head-tail", 38)):

@@ -88,6 +88,8 @@ def read_record(run: Path) -> RunRecord:
         UserError: the folder is not a run, or its record is damaged or from another version.
     """
     path = run / RECORD
+    if run.is_file():
+        raise UserError(f"{run}: a file; a run is a folder")
     if not run.is_dir():
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():

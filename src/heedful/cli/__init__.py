@@ -14,7 +14,7 @@ from cyclopts.exceptions import UnusedCliTokensError
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
 from heedful.cli.arguments import (
-    check_out,
+    check_paths,
     check_whole_numbers,
     defaults,
     split_options,
@@ -115,19 +115,21 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
     command, left = " ".join(error.command_chain or ()), error.unused_tokens or []
     if argument.name in left:
         return f"{command}: {argument.name} needs a value"
-    if left:  # it may be among them, misspelt
+    if any(word.startswith("-") for word in left):  # it may be among them, misspelt
         return str(error)
     positional = argument.field_info.is_positional
     name = argument.name.removeprefix("--").upper() if positional else argument.name
+    if left:
+        return f"{command}: {name} is missing; {left[0]!r} belongs to no option"
     return f"{command}: {name} is missing; `heedful {command} --help` says what it is"
 
 
 def _configure(arguments: list[str]) -> list[str]:
     """Return the arguments that are the library's, and have it ask ``--config`` for the others."""
     options, texts = split_options(arguments)
-    check_out(options)
     options = with_home(options)
     config, options = take_config(options)
+    check_paths(options)
     files = () if config is None else (defaults(config),)
     app.config = (*files, check_whole_numbers)
     return with_dashes(options) + texts

@@ -7,6 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -38,23 +39,25 @@ def with_dashes(options: list[str]) -> list[str]:
     return joined
 
 
-def check_out(options: list[str]) -> None:
-    """Refuse what ``--out`` means to no command.
+def check_paths(options: list[str]) -> None:
+    """Refuse a path that is empty, as of a variable that is not set: it is the current folder.
 
-    It is empty, as of a variable that is not set, which would be the current folder; or ``-``,
-    which elsewhere is standard output.
+    So is ``-`` where something is written: elsewhere that is standard output.
 
     Raises:
-        UserError: saying what is due.
+        UserError: naming the option.
     """
-    for option, value in zip(options, [*options[1:], None], strict=True):
-        if option in ("--out=-", "--to=-") or (option in ("--out", "--to") and value == "-"):
+    for option, after in pairwise([*options, None]):
+        assert option is not None
+        name, joined, value = option.partition("=")
+        given = value if joined else after
+        if name in _PATHS and given == "":
+            raise UserError(f"{name} is empty: expected a path")
+        if name in ("--out", "--to") and given == "-":
             raise UserError(
-                f"{option.removesuffix('=-')} -: expected a path; `predict` and `explain` write to "
-                "standard output where --out is left out"
+                f"{name} -: expected a path; `predict` and `explain` write to standard output "
+                "where --out is left out"
             )
-        if option == "--out=" or (option == "--out" and value == ""):
-            raise UserError("--out is empty: expected a path")
 
 
 _PATHS = {

@@ -68,6 +68,8 @@ def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Sa
     with ranks.failing_together():
         asked = replace(asked, input=files_of(asked.input))
         streams = _streams(predictor, asked)
+    if "see" not in predictor.task.abilities and any(map(_is_file, asked.texts)):
+        say("a text is the name of a file here: --input FILE answers for what a file holds")
     check_same(run, predictor, asked.options, asked.files)
     ahead = bool(asked.input) and not any(map(_may_wait, asked.input))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
@@ -217,6 +219,13 @@ def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
     if plain:
         return answer.plain()
     return json.dumps(answer.to_dict(everything=everything), ensure_ascii=False)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).suffix != "" and Path(text).is_file()
+    except (OSError, ValueError):  # longer than a name may be, or with a NUL
+        return False
 
 
 def _may_wait(path: Path) -> bool:

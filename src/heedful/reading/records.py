@@ -172,6 +172,8 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
         check_known("format", columns.format, FORMATS)
     format = columns.format or ("text" if path == STDIN else ending_format(path))
     if format is None:
+        if path.is_dir():
+            raise UserError(f"{path}: a folder; give a file, or a pattern such as '{path}/*.csv'")
         ending = ending_of(path)
         if ending in _SPREADSHEETS:
             raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
