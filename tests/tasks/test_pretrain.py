@@ -75,7 +75,7 @@ def test_train_evaluate_predict_and_score(
     assert_same_scores(scores, json.loads((out / "metrics.json").read_text()))
     assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 24
     assert not (out / "corpus").exists()
-    assert "Says which words stand behind [MASK]" in (out / "MODEL_CARD.md").read_text()
+    assert r"Says which words stand behind \[MASK\]" in (out / "MODEL_CARD.md").read_text()
 
     fill = heedful.load(out)
     answer = fill("The [MASK] is very [MASK].")

@@ -90,9 +90,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
-    return runs.render(problem)
+render = runs.render
 
 
 def settings_of(subject: Subject) -> ExplainSettings:

@@ -1,6 +1,6 @@
 """Whether the server is well: ``GET /health`` and ``GET /metrics``."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
@@ -54,6 +54,4 @@ def require_ready(service: Service, run: str | None = None) -> None:
         raise Problem("not ready", f"{run} is not ready yet", retry_after=1)
 
 
-def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
-    return runs.render(problem)
+render = runs.render

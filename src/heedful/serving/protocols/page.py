@@ -10,7 +10,6 @@ from heedful.explanations import html
 from heedful.pages.document import asset, document, fill
 from heedful.pages.language import chinese
 from heedful.serving.asking import described
-from heedful.serving.problem import Problem
 from heedful.serving.protocols import health, runs
 from heedful.serving.service import Service
 
@@ -46,9 +45,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
-    return runs.render(problem)
+render = runs.render
 
 
 @cache
