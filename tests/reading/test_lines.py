@@ -6,6 +6,7 @@ import lzma
 import os
 import sys
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,18 @@ def test_a_compressed_file_of_several_members_is_one_stream(tmp_path: Path, endi
     path = tmp_path / f"a.txt{ending.upper()}"
     path.write_bytes(PACK[ending](b"one\ntw") + PACK[ending](b"o\n" + MANY))
     assert list(read_lines(path)) == ["one\n", "two\n", *MANY.decode().splitlines(keepends=True)]
+
+
+def test_xz_data_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
+    packed = bytearray(lzma.compress(b"one\n", preset=0))
+    header = slice(12, 12 + (packed[12] + 1) * 4)  # of the block, its checksum last
+    packed[16] = 40  # a dictionary of 4 GiB
+    packed[header.stop - 4 : header.stop] = zlib.crc32(
+        packed[header.start : header.stop - 4]
+    ).to_bytes(4, "little")
+    path = tmp_path / "a.txt.xz"
+    path.write_bytes(packed)
+    assert "xz data damaged after 0 whole lines (Memory usage limit exceeded)" in error_of(path)
 
 
 @pytest.mark.parametrize("ending", PACK)

@@ -50,7 +50,7 @@ def error_of(paths: list[Path], columns: ColumnSettings, format: str | None = No
     return message
 
 
-@pytest.mark.parametrize("mark", [";", "\t"])
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str) -> None:
     """As spreadsheets write it where 0,5 is a half."""
     content = f'text{mark}label\n"good{mark} new, ""so"" so"{mark}pos\nan "open quote{mark}neg\n'
@@ -144,6 +144,9 @@ def test_an_array_is_read_as_lines_are(write: Write, name: str, content: str) ->
         ('[{"text": "a"},\n {"text": "b"}', ", line 2, column 15: not JSON: Expecting ','"),
         ('[{"text": "a"}]\n\n}', ", line 3, column 1: not JSON: Expecting value"),
         ('[{"text": "a",\n "text": "b"}]', ": 2 keys of one object are named 'text'"),
+        ('{"text": {"0": "a"}, "label": {"0": "b"}}', ": one object of columns; give one object a"),
+        ('{"text": ["a", "b"], "label": ["c", "d"]}', ": one object of columns; give one object"),
+        ('{"text": ["a", "b"], "label": ["c"]}', ", row 1, column 'text': expected text, found a"),
         ('[{"text": NaN}]', ", row 1, column 'text': expected text, found the number nan"),
     ],
 )
@@ -342,7 +345,18 @@ HEAD = "text,label\n"
             ", line 2, column 1: not JSON: a byte order mark",
         ),
         ("a.jsonl", '{"text": "a"} {}', ", line 1, column 15: not JSON: Extra data"),
-        ("a.jsonl", '["a", 1]\n', ", line 1: expected a JSON object, found a list"),
+        (
+            "a.jsonl",
+            '["a", 1]\n',
+            ", line 1: expected a JSON object, found a list; the name of a file that holds one "
+            "array must end in .json",
+        ),
+        (
+            "a.jsonl",
+            '[\n{"text": "a"},\n{"text": "b"}\n]\n',
+            ", line 1: not a JSON object; the name of a file that holds one array must end in "
+            ".json",
+        ),
         ("a.jsonl", "7\n", ", line 1: expected a JSON object, found the number 7"),
         (
             "a.jsonl",

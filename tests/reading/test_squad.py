@@ -297,7 +297,11 @@ def test_an_id_may_stand_twice_where_nothing_is_scored(write: Write) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("[1]", ", line 1: expected a JSON object, found a list"),
+        (
+            "[1]",
+            ", line 1: expected a JSON object, found a list; the name of a file that holds one "
+            "array must end in .json",
+        ),
         ('{"question": "What?"}', ", line 1: no 'context'; its keys: 'question'"),
         ("\n", ": holds no questions"),
     ],

@@ -43,6 +43,9 @@ class Compression:
 # Files of several threads begin with a frame to skip, of one of 16 numbers.
 _SKIPPED = tuple(bytes([number, 0x2A, 0x4D, 0x18]) for number in range(0x50, 0x60))
 
+_MEMORY = 2**30
+"""Bytes that data of xz may ask for; what `xz -9` writes asks for 65 MiB."""
+
 COMPRESSIONS = {
     ".gz": Compression(
         name="gzip",
@@ -63,7 +66,7 @@ COMPRESSIONS = {
         magic=(b"\xfd7zXZ\x00",),
         module="lzma",
         inflate=lambda lzma, packed: _Streams(
-            packed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
+            packed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_MEMORY)
         ),
         errors=lambda lzma: (lzma.LZMAError,),
     ),

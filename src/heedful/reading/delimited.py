@@ -78,14 +78,15 @@ def delimiter_of(lines: Iterator[str], *, header: bool = True) -> str:
     """Return what parts the columns of a CSV file.
 
     That is the comma. Spreadsheets that write 0,5 for a half put semicolons between columns, and
-    some programs tabs: these count where the header has no comma outside quotes. Without a header
-    they count where they part each of the first rows into as many columns, and commas do not.
+    some programs tabs or bars: these count where the header has no comma outside quotes. Without a
+    header semicolons and tabs count where they part each of the first rows into as many columns,
+    and commas do not.
 
     Args:
         lines: of the file.
         header: whether the first one names columns.
     """
-    for mark in ",;\t":
+    for mark in ",;\t|" if header else ",;\t":
         lines, again = tee(lines)
         reader = csv.reader(_LineBuffer(again), delimiter=mark)
         with suppress(csv.Error):

@@ -42,7 +42,10 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
     for number, value in values:
         if not isinstance(value, dict):
             kind = kind_of(value)
-            raise UserError(f"{source}, {unit} {number}: expected a JSON object, found {kind}")
+            hint = _ARRAY if unit == "line" and isinstance(value, list) else ""
+            raise UserError(
+                f"{source}, {unit} {number}: expected a JSON object, found {kind}{hint}"
+            )
         yield number, value
 
 
@@ -55,6 +58,8 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
     source = source_name(path)
     for number, line in enumerate(read_lines(path, encoding=encoding), start=1):
         text = without_line_end(line)
+        if text.strip() == "[":
+            raise UserError(f"{source}, line {number}: not a JSON object{_ARRAY}")
         if text and not text.isspace():
             yield number, parse_json(text, source, number, decode=_DECODER.decode)
 
@@ -68,7 +73,22 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
             values = rows
         case [{"data": list(rows)}] if all(isinstance(row, dict) for row in rows):
             values = rows
+        case [dict(columns)] if _are_columns([*columns.values()]):
+            raise UserError(
+                f"{source_name(path)}: one object of columns; give one object a row, as pandas "
+                "writes them with to_json(..., orient='records')"
+            )
     return enumerate(values, start=1)
+
+
+def _are_columns(values: list[object]) -> bool:
+    """Tell whether the values of an object are columns: as many items each, of the same keys."""
+    if len(values) < 2:
+        return False
+    if all(isinstance(value, dict) for value in values):
+        return len({tuple(cast("dict[str, object]", value)) for value in values}) == 1
+    lists = [value for value in values if isinstance(value, list)]
+    return len(lists) == len(values) and len({*map(len, lists)}) == 1
 
 
 def _document(path: Path, encoding: str) -> Iterator[str]:
@@ -81,6 +101,9 @@ def _document(path: Path, encoding: str) -> Iterator[str]:
                 f"{source_name(path)}: longer than {MAX_DOCUMENT_BYTES:,} bytes; give JSON Lines"
             )
         yield line
+
+
+_ARRAY = "; the name of a file that holds one array must end in .json"
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
