@@ -123,6 +123,12 @@ def test_what_is_no_whole_number(fails: Callable[..., str], value: str) -> None:
     assert line == f"heedful: --epochs {value}: must be a whole number"
 
 
+@pytest.mark.parametrize("value", ["5e-5x", "0,001", ""])
+def test_what_is_no_number(fails: Callable[..., str], value: str) -> None:
+    line = fails("--train", "a.csv", "--learning-rate", value)
+    assert line == f"heedful: --learning-rate {value}: must be a number"
+
+
 def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..., str]) -> None:
     settings = parse("--train", "a.csv", "--epochs", "4.0", "--batch-tokens", "auto").training
     assert (settings.epochs, settings.batch_tokens) == (4, "auto")

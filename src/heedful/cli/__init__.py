@@ -14,8 +14,8 @@ from cyclopts.exceptions import UnusedCliTokensError
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
 from heedful.cli.arguments import (
+    check_numbers,
     check_paths,
-    check_whole_numbers,
     defaults,
     split_options,
     take_config,
@@ -131,5 +131,5 @@ def _configure(arguments: list[str]) -> list[str]:
     config, options = take_config(options)
     check_paths(options)
     files = () if config is None else (defaults(config),)
-    app.config = (*files, check_whole_numbers)
+    app.config = (*files, check_numbers)
     return with_dashes(options) + texts

@@ -186,22 +186,31 @@ def _check_list(where: str, values: list[Any], option: Argument) -> None:
         raise UserError(f"{where}: expected one value, not a list{how}")
 
 
-def check_whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Refuse a fraction where a whole number is due: the library would round it.
+def check_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse what is no number, and a fraction where a whole one is due: the library rounds it.
 
     Raises:
         UserError: naming the option and what it was given.
     """
     for argument in arguments:
         kinds = get_args(argument.hint) or (argument.hint,)
-        if int not in kinds:
+        if not {int, float} & {*kinds}:
             continue
+        is_number = _WHOLE.fullmatch if int in kinds else _as_float
         words = [word for kind in kinds for word in get_args(kind)]  # such as "auto"
         for token in argument.tokens:
-            if token.value in words or _WHOLE.fullmatch(token.value):
+            if token.value in words or is_number(token.value) is not None:
                 continue
             setting = f"{argument.name} {token.value}"
             if token.source != "cli":
                 setting = f"--config {token.source}: {setting.removeprefix('--')}"
             rest = "".join(f" or {word}" for word in words)
-            raise UserError(f"{setting}: must be a whole number{rest}")
+            whole = "whole " if int in kinds else ""
+            raise UserError(f"{setting}: must be a {whole}number{rest}")
+
+
+def _as_float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
