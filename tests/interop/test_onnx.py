@@ -204,7 +204,11 @@ def test_graphs_of_8_bits_print_what_they_change(
         assert score["change"] == pytest.approx(score["export"] - score["model"])
     assert scores["ece"]["change"] != 0.0  # it is not the same model
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
-    assert "int8 weights" in (tmp_path / "out" / "README.md").read_text()
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "int8 weights" in readme
+    # In a block of its own, which no label can end.
+    labels = readme.partition("```json\n")[2].partition("\n```\n")[0]
+    assert json.loads(labels) == runs.read_record(golden / "classify").goal["labels"]
     assert b"MatMulInteger" in (tmp_path / "out" / "model.onnx").read_bytes()
     assert session.get_outputs()[0].name == "logits"
 

@@ -140,10 +140,8 @@ def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = Fa
         *_tables(folder, engine),
     ]
     if labels := record.goal.get("labels"):
-        lines += [
-            f"The labels, in the order of the logits: `{json.dumps(labels, ensure_ascii=False)}`",
-            "",
-        ]
+        shown = json.dumps(labels, ensure_ascii=False)  # one line, so it cannot end the block
+        lines += ["The labels, in the order of the logits:", "", "```json", shown, "```", ""]
     lines += ["In this folder:", "", "```python", program(source, folder, engine).rstrip(), "```"]
     (folder / README).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
