@@ -7,7 +7,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -40,20 +39,20 @@ def with_dashes(options: list[str]) -> list[str]:
 
 
 def check_paths(options: list[str]) -> None:
-    """Refuse a path that is empty, as of a variable that is not set: it is the current folder.
+    """Refuse a path that is empty, and ``-`` as the name of what is written.
 
-    So is ``-`` where something is written: elsewhere that is standard output.
+    An empty path, as of a variable that is not set, would be the current folder. Programs take
+    ``-`` for standard output; here it would be a folder of that name.
 
     Raises:
         UserError: naming the option.
     """
-    for option, after in pairwise([*options, None]):
-        assert option is not None
+    for option, after in zip(options, [*options[1:], None], strict=True):
         name, joined, value = option.partition("=")
-        given = value if joined else after
-        if name in _PATHS and given == "":
+        path = value if joined else after
+        if name in _PATHS and path == "":
             raise UserError(f"{name} is empty: expected a path")
-        if name in ("--out", "--to") and given == "-":
+        if name in ("--out", "--to") and path == "-":
             raise UserError(
                 f"{name} -: expected a path; `predict` and `explain` write to standard output "
                 "where --out is left out"
