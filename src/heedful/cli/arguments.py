@@ -47,7 +47,7 @@ def check_paths(options: list[str]) -> None:
     Raises:
         UserError: naming the option.
     """
-    for option, after in zip(options, [*options[1:], None], strict=True):
+    for option, after in zip(options, [*options[1:], None], strict=False):
         name, joined, value = option.partition("=")
         path = value if joined else after
         if name in _PATHS and path == "":
