@@ -46,8 +46,7 @@ AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
 """What only some runs can do: write texts, by going on with what they read or otherwise, begin them
-as is wanted, link their words to those that were read, give vectors, fill in masked words, read
-pictures."""
+as is wanted, link their words to those that were read, give vectors, fill masks, read pictures."""
 
 Forward = Callable[..., Any]
 """A model, or what calls it."""
@@ -237,6 +236,10 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """The texts that an item consists of, in the order in which `from_texts` takes them."""
         return (Input(name="text"),)
 
+    def scorable(self, records: Iterator[RecordT], say: Say) -> Iterator[RecordT]:
+        """Pass over records that hold nothing to score, and say in the end how many those were."""
+        return records
+
     def check(self, record: RecordT) -> None:
         """Raise where a record's truth is none that this run knows."""
         return
@@ -253,7 +256,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         if recipe.data.dev is None:
             return
-        records = self.read(recipe.data.dev, recipe.columns, labelled=True)
+        records = self.scorable(self.read(recipe.data.dev, recipe.columns, labelled=True), say)
         sample = list(islice(records, SAMPLE))
         if line := self.doubt(sample):
             say(f"--dev: {line}")

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import heedful
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.files import read_tensors
-from heedful.settings import PredictSettings
+from heedful.reading import Record
+from heedful.reading.parallel import read_pairs
+from heedful.settings import ColumnSettings, PredictSettings
 from heedful.settings.ranges import LongText
 from heedful.task import Fit
 from heedful.tasks.translate import Translate
@@ -429,15 +432,27 @@ def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: O
 
 
 def test_lines_that_are_blank_on_both_sides_are_not_scored(
-    trained: Path, tmp_path: Path, capsys: Out
+    trained: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    line = "2 pairs passed over, empty on both sides (the first: dev.de and dev.en, line 2)"
     dev = write(tmp_path, "dev", [PAIRS[0], (" ", ""), PAIRS[1], ("", "")])
-    (row,) = answers(capsys, "evaluate", trained, "--data", *dev)
-    assert row["items"] == 2
+    assert run(["evaluate", str(trained), "--data", *map(str, dev)]) == 0
+    scores, said = capsys.readouterr()
+    assert json.loads(scores)["items"] == 2
+    assert said.replace(f"{tmp_path}/", "").count(line) == 1
+
+    given = []
+
+    def read(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Record]:
+        given.append(paths)
+        return read_pairs(paths, columns)
+
+    monkeypatch.setattr("heedful.tasks.translate.read_pairs", read)
     files = write(tmp_path, "train", PAIRS)
     assert train(tmp_path / "run", "--train", *files, "--dev", *dev, "--steps", "1") == 0
-    said = capsys.readouterr().err.replace(f"{tmp_path}/", "")
-    assert "2 pairs passed over, empty on both sides (the first: dev.de and dev.en, line 2)" in said
+    assert capsys.readouterr().err.replace(f"{tmp_path}/", "").count(line) == 1
+    # Checked before anything is made, encoded before anything is learnt, and scored once.
+    assert given.count([*dev]) == 3
 
 
 def test_a_vocabulary_that_is_missing_or_of_another_run(

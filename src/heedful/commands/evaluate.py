@@ -195,7 +195,7 @@ def labelled_records(
         with ranks.failing_together():
             paths = files_of(data)
             read = predictor.task.labelled_records(paths, columns, start, Path(folder))
-            records = read()
+            records = predictor.task.scorable(read(), say)
             sample = list(islice(records, SAMPLE))
         if line := predictor.task.doubt(sample):
             say(line)

@@ -7,9 +7,9 @@ Shapes: B examples of a batch, E tokens of the text to read, S of the text to wr
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import filterfalse, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -144,37 +144,30 @@ class Translate(Task[Record, WriterOutput, Translation]):
             bleu_tokenize=bleu_tokenizer(record.text_pair or "" for record in sample),
         )
 
+    def scorable(self, records: Iterator[Record], say: Say) -> Iterator[Record]:
+        """Pass over pairs that are blank on both sides, and say in the end how many those were."""
+        count, first = 0, ""
+        for record in records:
+            if record.text.strip() or (record.text_pair or "").strip():
+                yield record
+            else:
+                count, first = count + 1, first or record.where
+        if count:
+            pairs = amount(count, "pair")
+            say(f"{pairs} passed over, empty on both sides (the first: {first})")
+
     def check(self, record: Record) -> None:
-        """Refuse a pair that nothing can be scored on; one that is blank on both sides is none.
+        """Refuse a pair that nothing can be scored on.
 
         Raises:
             UserError: with file and line.
         """
-        if _is_blank(record):
-            return
         for text, what in ((record.text, "text"), (record.text_pair, "translation")):
             if text is None or not text.strip():
                 raise UserError(
                     f"{record.where}: the {what} is empty; to score a run, "
                     "each text needs its translation"
                 )
-
-    def check_files(self, recipe: Recipe, say: Say) -> None:
-        """Refuse development data, see ``Task.check_files``, and say how many pairs are blank."""
-        super(Translate, self).check_files(recipe, say)
-        if recipe.data.dev is None:
-            return
-        records = self.read(recipe.data.dev, recipe.columns, labelled=True)
-        blank = [record.where for record in records if _is_blank(record)]
-        if blank:
-            pairs = amount(len(blank), "pair")
-            say(f"--dev: {pairs} passed over, empty on both sides (the first: {blank[0]})")
-
-    def labelled_records(
-        self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
-    ) -> Callable[[], Iterator[Record]]:
-        """Return what gives the pairs of files, but for those that are blank on both sides."""
-        return lambda: filterfalse(_is_blank, self.read(paths, columns, labelled=True))
 
     def doubt(self, records: Sequence[Record]) -> str | None:
         """Say so if texts and translations look swapped."""
@@ -402,10 +395,6 @@ class Translate(Task[Record, WriterOutput, Translation]):
     def card(self) -> str:
         """Say what the run does."""
         return "Translates texts; trained on texts with their translations."
-
-
-def _is_blank(record: Record) -> bool:
-    return not record.text.strip() and not (record.text_pair or "").strip()
 
 
 def _check_options(recipe: Recipe) -> None:

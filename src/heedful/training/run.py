@@ -199,7 +199,7 @@ def dev_rule(recipe: Recipe) -> LongText:
 def _dev(
     task: AnyTask, recipe: Recipe, start: Start, folder: Path
 ) -> Callable[[], Iterator[Any]] | None:
-    """Return what gives the records of the development data, if there is any.
+    """Return what gives the records of the development data that can be scored, if there is any.
 
     They are encoded once: what cannot be scored is said before anything is learnt.
 
@@ -208,8 +208,11 @@ def _dev(
     """
     if not recipe.data.dev:
         return None
-    records = task.labelled_records(recipe.data.dev, recipe.columns, start, folder)
+    read = task.labelled_records(recipe.data.dev, recipe.columns, start, folder)
     fit = Fit(max_length=start.max_length, rule=dev_rule(recipe))
+
+    def records() -> Iterator[Any]:
+        return task.scorable(read(), lambda line: None)  # said by `Task.check_files`
 
     def checked(share: Iterator[Any]) -> Iterator[None]:
         for _ in task.encode(share, start.tokenizer, fit, labelled=True):
