@@ -334,8 +334,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def taught_by(self) -> Literal["scores", "values", "texts"] | None:
         """What a teacher gives; None if nothing.
 
-        ``scores``, of which probabilities are made, or ``values``, which are learnt as they are:
-        see `lessons`; or ``texts`` to write.
+        ``scores``, which become probabilities, or ``values`` as they are; or ``texts`` to write.
         """
         return None
 
