@@ -1,6 +1,10 @@
 """Messages name what is allowed and stay one line that is read at a glance."""
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +16,7 @@ from heedful.errors import (
     amount,
     listed,
     other_option,
+    shell_word,
     shorten,
     unknown_name,
     with_article,
@@ -124,3 +129,39 @@ def test_one_is_told_in_the_singular(number: int, words: str) -> None:
 )
 def test_a_noun_stands_behind_its_article(noun: str, named: str) -> None:
     assert with_article(noun) == named
+
+
+NAMES = [
+    "run",
+    "my run",
+    "it's",
+    "a\nb",
+    "\x1b[31m\x7f \x851",
+    "a\n'\\$HOME",
+    "caf\udce9\n",
+    "中文",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_one_word_of_a_command_on_one_line(name: str) -> None:
+    word = shell_word(name)
+    assert word.isprintable()
+    if (bash := shutil.which("bash")) is None:
+        pytest.skip("reads the word by bash")
+    printed = subprocess.run([bash, "-c", f"printf %s {word}"], capture_output=True, check=True)
+    assert os.fsdecode(printed.stdout) == name
+
+
+def test_a_usual_name_is_quoted_as_ever() -> None:
+    assert [shell_word(name) for name in NAMES[:3]] == [shlex.quote(name) for name in NAMES[:3]]
+
+
+def test_what_to_try_next_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("one two three\n" * 20)
+    out = tmp_path / "a\nb"
+    assert run(["vocabulary", str(text), "--size", "40", "--out", str(out)]) == 0
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "try: heedful train pretrain" in line
+    assert line.endswith(f"--vocabulary $'{tmp_path}/a\\012b' --out RUN")

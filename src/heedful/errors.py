@@ -1,7 +1,9 @@
 """What a user can mend: one line that says what is wrong, where, and what is allowed."""
 
 import difflib
+import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -104,6 +106,22 @@ def visible(text: str) -> str:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but tabs and line ends."""
+
+
+def shell_word(text: str) -> str:
+    """Return a text as one word of a command, on one line, as bash and its kin read it."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_in_quotes, text)) + "'"
+
+
+def _in_quotes(character: str) -> str:
+    """Spell out what stands for something else between ``$'`` and ``'``, or shows as nothing."""
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
 
 
 def shorten(name: str, longest: int) -> str:

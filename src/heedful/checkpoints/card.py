@@ -1,12 +1,11 @@
 """``MODEL_CARD.md``: a description of a run, from its record."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import visible
+from heedful.errors import shell_word, visible
 from heedful.reading.frames import data_name
 
 
@@ -40,7 +39,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     reads = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
     if sees:
         reads = f"a picture as {length} tokens."
-    run = shlex.quote(folder.parent.name)
+    run = shell_word(folder.parent.name)
     text = f"""# A heedful run: {record.task}
 
 {_escaped(purpose)}

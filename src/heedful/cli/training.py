@@ -1,6 +1,5 @@
 """``heedful train TASK``: one command a task, made from its line of the table."""
 
-import shlex
 from collections.abc import Callable
 from inspect import Parameter as Argument
 from inspect import Signature, cleandoc
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from heedful.cli.options import print_table, say
+from heedful.errors import shell_word
 from heedful.settings import (
     TASKS,
     ColumnSettings,
@@ -113,7 +113,7 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
         print_table(scores_table(outcome.scores))
     task = read_task(read_record(out), out)
     data = "FOLDER" if "see" in task.abilities else "FILE"
-    run = shlex.quote(str(out))
+    run = shell_word(str(out))
     say(f"try: heedful predict {run} {task.example}   or: heedful evaluate {run} --data {data}")
 
 

@@ -3,7 +3,6 @@
 import gc
 import json
 import math
-import shlex
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from heedful.cli.options import (
     say,
     show,
 )
-from heedful.errors import UserError, check_known
+from heedful.errors import UserError, check_known, shell_word
 from heedful.interop import FORMATS
 from heedful.settings import (
     ColumnSettings,
@@ -316,7 +315,7 @@ def vocabulary(
     say(
         f"{len(tokenizer):,} tokens in {out}; "
         f"try: heedful train pretrain --train FILES {command.family_options(settings)}"
-        f"--preset mini --vocabulary {shlex.quote(str(out))} --out RUN"
+        f"--preset mini --vocabulary {shell_word(str(out))} --out RUN"
     )
 
 

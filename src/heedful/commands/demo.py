@@ -1,6 +1,5 @@
 """``heedful demo``: a pre-trained BERT learns to sort support tickets."""
 
-import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from heedful.commands.evaluate import evaluate
 from heedful.commands.train import train
-from heedful.errors import UserError
+from heedful.errors import UserError, shell_word
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.pictures import save_picture
 from heedful.metrics import confusion_table, scores_table
@@ -90,6 +89,6 @@ def run_demo(
         say(f"4. Why, and where it looks, for the first ticket: {picture}")
     except UserError as error:
         say(f"4. No picture of why, and where it looks: {error}")
-    run = shlex.quote(str(out))
+    run = shell_word(str(out))
     say(f'Next: heedful predict {run} "your own text", or train on your own CSV (--help tells how)')
     return scores

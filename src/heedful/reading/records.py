@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 
-from heedful.errors import UserError, check_known, did_you_mean
+from heedful.errors import UserError, check_known, did_you_mean, shell_word
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, ending_of
 from heedful.reading.delimited import (
@@ -173,7 +173,8 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
     format = columns.format or ("text" if path == STDIN else ending_format(path))
     if format is None:
         if path.is_dir():
-            raise UserError(f"{path}: a folder; give a file, or a pattern such as '{path}/*.csv'")
+            pattern = shell_word(f"{path}/*.csv")
+            raise UserError(f"{path}: a folder; give a file, or a pattern such as {pattern}")
         ending = ending_of(path)
         if ending in _SPREADSHEETS:
             raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
