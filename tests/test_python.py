@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from threading import Event
 from typing import Any, get_type_hints
 
 import pyarrow as pa
@@ -306,6 +307,28 @@ def test_one_function_takes_all_lines(
     assert capfd.readouterr() == ("", "")
     heedful.load_model(tiny_model, head="sequence")
     assert "fresh weights" not in lines[-1]
+
+
+def test_what_another_thread_loads_is_not_said_of_a_training(
+    tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines, begun = list[str](), Event()
+
+    def say(line: str) -> None:
+        if not begun.is_set():
+            begun.set()
+            loading.result()
+        lines.append(line)
+
+    def load() -> None:
+        assert begun.wait(60)
+        heedful.load_model(tiny_model, head="token")
+
+    with ThreadPoolExecutor() as thread:
+        loading = thread.submit(load)
+        heedful.train("classify", train=ROWS, model=tiny_model, steps=1, out=tmp_path, say=say)
+    assert len([line for line in lines if "fresh weights" in line]) == 1
+    assert len([line for line in caplog.messages if "fresh weights" in line]) == 1
 
 
 def test_a_path_may_begin_with_the_home(

@@ -304,9 +304,15 @@ def _in_python(say: Say) -> Say:
 
 @contextmanager
 def _warning(say: Say) -> Iterator[None]:
-    """Have a function take what the logger of loading warns of, which else is on standard error."""
+    """Have a function take what the logger of loading warns of, which else is on standard error.
+
+    The logger is that of all threads: what others load meanwhile is not meant.
+    """
+    thread = threading.get_ident()
 
     def take(record: logging.LogRecord) -> bool:
+        if threading.get_ident() != thread:
+            return True
         say(record.getMessage())
         return False
 
